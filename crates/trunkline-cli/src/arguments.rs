@@ -48,7 +48,8 @@ pub(crate) enum Command {
     Undeploy(verbs::undeploy::Args),
     Library(verbs::library::Args),
     Audit(verbs::audit::Args),
-    Stream(verbs::stream::Args),
+    // It has far more options than the others.
+    Stream(Box<verbs::stream::Args>),
     Io(verbs::io::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

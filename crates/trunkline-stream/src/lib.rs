@@ -21,7 +21,8 @@
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
 //! - `report`: what an endpoint tells of itself there.
 //! - `end`: an end as its link drives it; `wait`: waiting as a thread or as a task.
-//! - `held`: how a program has its end; `machine`: where time and chance come from.
+//! - `forwarding`: what ends have from their cores. `held`: how a program has its end; `machine`:
+//!   where time and chance come from.
 //! - [`Properties`], [`StreamError`].
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod element;
 mod end;
 mod error;
 mod fan;
+mod forwarding;
 mod held;
 pub mod journal;
 mod linger;
@@ -53,8 +55,8 @@ mod writer;
 pub use element::{Element, Plain};
 pub use error::StreamError;
 pub use fan::{
-    FanInOptions, FanInReader, FanInValueReader, FanOutOptions, FanOutValueWriter, FanOutWriter,
-    Lacking, Member, Policy, Present, Run, RunEnd,
+    Acquired, FanInOptions, FanInReader, FanInValueReader, FanOutOptions, FanOutValueWriter,
+    FanOutWriter, Lacking, Member, Policy, Present, Run, RunEnd,
 };
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};

@@ -9,7 +9,7 @@ use trunkline_types::{DataType, Tick};
 
 use crate::end::syncing::Syncs;
 use crate::end::{Inner, ReaderEnd, WriterEnd};
-use crate::fan::{Hub, Lanes};
+use crate::fan::{GatherCore, Hub, Lanes, OutCore};
 use crate::held::Held;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
@@ -77,17 +77,12 @@ pub struct Properties {
 pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 
 impl Monitor {
-    pub(crate) fn of_writer(core: &WriterCore) -> Self {
-        let link = core.link.clone();
-        Self(Arc::new(move || WriterEnd::properties(&link)))
+    fn of<S: Asked>(link: &Held<S>) -> Self {
+        let link = link.clone();
+        Self(Arc::new(move || S::properties(&link)))
     }
 
-    pub(crate) fn of_reader(core: &ReaderCore) -> Self {
-        let link = core.link.clone();
-        Self(Arc::new(move || ReaderEnd::properties(&link)))
-    }
-
-    pub(crate) fn of_hub<O: Lanes>(hub: &Arc<Hub<O>>) -> Self {
+    fn of_hub<O: Lanes>(hub: &Arc<Hub<O>>) -> Self {
         let hub = Arc::clone(hub);
         Self(Arc::new(move || hub.lanes.properties(&hub)))
     }
@@ -101,6 +96,46 @@ impl Monitor {
 impl std::fmt::Debug for Monitor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Monitor").field(&self.properties()).finish()
+    }
+}
+
+impl WriterCore {
+    pub(crate) fn monitor(&self) -> Monitor {
+        Monitor::of(&self.link)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        WriterEnd::properties(&self.link)
+    }
+}
+
+impl ReaderCore {
+    pub(crate) fn monitor(&self) -> Monitor {
+        Monitor::of(&self.link)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        ReaderEnd::properties(&self.link)
+    }
+}
+
+impl OutCore {
+    pub(crate) fn monitor(&self) -> Monitor {
+        Monitor::of_hub(&self.hub)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        self.hub.lanes.properties(&self.hub)
+    }
+}
+
+impl GatherCore {
+    pub(crate) fn monitor(&self) -> Monitor {
+        Monitor::of_hub(&self.hub)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        self.hub.lanes.properties(&self.hub)
     }
 }
 
@@ -119,14 +154,6 @@ impl Properties {
             true => 0,
             false => self.in_buffer,
         }
-    }
-
-    pub(crate) fn of_writer(core: &WriterCore) -> Self {
-        WriterEnd::properties(&core.link)
-    }
-
-    pub(crate) fn of_reader(core: &ReaderCore) -> Self {
-        ReaderEnd::properties(&core.link)
     }
 
     /// The other end was destroyed (NS-54).

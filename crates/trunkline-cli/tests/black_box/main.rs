@@ -29,6 +29,8 @@ mod registers;
 mod rig;
 mod schema;
 mod snapshots;
+mod stream_fan_kills;
+mod stream_fans;
 mod stream_journals;
 mod streams;
 mod transports;

@@ -31,6 +31,7 @@ mod closes;
 mod crowd;
 mod descriptors;
 mod engine;
+mod fans;
 mod figures;
 mod floods;
 mod idle_memory;

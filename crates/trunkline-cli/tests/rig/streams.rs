@@ -161,6 +161,7 @@ fn one_of_the_ends() {
         ["read plain", own] => crate::throughput::read(own),
         ["read", own, from] => read(own, far(peer(from)), CALL),
         ["read few", own, from] => read(own, far(peer(from)), FEW),
+        ["write on", own, to] => crate::fans::write_on(own, far(peer(to))),
         ["hold", own, to] => crate::kills::hold(own, far(peer(to))),
         ["write text", own, to] => crate::idle_memory::write(own, far(peer(to))),
         ["read text", own] => crate::idle_memory::read(own, far(None)),

@@ -1,6 +1,6 @@
 //! The inner end of a reader's ring: what has arrived, on its way to the program.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
 
@@ -23,8 +23,9 @@ pub(crate) struct ReaderEnd {
     /// Elements before the next ones that are missing, of a writer that drops some; the most there
     /// can be where it is not known of any.
     pub(crate) lost_at: Arc<AtomicU64>,
-    /// Nothing more comes than what is there.
-    has_end: bool,
+    /// Has a value once nothing more comes than what is there: for the program, which asks without
+    /// the lock.
+    pub(crate) has_end: Arc<OnceLock<()>>,
     /// Who reads from several lanes.
     pub(crate) bell: Option<Arc<Bell>>,
 }
@@ -37,7 +38,7 @@ impl ReaderEnd {
             store: None,
             idle: None,
             lost_at: Arc::new(AtomicU64::new(u64::MAX)),
-            has_end: false,
+            has_end: Arc::default(),
             bell: None,
         }
     }
@@ -98,12 +99,16 @@ impl Inner for ReaderEnd {
             self.note_lost(link);
         }
         let is_end = link.end().is_some_and(|end| end.position <= link.arrived());
-        let ends = is_end && !std::mem::replace(&mut self.has_end, is_end);
+        let ends = is_end && self.has_end.get().is_none();
         let (position, elements) = link.ready();
         let bytes = position.saturating_sub(self.ring.written());
         if bytes > 0 {
             let elements = elements.saturating_sub(self.ring.written_elements());
             self.ring.commit(bytes, elements);
+        }
+        if ends {
+            // Behind the last element.
+            let _is_set = self.has_end.set(());
         }
         if bytes > 0 || ends {
             self.ring_bell();
@@ -193,6 +198,7 @@ impl Inner for ReaderEnd {
     }
 
     fn handle_over(&mut self, _: &mut ReaderLink) {
+        let _is_set = self.has_end.set(());
         self.ring_bell();
     }
 }

@@ -1,14 +1,14 @@
 //! A reading end with several writers, in bytes: what every kind of it does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use trunkline_net::{Clock, Spin, StreamMemory};
-use trunkline_proto::stream::{LinkOptions, ReaderLink};
+use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink};
 use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
-use super::member::{Member, Present, RunEnd};
+use super::member::{Acquired, Member, Present, Run, RunEnd};
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
 use crate::held::Held;
@@ -31,6 +31,8 @@ pub(crate) struct Writers {
 pub(crate) struct Source {
     member: Arc<Member>,
     core: ReaderCore,
+    /// Has a value once nothing more comes.
+    has_end: Arc<OnceLock<()>>,
 }
 
 impl Writers {
@@ -75,6 +77,7 @@ impl Lanes for Writers {
         };
         let source = Source {
             member: lane.member.clone(),
+            has_end: lane.link.with(|end, _, _| end.inner.has_end.clone()),
             core: ReaderCore::new(met, memory.element_memory().consumer()),
         };
         let fresh = self.fresh.lock();
@@ -108,7 +111,7 @@ pub(crate) struct GatherCore {
 }
 
 /// What was found.
-pub(crate) enum Found {
+enum Found {
     /// So many elements of the source with this index.
     Elements(usize, usize),
     Ended(Arc<Member>, RunEnd),
@@ -129,25 +132,67 @@ impl GatherCore {
         }
     }
 
+    /// Waits for elements of any writer, or for the end of one, and takes what is there of it, as
+    /// `decode` says: of so many bytes in this form so many elements.
+    pub(crate) async fn read_run<T>(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+        decode: impl FnOnce(ElementForm, &[u8], usize) -> Result<Vec<T>, StreamError>,
+    ) -> Result<Run<T>, StreamError> {
+        match self.acquire(waits, max, timeout).await? {
+            Acquired::Ended { writer, end } => Ok(Run::Ended { writer, end }),
+            Acquired::Elements {
+                writer,
+                elements: (core, count),
+            } => {
+                let form = core.form;
+                let bytes = core.region(count);
+                let len = bytes.len();
+                let elements = decode(form, bytes, count)?;
+                core.release(len, count);
+                Ok(Run::Elements { writer, elements })
+            }
+        }
+    }
+
+    /// Waits for elements of any writer, or for the end of one: the reader of that writer, and how
+    /// many are there and wanted.
+    pub(crate) async fn acquire(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<(&mut ReaderCore, usize)>, StreamError> {
+        match self.wait(waits, max, timeout).await? {
+            Found::Ended(writer, end) => Ok(Acquired::Ended { writer, end }),
+            Found::Elements(index, count) => {
+                let Source { member, core, .. } = &mut self.sources[index];
+                Ok(Acquired::Elements {
+                    writer: member.clone(),
+                    elements: (core, count),
+                })
+            }
+        }
+    }
+
     /// Waits for elements of any writer, or for the end of one: the writers take turns.
-    pub(crate) async fn wait(
+    async fn wait(
         &mut self,
         waits: &impl Waits,
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Found, StreamError> {
         let max = max.max(1);
-        if let Some(found) = self.find(max) {
+        if let Some(found) = self.find(max).await? {
             return Ok(found);
         }
         let until = Machine::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         loop {
-            if let Some(found) = self.find(max) {
+            if let Some(found) = self.find(max).await? {
                 return Ok(found);
-            }
-            if let Some(ended) = self.find_end().await? {
-                return Ok(ended);
             }
             if !watch.rung(waits, &self.bells, until).await {
                 return Err(StreamError::Timeout {
@@ -158,56 +203,39 @@ impl GatherCore {
         }
     }
 
-    /// The next writer that has something, from the one whose turn it is.
-    fn find(&mut self, max: usize) -> Option<Found> {
+    /// What the next writer has that has something, from the one whose turn it is: elements, or
+    /// behind them its end.
+    async fn find(&mut self, max: usize) -> Result<Option<Found>, StreamError> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
         let count = self.sources.len();
-        let index = (0..count)
-            .map(|step| (self.next + step) % count)
-            .find(|index| self.sources[*index].core.available() > 0)?;
-        self.next = (index + 1) % count;
-        let elements = self.sources[index].core.available().min(max);
-        Some(Found::Elements(index, elements))
-    }
-
-    /// A writer of which nothing more comes.
-    async fn find_end(&mut self) -> Result<Option<Found>, StreamError> {
-        for index in 0..self.sources.len() {
-            let core = &mut self.sources[index].core;
-            // Asked without waiting, of whatever kind the caller is.
-            let count = match core.wait_for(&Blocking, Wanted::Available, None).await {
-                Ok(count) => count,
-                Err(error) => {
-                    let end = RunEnd::of(error)?;
-                    let source = self.sources.remove(index);
-                    self.next = if self.next > index {
-                        self.next - 1
-                    } else {
-                        self.next
-                    };
-                    let member = source.member.clone();
-                    self.hub
-                        .forget(source.member.number, source.core.ring.read_elements());
-                    return Ok(Some(Found::Ended(member, end)));
-                }
+        for step in 0..count {
+            let index = (self.next + step) % count;
+            let Source { core, has_end, .. } = &mut self.sources[index];
+            let elements = match core.available() {
+                0 if has_end.get().is_none() => continue,
+                // Asked without waiting, of whatever kind the caller is.
+                0 => match core.wait_for(&Blocking, Wanted::Available, None).await {
+                    Ok(elements) => elements,
+                    Err(error) => return self.end(index, error).map(Some),
+                },
+                elements => elements,
             };
-            if count > 0 {
-                // It came just now.
-                return Ok(Some(Found::Elements(index, count)));
+            if elements > 0 {
+                self.next = (index + 1) % count;
+                return Ok(Some(Found::Elements(index, elements.min(max))));
             }
         }
         Ok(None)
     }
 
-    /// The writer of a source, and its next elements, which are there.
-    pub(crate) fn region(&mut self, index: usize, count: usize) -> (&Arc<Member>, &[u8]) {
-        let Source { member, core } = &mut self.sources[index];
-        (member, core.region(count))
-    }
-
-    /// The next elements of a source were read.
-    pub(crate) fn release(&mut self, index: usize, bytes: usize, count: usize) {
-        self.sources[index].core.release(bytes, count);
+    /// Nothing more comes of a writer: what a read of it alone would be told is its end.
+    fn end(&mut self, index: usize, error: StreamError) -> Result<Found, StreamError> {
+        let end = RunEnd::of(error)?;
+        let Source { member, core, .. } = self.sources.remove(index);
+        // The turn is that of the one behind it.
+        self.next = index;
+        self.hub.forget(member.number, core.ring.read_elements());
+        Ok(Found::Ended(member, end))
     }
 
     /// Who is there, or is waited for, or has left elements behind.

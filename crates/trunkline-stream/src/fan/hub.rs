@@ -2,27 +2,19 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use trunkline_net::{Admitted, Clock, Dialler, Link, LinkOptions as NetOptions, Peer, Transport};
-use trunkline_proto::message::closing::Refused;
+use trunkline_proto::FaultCode;
 use trunkline_proto::message::stream::control::encode_refused;
-use trunkline_proto::message::stream::seal::is_frame_intact;
-use trunkline_proto::message::stream::{EndState, StreamEnd, StreamHello};
-use trunkline_proto::stream::{ElementForm, LinkOptions, lineage};
-use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange};
+use trunkline_proto::message::stream::{StreamEnd, StreamHello};
+use trunkline_proto::stream::{LinkOptions, lineage};
 
+use super::admission::{Admission, Away, RETRY_AFTER, away, read_hello, read_refused, refused};
 use super::member::Member;
 use crate::directory::Arrivals;
 use crate::end::{Bell, End, Inner};
 use crate::properties::Properties;
 use crate::registry;
-
-/// Who is turned away because there are too many comes again after that.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Who is not let in, and what it is told.
-type Away = Box<(Transport, Refused)>;
 
 /// What is the same for all lanes of an endpoint.
 pub(crate) struct Terms {
@@ -55,6 +47,11 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
 
     /// It has its peer: here is the program's part of it.
     fn opened(&self, lane: &Lane<Self::Inner>, outer: Self::Outer);
+
+    /// Its peer has left.
+    fn left(&self, lane: &Lane<Self::Inner>) {
+        let _ = lane;
+    }
 
     /// What the endpoint says of itself.
     fn properties(&self, hub: &Hub<Self>) -> Properties;
@@ -180,20 +177,22 @@ impl<O: Lanes> Hub<O> {
     /// Ends the lanes whose peers have left. Closes connections, so not to be called by one.
     fn reap(&self) {
         if O::GO_WHEN_OVER {
-            self.take_out(Lane::is_over);
+            let gone = self.take_out(Lane::is_over);
+            gone.iter().for_each(|lane| self.lanes.left(lane));
         }
     }
 
-    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) {
+    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) -> Vec<Lane<O::Inner>> {
         let mut state = self.lock();
         let all = std::mem::take(&mut state.lanes);
         let (gone, there): (Vec<_>, Vec<_>) = all.into_iter().partition(is_gone);
         state.lanes = there;
         drop(state);
-        for lane in gone {
+        for lane in &gone {
             let lost = lane.link.with(|end, _, _| end.link.disconnections());
             self.lock().disconnections += lost;
         }
+        gone
     }
 
     /// The longest element that all readers have room for, where `bytes` are more than any before.
@@ -215,7 +214,7 @@ impl<O: Lanes> Hub<O> {
     /// Lets somebody in who was not here before.
     fn open(&self, hello: &StreamHello, transport: Transport, bytes: &[u8]) -> Result<(), Away> {
         self.reap();
-        if let Err(refused) = self.check(hello) {
+        if let Err(refused) = self.admission(&self.lock()).check(hello) {
             return away(transport, refused);
         }
         let now = Clock::new().now();
@@ -264,53 +263,15 @@ impl<O: Lanes> Hub<O> {
         Ok(())
     }
 
-    /// What the state machine of a lane does not see.
-    fn check(&self, hello: &StreamHello) -> Result<(), Refused> {
-        let own = &self.terms.link;
-        let state = self.lock();
-        if state.is_closed {
-            let code = FaultCode::StreamDestroyed;
-            return Err(refused(code, code.meaning().to_owned(), None));
+    fn admission(&self, state: &State<O::Inner>) -> Admission<'_> {
+        Admission {
+            own: &self.terms.link,
+            is_closed: state.is_closed,
+            lanes: state.lanes.len(),
+            lanes_max: self.terms.lanes_max,
+            peers: O::PEERS,
+            longest: state.longest,
         }
-        if hello.peer == Some(own.incarnation) {
-            let sentence = format!(
-                "{} went on without this one, which was away for longer than it waits or had \
-                 left; create this end anew",
-                own.url
-            );
-            return Err(refused(FaultCode::StreamDestroyed, sentence, None));
-        }
-        let has_begun = match hello.end.state {
-            EndState::Reader(at) => at.arrived > 0,
-            EndState::Writer(_) => false,
-        };
-        if hello.peer.is_some() || has_begun {
-            let code = FaultCode::StreamRestarted;
-            return Err(refused(code, code.meaning().to_owned(), None));
-        }
-        if state.lanes.len() >= self.terms.lanes_max {
-            let sentence = format!(
-                "{} has {} {} already, which is as many as it takes at a time; create it with \
-                 room for more, or wait until one has left",
-                own.url,
-                self.terms.lanes_max,
-                O::PEERS
-            );
-            return Err(refused(
-                FaultCode::LimitReached,
-                sentence,
-                Some(RETRY_AFTER),
-            ));
-        }
-        if own.form == ElementForm::Variable && hello.end.bytes_max < state.longest {
-            let sentence = format!(
-                "{} has written an element of {} bytes, and the buffer of {} holds {}; create that \
-                 end with a larger one",
-                own.url, state.longest, hello.end.url, hello.end.bytes_max
-            );
-            return Err(refused(FaultCode::StreamPeer, sentence, None));
-        }
-        Ok(())
     }
 
     fn attach(
@@ -375,42 +336,5 @@ impl<O: Lanes> Arrivals for Hub<O> {
 
     fn properties(&self) -> Option<Properties> {
         Some(self.lanes.properties(self))
-    }
-}
-
-fn away(transport: Transport, refused: Refused) -> Result<(), Away> {
-    Err(Box::new((transport, refused)))
-}
-
-fn refused(code: FaultCode, sentence: String, retry_after: Option<Duration>) -> Refused {
-    Refused {
-        code,
-        versions: VersionRange::OURS,
-        retry_after,
-        sentence,
-    }
-}
-
-fn read_hello(bytes: &[u8]) -> Option<StreamHello> {
-    let mut rest = bytes;
-    let mut frames = FrameBuffer::new(FrameLimits::default());
-    let now = Clock::new().now();
-    match frames.next_frame(now, &mut rest) {
-        Ok(Some(frame)) if frame.kind() == Some(FrameKind::StreamHello) => {
-            let hello = StreamHello::decode(&frame).ok();
-            hello.filter(|_| is_frame_intact(&frame))
-        }
-        _ => None,
-    }
-}
-
-/// What an end has answered.
-fn read_refused(answer: &[u8]) -> Option<Refused> {
-    let mut rest = answer;
-    let mut frames = FrameBuffer::new(FrameLimits::default());
-    let now = Clock::new().now();
-    match frames.next_frame(now, &mut rest) {
-        Ok(Some(frame)) => trunkline_proto::message::stream::control::decode_refused(&frame).ok(),
-        _ => None,
     }
 }

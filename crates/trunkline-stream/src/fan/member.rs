@@ -34,7 +34,7 @@ pub struct Present {
     pub lost: u64,
 }
 
-/// What a reader lacked when its writer was closed.
+/// What a reader lacked when its writer was closed, or when it left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking {
     /// Who.
@@ -43,6 +43,9 @@ pub struct Lacking {
     pub left: Left,
     /// What it was told is lost, because it was too slow.
     pub lost: u64,
+    /// Why it has left: it was destroyed, or away for too long, or does not keep to the protocol.
+    /// `None`: it was there to the end.
+    pub fault: Option<StreamFault>,
 }
 
 /// What one of several writers has written, in order.
@@ -62,6 +65,39 @@ pub enum Run<T> {
         /// How.
         end: RunEnd,
     },
+}
+
+/// A [`Run`] where it has arrived, without a copy: `R` is a [`Region`](crate::Region) or a
+/// [`ByteRegion`](crate::ByteRegion).
+#[derive(Debug)]
+pub enum Acquired<R> {
+    /// Elements, at least one. They have been read when they are dropped.
+    Elements {
+        /// Who has written them.
+        writer: Arc<Member>,
+        /// They, in its order.
+        elements: R,
+    },
+    /// As [`Run::Ended`].
+    Ended {
+        /// Whose.
+        writer: Arc<Member>,
+        /// How.
+        end: RunEnd,
+    },
+}
+
+impl<R> Acquired<R> {
+    /// The same with what `f` makes of the elements.
+    pub(super) fn map<S>(self, f: impl FnOnce(R) -> S) -> Acquired<S> {
+        match self {
+            Self::Elements { writer, elements } => Acquired::Elements {
+                writer,
+                elements: f(elements),
+            },
+            Self::Ended { writer, end } => Acquired::Ended { writer, end },
+        }
+    }
 }
 
 /// How a writer has ended.

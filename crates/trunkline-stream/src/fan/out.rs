@@ -5,77 +5,22 @@ use std::time::Duration;
 
 use trunkline_net::Clock;
 use trunkline_proto::message::stream::Until;
-use trunkline_proto::stream::{ElementForm, LinkOptions, WriterLink};
-use trunkline_ring::{ElementCursor, ElementCursors, ElementProducer, RingStart};
+use trunkline_proto::stream::ElementForm;
+use trunkline_ring::{ElementCursor, ElementProducer, RingStart};
 
-use super::hub::{Hub, Lane, Lanes};
+use super::hub::{Hub, Lane};
 use super::member::{Lacking, Present};
 use super::options::Policy;
-use crate::end::{Bell, Bells, End, GATHER_BYTES, KeepFrom, LaneEnd, place_behind};
+use super::readers::{Readers, lacking};
+use crate::end::{Bells, End, GATHER_BYTES, KeepFrom, LaneEnd, place_behind};
 use crate::error::StreamError;
 use crate::machine::Machine;
-use crate::properties::Properties;
 use crate::rendezvous::Registration;
 use crate::wait::{Blocking, Waits, block};
 use crate::writer::CLOSE_TIMEOUT;
 
 /// How often room is made before it is waited for: who joins meanwhile keeps what there is.
 const ATTEMPTS: usize = 64;
-
-/// How the lanes of a writing end begin: with a cursor in its ring.
-pub(crate) struct Readers {
-    pub(crate) cursors: ElementCursors,
-    pub(crate) form: ElementForm,
-    pub(crate) quota: Option<u64>,
-    pub(crate) bell: Arc<Bell>,
-}
-
-impl Lanes for Readers {
-    type Inner = LaneEnd;
-    type Outer = ();
-    const GO_WHEN_OVER: bool = true;
-    const PEERS: &'static str = "readers";
-
-    fn link(&self, options: LinkOptions) -> WriterLink {
-        WriterLink::writer(options, Clock::new().now())
-    }
-
-    fn ends(&self) -> std::io::Result<(LaneEnd, ())> {
-        let (mut cursor, others) = self.cursors.join();
-        let written = cursor.written_elements().unwrap_or(0);
-        let from = match self.quota {
-            // The others are for what was written before.
-            _ if others > 0 => KeepFrom {
-                position: cursor.written().unwrap_or(0),
-                elements: 0,
-            },
-            Some(quota) => KeepFrom {
-                position: 0,
-                elements: written.saturating_sub(quota),
-            },
-            None => KeepFrom::default(),
-        };
-        let place = place_behind(&cursor, self.form, cursor.place(), from);
-        cursor.pass(place.position, place.elements);
-        let end = LaneEnd::new(cursor, self.form, self.quota, self.bell.clone());
-        Ok((end, ()))
-    }
-
-    fn opened(&self, _: &Lane<LaneEnd>, (): ()) {}
-
-    fn properties(&self, hub: &Hub<Self>) -> Properties {
-        let (mut cursor, _) = self.cursors.join();
-        let kept = cursor.place().elements;
-        let total = cursor.written_elements().unwrap_or(kept);
-        drop(cursor);
-        Properties {
-            is_writer: true,
-            in_buffer: total.saturating_sub(kept),
-            total,
-            ..Properties::of_lanes(hub)
-        }
-    }
-}
 
 /// What every kind of writing end with several readers is made of.
 pub(crate) struct OutCore {
@@ -96,6 +41,13 @@ impl OutCore {
     pub(crate) fn capacity(&self) -> usize {
         // A capacity came as a usize.
         usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
+    }
+
+    /// Elements that fit now.
+    pub(crate) fn room(&mut self) -> usize {
+        // Nobody but this program has the memory, so its positions are true.
+        let (_, elements) = self.ring.room().unwrap_or((0, 0));
+        usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
     /// # Errors
@@ -129,8 +81,22 @@ impl OutCore {
         Ok(())
     }
 
+    /// The memory of what is written next, for which there is room.
+    pub(crate) fn free_space(&mut self, bytes: usize) -> &mut [u8] {
+        let position = self.ring.written();
+        // Mirrored memory: it lies in one piece, at a multiple of the element's size.
+        let space = self.ring.free_at(position, bytes);
+        space.map(|[piece, _]| piece).unwrap_or_default()
+    }
+
+    /// What was filled there is written.
+    pub(crate) fn commit(&mut self, bytes: usize, elements: usize) {
+        self.ring.commit(bytes as u64, elements as u64);
+        self.wrote(bytes as u64);
+    }
+
     /// So many bytes were given to the ring: sees to it that they are sent.
-    pub(crate) fn wrote(&mut self, bytes: u64) {
+    fn wrote(&mut self, bytes: u64) {
         self.unsent += bytes;
         if self.ring.glance_wake() {
             self.each(|end| end.inner.wake());
@@ -285,6 +251,13 @@ impl OutCore {
         lanes.iter().map(present).collect()
     }
 
+    /// Who has left since this was asked last.
+    pub(crate) fn departed(&self) -> Vec<Lacking> {
+        // Whoever is not seen there has left.
+        drop(self.hub.present());
+        self.hub.lanes.departed.take()
+    }
+
     /// Nothing more is written: waits until every reader has everything, and says what each lacks.
     pub(crate) async fn close(
         &mut self,
@@ -328,16 +301,12 @@ impl OutCore {
 
     fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Lacking> {
         let now = Clock::new().now();
-        let lacking = |lane: &Lane<LaneEnd>| {
-            let (left, lost) = lane.link.with(|end, _, _| (end.left(), end.link.lost()));
+        let lacking = lanes.iter().map(|lane| {
+            let lacking = lacking(lane);
             lane.link.close(now);
-            Lacking {
-                member: lane.member.clone(),
-                left,
-                lost,
-            }
-        };
-        let lacking = lanes.iter().map(lacking).collect();
+            lacking
+        });
+        let lacking = lacking.collect();
         self.registration = None;
         self.bells.close(now);
         lacking

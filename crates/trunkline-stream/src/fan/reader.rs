@@ -3,12 +3,14 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::gather::{Found, GatherCore};
-use super::member::{Present, Run};
+use super::gather::GatherCore;
+use super::member::{Acquired, Present, Run};
 use super::options::FanInOptions;
-use crate::element::Element;
+use crate::element::{Element, Plain};
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::properties::{Monitor, Properties};
+use crate::reader::Region;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -40,7 +42,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// # Ok::<(), StreamError>(())
 /// ```
 pub struct FanInReader<T: Element> {
-    core: GatherCore,
+    pub(super) core: GatherCore,
     of: PhantomData<fn() -> T>,
 }
 
@@ -108,44 +110,30 @@ impl<T: Element> FanInReader<T> {
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Run<T>, StreamError> {
-        match self.core.wait(waits, max, timeout).await? {
-            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
-            Found::Elements(index, count) => {
-                let mut elements = Vec::with_capacity(count);
-                let (writer, bytes) = self.core.region(index, count);
-                let (writer, len) = (writer.clone(), bytes.len());
-                T::append(bytes, &mut elements)?;
-                self.core.release(index, len, count);
-                Ok(Run::Elements { writer, elements })
-            }
-        }
-    }
-
-    /// The writers that are there, or are waited for, or of which something is left to read.
-    pub fn writers(&mut self) -> Vec<Present> {
-        self.core.present()
-    }
-
-    /// Destroys the end. Each writer is told how far it came.
-    pub fn close(mut self) {
-        block(self.core.close(&Blocking));
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_hub(&self.core.hub)
-    }
-
-    /// What can be asked at any time, from any thread: of all writers together.
-    pub fn properties(&self) -> Properties {
-        self.monitor().properties()
+        let append = |_, bytes: &[u8], count| {
+            let mut elements = Vec::with_capacity(count);
+            T::append(bytes, &mut elements)?;
+            Ok(elements)
+        };
+        self.core.read_run(waits, max, timeout, append).await
     }
 }
 
-impl<T: Element> std::fmt::Debug for FanInReader<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FanInReader")
-            .field("properties", &self.properties())
-            .finish_non_exhaustive()
+impl<T: Plain> FanInReader<T> {
+    /// As [`read_run`](Self::read_run), but the elements are used where they have arrived, without
+    /// a copy; they are given back to their writer when the region is dropped. Until then the other
+    /// writers go on, each in its own buffer.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acquire_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<Region<'_, T>>, StreamError> {
+        let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
+        Ok(acquired.map(|(core, count)| Region::new(core, count)))
     }
 }
+
+forward!(reader of several [T: Element] FanInReader<T>);

@@ -5,13 +5,15 @@ use std::time::Duration;
 use trunkline_proto::message::stream::Until;
 use trunkline_types::{DataType, Value};
 
-use super::gather::{Found, GatherCore};
-use super::member::{Lacking, Present, Run};
+use super::gather::GatherCore;
+use super::member::{Acquired, Lacking, Present, Run};
 use super::options::{FanInOptions, FanOutOptions};
 use super::out::OutCore;
 use crate::element;
 use crate::error::StreamError;
-use crate::properties::Monitor;
+use crate::forwarding::forward;
+use crate::properties::{Monitor, Properties};
+use crate::reader::ByteRegion;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -20,10 +22,11 @@ use crate::wait::{Blocking, Task, Waits, block};
 ///
 /// It is a [`FanOutWriter`](crate::FanOutWriter) in everything else, and its readers may be of
 /// either kind.
-#[derive(Debug)]
 pub struct FanOutValueWriter {
-    core: OutCore,
+    pub(super) core: OutCore,
     data_type: DataType,
+    /// Whether every bytes of an element's length are one.
+    takes_any_bytes: bool,
     scratch: Vec<u8>,
 }
 
@@ -32,9 +35,8 @@ pub struct FanOutValueWriter {
 ///
 /// It is a [`FanInReader`](crate::FanInReader) in everything else, and its writers may be of either
 /// kind.
-#[derive(Debug)]
 pub struct FanInValueReader {
-    core: GatherCore,
+    pub(super) core: GatherCore,
     data_type: DataType,
 }
 
@@ -72,6 +74,7 @@ impl FanOutValueWriter {
         Ok(Self {
             core: rendezvous::fan_out(waits, url, data_type.clone(), options).await?,
             data_type: data_type.clone(),
+            takes_any_bytes: element::takes_any_bytes(data_type),
             scratch: Vec::new(),
         })
     }
@@ -118,9 +121,7 @@ impl FanOutValueWriter {
         self.scratch.clear();
         for value in values {
             if !value.has_type(&self.data_type) {
-                return Err(StreamError::Type {
-                    data_type: self.data_type.clone(),
-                });
+                return Err(self.wrong_type());
             }
             let before = self.scratch.len();
             element::put_value(self.core.form, value, &mut self.scratch);
@@ -131,35 +132,52 @@ impl FanOutValueWriter {
             .await
     }
 
-    /// As [`FanOutWriter::flush`](crate::FanOutWriter::flush).
+    /// Writes elements of one size where they are sent from. Waits for room for one, and gives
+    /// `fill` the memory of as many as there is room for, at most `most`; it answers how many bytes
+    /// it has written there, as the elements lie in memory, little-endian. Bytes of a part of an
+    /// element at the end are not taken. Returns how many elements were written.
     ///
     /// # Errors
-    /// As there.
-    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
-        block(self.core.flush(&Blocking, until, timeout))
+    /// What `fill` says: nothing was written then. [`StreamError::Varying`] where elements vary in
+    /// size, [`StreamError::Type`] where the bytes are none; otherwise as of
+    /// [`write_many`](Self::write_many).
+    pub fn write_bytes_with<E: From<StreamError>>(
+        &mut self,
+        most: usize,
+        timeout: Option<Duration>,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let (form, core) = (self.core.form, &mut self.core);
+        let size = element::size(form, &self.data_type)?;
+        let room = match core.room().min(most) {
+            0 if most > 0 => {
+                block(core.wait_for_room(&Blocking, size, 1, timeout))?;
+                core.room().min(most)
+            }
+            room => room,
+        };
+        let space = core.free_space(room * size);
+        let bytes = fill(&mut *space)?.min(space.len());
+        let count = bytes / size;
+        let bytes = count * size;
+        let is_of_type = self.takes_any_bytes
+            || element::each(form, &space[..bytes])
+                .all(|one| element::decode(&self.data_type, one).is_ok());
+        if !is_of_type {
+            return Err(self.wrong_type().into());
+        }
+        self.core.commit(bytes, count);
+        Ok(count)
     }
 
-    /// Closes the end when every reader has everything, or after `timeout`; says what each of them
-    /// lacks that was there.
-    pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
-        block(self.core.close(&Blocking, timeout))
-    }
-
-    /// Destroys the end at once. Says what each reader lacks.
-    pub fn abort(mut self) -> Vec<Lacking> {
-        block(self.core.abort(&Blocking))
-    }
-
-    /// The readers that are there, or are waited for.
-    pub fn readers(&self) -> Vec<Present> {
-        self.core.present()
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_hub(&self.core.hub)
+    fn wrong_type(&self) -> StreamError {
+        StreamError::Type {
+            data_type: self.data_type.clone(),
+        }
     }
 }
+
+forward!(writer to several [] FanOutValueWriter);
 
 impl FanInValueReader {
     /// Creates the reading end `url` and waits for its first writers.
@@ -236,33 +254,31 @@ impl FanInValueReader {
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Run<Value>, StreamError> {
-        let form = self.core.hub.terms.link.form;
-        match self.core.wait(waits, max, timeout).await? {
-            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
-            Found::Elements(index, count) => {
-                let (writer, bytes) = self.core.region(index, count);
-                let (writer, len) = (writer.clone(), bytes.len());
-                let values = element::each(form, bytes);
-                let values = values.map(|one| element::decode(&self.data_type, one));
-                let elements = values.collect::<Result<_, _>>()?;
-                self.core.release(index, len, count);
-                Ok(Run::Elements { writer, elements })
-            }
-        }
-    }
-
-    /// The writers that are there, or are waited for, or of which something is left to read.
-    pub fn writers(&mut self) -> Vec<Present> {
-        self.core.present()
-    }
-
-    /// Destroys the end. Each writer is told how far it came.
-    pub fn close(mut self) {
-        block(self.core.close(&Blocking));
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_hub(&self.core.hub)
+        let decode = |form, bytes: &[u8], _| {
+            let values = element::each(form, bytes);
+            let values = values.map(|one| element::decode(&self.data_type, one));
+            Ok(values.collect::<Result<_, _>>()?)
+        };
+        self.core.read_run(waits, max, timeout, decode).await
     }
 }
+
+impl FanInValueReader {
+    /// As [`read_run`](Self::read_run) of elements of one size, but they are used where they have
+    /// arrived, as bytes, little-endian, without a copy; they are given back to their writer when
+    /// the region is dropped. Until then the other writers go on, each in its own buffer.
+    ///
+    /// # Errors
+    /// [`StreamError::Varying`] where elements vary in size; otherwise as there.
+    pub fn acquire_bytes_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<ByteRegion<'_>>, StreamError> {
+        let size = element::size(self.core.hub.terms.link.form, &self.data_type)?;
+        let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
+        Ok(acquired.map(|(core, count)| ByteRegion::new(core, size, count)))
+    }
+}
+
+forward!(reader of several [] FanInValueReader);

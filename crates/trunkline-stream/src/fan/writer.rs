@@ -11,6 +11,7 @@ use super::options::FanOutOptions;
 use super::out::OutCore;
 use crate::element::{self, Element, LENGTH_BYTES, Plain};
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
@@ -50,7 +51,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// # Ok::<(), StreamError>(())
 /// ```
 pub struct FanOutWriter<T: Element> {
-    core: OutCore,
+    pub(super) core: OutCore,
     scratch: Vec<u8>,
     of: PhantomData<fn(T)>,
 }
@@ -135,61 +136,9 @@ impl<T: Element> FanOutWriter<T> {
         }
         self.core.write(waits, bytes, elements.len(), timeout).await
     }
-
-    /// Sends everything now, and waits until it has come so far at every reader that is there, or
-    /// is lost to it. With a timeout of zero it returns without waiting.
-    ///
-    /// # Errors
-    /// [`StreamError::Timeout`]; the flush goes on. [`StreamError::NoJournal`] for
-    /// [`Until::Durable`] when a reader has none.
-    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
-        block(self.core.flush(&Blocking, until, timeout))
-    }
-
-    /// [`flush`](Self::flush) for tasks.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn flush_async(
-        &mut self,
-        until: Until,
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        self.core.flush(&Task, until, timeout).await
-    }
-
-    /// Closes the end when every reader has everything, or after `timeout`; says what each of them
-    /// lacks that was there.
-    pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
-        block(self.core.close(&Blocking, timeout))
-    }
-
-    /// [`close`](Self::close) for tasks.
-    pub async fn close_async(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
-        self.core.close(&Task, timeout).await
-    }
-
-    /// Destroys the end at once: what is in its buffer is not sent any more. Says what each reader
-    /// lacks.
-    pub fn abort(mut self) -> Vec<Lacking> {
-        block(self.core.abort(&Blocking))
-    }
-
-    /// The readers that are there, or are waited for.
-    pub fn readers(&self) -> Vec<Present> {
-        self.core.present()
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_hub(&self.core.hub)
-    }
-
-    /// What can be asked at any time, from any thread: of all readers together.
-    pub fn properties(&self) -> Properties {
-        self.monitor().properties()
-    }
 }
+
+forward!(writer to several [T: Element] FanOutWriter<T>);
 
 impl<T: Plain> FanOutWriter<T> {
     /// Writes `count` elements where they are sent from: `fill` is given their memory, of which it
@@ -209,21 +158,8 @@ impl<T: Plain> FanOutWriter<T> {
             return Err(StreamError::TooMany { asked, capacity });
         };
         block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
-        let position = core.ring.written();
-        let space = core.ring.free_at(position, bytes);
-        // Mirrored memory: it lies in one piece, at a multiple of the element's size.
-        let space = space.map(|[piece, _]| piece).unwrap_or_default();
-        let answer = fill(bytemuck::cast_slice_mut(space));
-        core.ring.commit(bytes as u64, count as u64);
-        core.wrote(bytes as u64);
+        let answer = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
+        core.commit(bytes, count);
         Ok(answer)
-    }
-}
-
-impl<T: Element> std::fmt::Debug for FanOutWriter<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FanOutWriter")
-            .field("properties", &self.properties())
-            .finish_non_exhaustive()
     }
 }

@@ -11,6 +11,7 @@ use trunkline_proto::stream::ElementForm;
 
 use crate::element::{Element, Plain};
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
@@ -149,50 +150,9 @@ impl<T: Element> Reader<T> {
         self.core.release(len, count);
         Ok(elements)
     }
-
-    /// Elements that a writer with several readers has dropped for this one, as far as it is known:
-    /// also those that no read was told of yet. Of any other writer 0.
-    pub fn lost_total(&self) -> u64 {
-        self.core.lost_total()
-    }
-
-    /// Elements that can be read now.
-    pub fn available(&mut self) -> usize {
-        self.core.available()
-    }
-
-    /// Says that the program is done with everything it has read: with a journal, none of it comes
-    /// again after a crash. Without one there is nothing to say.
-    ///
-    /// # Errors
-    /// [`StreamError::Journal`]; what was read may come again after a crash.
-    pub fn commit(&mut self) -> Result<(), StreamError> {
-        block(self.core.commit(&Blocking))
-    }
-
-    /// [`commit`](Self::commit) for tasks.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn commit_async(&mut self) -> Result<(), StreamError> {
-        self.core.commit(&Task).await
-    }
-
-    /// Destroys the end. The writer is told how far it came.
-    pub fn close(mut self) {
-        block(self.core.close(&Blocking));
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_reader(&self.core)
-    }
-
-    /// What can be asked at any time, from any thread.
-    pub fn properties(&self) -> Properties {
-        Properties::of_reader(&self.core)
-    }
 }
+
+forward!(reader [T: Element] Reader<T>);
 
 impl<T: Plain> Reader<T> {
     /// Reads as many elements as `into` is long, or none; how many they were, which is fewer only
@@ -236,13 +196,5 @@ impl<T: Plain> Reader<T> {
         let wanted = Wanted::Exactly(count);
         let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
         Ok(Region::new(&mut self.core, count))
-    }
-}
-
-impl<T: Element> std::fmt::Debug for Reader<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader")
-            .field("properties", &self.properties())
-            .finish_non_exhaustive()
     }
 }

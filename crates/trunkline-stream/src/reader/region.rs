@@ -16,7 +16,7 @@ pub struct Region<'a, T: Plain> {
 
 impl<'a, T: Plain> Region<'a, T> {
     /// The next `count` elements, which are there.
-    pub(super) fn new(core: &'a mut ReaderCore, count: usize) -> Self {
+    pub(crate) fn new(core: &'a mut ReaderCore, count: usize) -> Self {
         Self {
             core,
             count,

@@ -9,6 +9,7 @@ use trunkline_types::{DataType, Value};
 use super::{ReaderCore, Wanted};
 use crate::element;
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
@@ -170,56 +171,11 @@ impl ValueReader {
     ) -> Result<ByteRegion<'_>, StreamError> {
         let size = element::size(self.core.form, &self.data_type)?;
         let count = self.wait_for_some(most, timeout)?;
-        Ok(ByteRegion {
-            core: &mut self.core,
-            bytes: count * size,
-            count,
-        })
-    }
-
-    /// Elements that a writer with several readers has dropped for this one, as far as it is known:
-    /// also those that no read was told of yet. Of any other writer 0.
-    pub fn lost_total(&self) -> u64 {
-        self.core.lost_total()
-    }
-
-    /// Elements that can be read now.
-    pub fn available(&mut self) -> usize {
-        self.core.available()
-    }
-
-    /// Says that the program is done with everything it has read: with a journal, none of it comes
-    /// again after a crash. Without one there is nothing to say.
-    ///
-    /// # Errors
-    /// [`StreamError::Journal`]; what was read may come again after a crash.
-    pub fn commit(&mut self) -> Result<(), StreamError> {
-        block(self.core.commit(&Blocking))
-    }
-
-    /// Destroys the end. The writer is told how far it came.
-    pub fn close(mut self) {
-        block(self.core.close(&Blocking));
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_reader(&self.core)
-    }
-
-    /// What can be asked at any time, from any thread.
-    pub fn properties(&self) -> Properties {
-        Properties::of_reader(&self.core)
+        Ok(ByteRegion::new(&mut self.core, size, count))
     }
 }
 
-impl std::fmt::Debug for ValueReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ValueReader")
-            .field("properties", &self.properties())
-            .finish_non_exhaustive()
-    }
-}
+forward!(reader [] ValueReader);
 
 /// Bytes of whole elements of a reader's buffer, in one piece. Dropping it gives them back: they
 /// have been read.
@@ -229,7 +185,16 @@ pub struct ByteRegion<'a> {
     count: usize,
 }
 
-impl ByteRegion<'_> {
+impl<'a> ByteRegion<'a> {
+    /// The next `count` elements of `size` bytes, which are there.
+    pub(crate) fn new(core: &'a mut ReaderCore, size: usize, count: usize) -> Self {
+        Self {
+            core,
+            bytes: count * size,
+            count,
+        }
+    }
+
     /// How many elements they are.
     pub fn elements(&self) -> usize {
         self.count

@@ -10,7 +10,8 @@ use super::{Plan, Registration};
 use crate::end::{Bell, Bells};
 use crate::error::StreamError;
 use crate::fan::{
-    FanInOptions, FanOutOptions, GatherCore, Hub, Lanes, OutCore, Policy, Readers, Terms, Writers,
+    Departed, FanInOptions, FanOutOptions, GatherCore, Hub, Lanes, OutCore, Policy, Readers, Terms,
+    Writers,
 };
 use crate::machine::Machine;
 use crate::options::Options;
@@ -36,6 +37,7 @@ pub(crate) async fn fan_out(
         form: plan.link.form,
         quota,
         bell: bell.clone(),
+        departed: Departed::default(),
     };
     let hub = Hub::new(readers, plan.terms(options.readers_max), bell);
     let wanted = options.readers_min.min(options.readers_max);

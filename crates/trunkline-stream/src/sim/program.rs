@@ -74,7 +74,7 @@ impl SimWriter {
     }
 
     pub fn properties(&self) -> Properties {
-        Properties::of_writer(&self.0)
+        self.0.properties()
     }
 }
 
@@ -127,6 +127,6 @@ impl SimReader {
     }
 
     pub fn properties(&self) -> Properties {
-        Properties::of_reader(&self.0)
+        self.0.properties()
     }
 }

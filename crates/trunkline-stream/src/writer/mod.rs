@@ -11,6 +11,7 @@ use trunkline_proto::stream::{ElementForm, Left};
 
 use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
@@ -145,55 +146,9 @@ impl<T: Element> Writer<T> {
         }
         self.core.write(waits, bytes, elements.len(), timeout).await
     }
-
-    /// Sends everything now, and waits until it has come so far (NS-42 to NS-44). With a timeout of
-    /// zero it returns without waiting (NS-49).
-    ///
-    /// # Errors
-    /// [`StreamError::Timeout`]; the flush goes on. Otherwise the stream is over.
-    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
-        block(self.core.flush(&Blocking, until, timeout))
-    }
-
-    /// [`flush`](Self::flush) for tasks.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn flush_async(
-        &mut self,
-        until: Until,
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        self.core.flush(&Task, until, timeout).await
-    }
-
-    /// Closes the end when the reader has everything, or after `timeout`; says how many elements
-    /// stayed behind.
-    pub fn close(mut self, timeout: Option<Duration>) -> Left {
-        block(self.core.close(&Blocking, timeout))
-    }
-
-    /// [`close`](Self::close) for tasks.
-    pub async fn close_async(mut self, timeout: Option<Duration>) -> Left {
-        self.core.close(&Task, timeout).await
-    }
-
-    /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says how many
-    /// elements the reader lacks.
-    pub fn abort(mut self) -> Left {
-        block(self.core.abort(&Blocking))
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_writer(&self.core)
-    }
-
-    /// What can be asked at any time, from any thread.
-    pub fn properties(&self) -> Properties {
-        Properties::of_writer(&self.core)
-    }
 }
+
+forward!(writer [T: Element] Writer<T>);
 
 impl<T: Plain> Writer<T> {
     /// Writes `count` elements where they are sent from: `fill` is given their memory, of which it
@@ -235,13 +190,5 @@ impl<T: Plain> Writer<T> {
         core.ring.commit(bytes as u64, count as u64);
         core.wrote(bytes as u64);
         Ok(answer)
-    }
-}
-
-impl<T: Element> std::fmt::Debug for Writer<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer")
-            .field("properties", &self.properties())
-            .finish_non_exhaustive()
     }
 }

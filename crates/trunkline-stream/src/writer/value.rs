@@ -8,6 +8,7 @@ use trunkline_types::{DataType, Value};
 use super::{Until, WriterCore};
 use crate::element;
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
@@ -213,60 +214,6 @@ impl ValueWriter {
             data_type: self.data_type.clone(),
         }
     }
-
-    /// Sends everything now, and waits until it has come so far (NS-42 to NS-44). With a timeout of
-    /// zero it returns without waiting (NS-49).
-    ///
-    /// # Errors
-    /// [`StreamError::Timeout`]; the flush goes on. Otherwise the stream is over.
-    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
-        block(self.core.flush(&Blocking, until, timeout))
-    }
-
-    /// [`flush`](Self::flush) for tasks.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn flush_async(
-        &mut self,
-        until: Until,
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        self.core.flush(&Task, until, timeout).await
-    }
-
-    /// Closes the end when the reader has everything, or after `timeout`; says how many elements
-    /// stayed behind.
-    pub fn close(mut self, timeout: Option<Duration>) -> Left {
-        block(self.core.close(&Blocking, timeout))
-    }
-
-    /// [`close`](Self::close) for tasks.
-    pub async fn close_async(mut self, timeout: Option<Duration>) -> Left {
-        self.core.close(&Task, timeout).await
-    }
-
-    /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says how many
-    /// elements the reader lacks.
-    pub fn abort(mut self) -> Left {
-        block(self.core.abort(&Blocking))
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_writer(&self.core)
-    }
-
-    /// What can be asked at any time, from any thread.
-    pub fn properties(&self) -> Properties {
-        Properties::of_writer(&self.core)
-    }
 }
 
-impl std::fmt::Debug for ValueWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ValueWriter")
-            .field("properties", &self.properties())
-            .finish_non_exhaustive()
-    }
-}
+forward!(writer [] ValueWriter);

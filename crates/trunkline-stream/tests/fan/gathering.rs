@@ -175,6 +175,36 @@ fn the_end_of_a_writer_is_told_behind_its_last_element() {
     }
 }
 
+/// Behaviour: B-62, B-61.
+#[test]
+fn the_end_of_a_writer_is_told_while_others_have_elements() {
+    let url = fresh("in");
+    let (mut reader, mut writers) = collect::<f64>(
+        &url,
+        fan_in(50, 3),
+        vec![options(50), options(50), options(50)],
+    );
+    let closes = writers.remove(1);
+    for (writer, number) in writers.iter_mut().zip([1, 3]) {
+        writer.write_many(&run_of(number, 0..50), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+    }
+    assert_eq!(closes.close(LONG).elements, 0);
+    // One read for each of the others, at most: it has its turn.
+    let ended = (0..3).any(|_| match reader.read_run(1, LONG).unwrap() {
+        Run::Elements { .. } => false,
+        Run::Ended { writer, end } => {
+            assert_eq!((writer.number, end), (2, RunEnd::Closed));
+            true
+        }
+    });
+    assert!(ended);
+    assert!(reader.properties().in_buffer >= 98);
+    for writer in writers {
+        writer.abort();
+    }
+}
+
 /// Behaviour: B-62.
 #[test]
 fn a_cut_of_one_writer_loses_and_doubles_nothing() {

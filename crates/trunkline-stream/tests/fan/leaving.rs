@@ -44,8 +44,19 @@ fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
             writer
         });
         until("room", || writes.is_finished());
-        let writer = writes.join().unwrap();
+        let mut writer = writes.join().unwrap();
         until("only one", || writer.readers().len() == 1);
+        let departed = writer.departed();
+        assert_eq!(departed.len(), 1, "{departed:?}");
+        let (gone_url, lacking) = (gone.properties().url, &departed[0]);
+        assert_eq!(lacking.member.url, gone_url);
+        let fault = lacking.fault.as_ref();
+        let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
+        assert!(is_gone, "{lacking:?}");
+        // What was written until it was given up, and it did not get.
+        assert!(lacking.left.elements > 0 || lacking.lost > 0, "{lacking:?}");
+        // Told once.
+        assert!(writer.departed().is_empty());
         assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
         // When it comes back it is told, after what it has.
         proxy.up();
@@ -58,7 +69,7 @@ fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
         }
         let lacking = writer.close(LONG);
         assert_eq!(lacking.len(), 1);
-        assert_eq!(lacking[0].left.elements, 0);
+        assert_eq!((lacking[0].left.elements, &lacking[0].fault), (0, &None));
     }
 }
 
@@ -77,9 +88,17 @@ fn a_reader_that_closes_leaves_at_once() {
         writer.write_many(&elements(15..25), None).unwrap();
         writer
     });
+    let url = slow.properties().url;
     slow.close();
     until("room", || writes.is_finished());
-    let writer = writes.join().unwrap();
+    let mut writer = writes.join().unwrap();
+    // 5 of the 15 or more that were written by then had reached it.
+    let departed = writer.departed();
+    assert_eq!(departed[0].member.url, url);
+    assert!(departed[0].left.elements >= 10, "{departed:?}");
+    let fault = departed[0].fault.as_ref();
+    let is_destroyed = matches!(fault, Some(StreamFault::PeerDestroyed { .. }));
+    assert!(is_destroyed && departed.len() == 1, "{departed:?}");
     assert_eq!(check_run(&there.read_many(25, LONG).unwrap(), 0), 25);
     assert_eq!(writer.close(LONG).len(), 1);
 }

@@ -3,29 +3,35 @@
 //! # Layout
 //! - `write`, `read`: standard input into a stream, a stream to standard output; `text` are the
 //!   forms that people read, `arrow` the one that programs for data read, `input` is standard input
-//!   as it comes, `pace` waits and sums up.
-//! - `list`: what endpoints there are. `bench`: a measurement. `units`: sizes and rates.
+//!   as it comes, `pace` waits and sums up. `writing_end`, `reading_end`: an end with one peer or
+//!   with several, of whom `peers` tells.
+//! - `checks`: what cannot be. `list`: what endpoints there are. `bench`: a measurement. `units`:
+//!   sizes and rates.
 
 mod arrow;
 mod bench;
+mod checks;
 mod input;
 mod list;
 mod pace;
+mod peers;
 mod read;
+mod reading_end;
 mod text;
 mod units;
 mod write;
+mod writing_end;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trunkline::stream::{JournalOptions, Options, StreamError, StreamFault, element_bytes};
+use trunkline::stream::{JournalOptions, Options, StreamError, StreamFault};
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
 use self::bench::Over;
 use super::{Context, Verb};
-use crate::arguments::{self, Form};
+use crate::arguments;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::targets;
@@ -46,6 +52,11 @@ use crate::targets;
 /// Both ends wait for the other one, for room and for elements for ever, unless --timeout is given.
 /// Ctrl-C ends them in order: what was written is still delivered, a second one does not wait for
 /// it. Exit code 7 says that elements stayed behind.
+///
+/// With --readers an end writes to any number of readers, which name it by --from: each gets
+/// everything, and the slowest is waited for, unless --quota says how many elements may wait for
+/// one. With --writers an end reads from any number of writers, which name it by --to, and says of
+/// each element whose it is.
 ///
 /// With --journal at both ends the stream outlives either program: what is written and not yet read
 /// is kept on the disk, and the next one with that folder goes on. It says how many elements were
@@ -71,6 +82,20 @@ pub(crate) struct Args {
     /// The writing end to read from; without it, any that names this one
     #[arg(long, value_name = "PEER")]
     from: Option<String>,
+
+    /// write: to any number of readers, which name this end by --from; begin when so many are there
+    #[arg(long, value_name = "N", value_parser = peers)]
+    readers: Option<usize>,
+
+    /// write --readers: wait for nobody; a reader for which more than N elements wait loses the
+    /// oldest of them, and is told
+    #[arg(long, value_name = "N", requires = "readers")]
+    quota: Option<u64>,
+
+    /// read: from any number of writers, which name this end by --to; begin when so many are there,
+    /// and end when so many have ended and none is left, with 0 not at all
+    #[arg(long, value_name = "N", value_parser = peers)]
+    writers: Option<usize>,
 
     /// The type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'; both
     /// ends say the same
@@ -191,35 +216,13 @@ pub(crate) const VERB: Verb = Verb {
 const CAPACITY: u64 = 4096;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    check(args)?;
+    checks::check(args)?;
     match args.verb {
         Order::Write => write::run(args, context),
         Order::Read => read::run(args, context),
         Order::Ls => list::ls(args, context),
         Order::Info => list::info(args, context),
         Order::Bench => bench::run(args, context),
-    }
-}
-
-/// Options that are of another verb.
-fn check(args: &Args) -> Result<(), Problem> {
-    let foreign = [
-        (
-            args.to.is_some() && args.verb != Order::Write,
-            "--to is for write; a reader says --from",
-        ),
-        (
-            args.from.is_some() && args.verb != Order::Read,
-            "--from is for read; a writer says --to",
-        ),
-        (
-            args.journal.is_some() && !matches!(args.verb, Order::Write | Order::Read),
-            "--journal is for write and read",
-        ),
-    ];
-    match foreign.iter().find(|(is_given, _)| *is_given) {
-        Some((_, sentence)) => Err(Problem::usage(sentence)),
-        None => Ok(()),
     }
 }
 
@@ -243,22 +246,6 @@ impl Args {
             return Err(Problem::usage(&sentence));
         }
         Ok(usize::try_from(chunk).unwrap_or(usize::MAX))
-    }
-
-    /// The form of the elements outside the stream.
-    fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
-        let form = self.element_form.unwrap_or(match context.settings.form {
-            Form::Csv => ElementForm::Csv,
-            _ => ElementForm::Jsonl,
-        });
-        if form == ElementForm::Raw && element_bytes(&self.data_type).is_none() {
-            let sentence = format!(
-                "elements of {} vary in size and have no raw form; use --as jsonl or csv",
-                self.data_type
-            );
-            return Err(Problem::usage(&sentence));
-        }
-        Ok(form)
     }
 
     /// What keeps the elements when the program ends.
@@ -291,6 +278,16 @@ impl Args {
             program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..defaults
         })
+    }
+}
+
+/// Peers that one end may have, each of which takes a thread.
+const PEERS_MAX: usize = 10_000;
+
+fn peers(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count <= PEERS_MAX => Ok(count),
+        _ => Err(format!("it is not a number from 0 to {PEERS_MAX}")),
     }
 }
 

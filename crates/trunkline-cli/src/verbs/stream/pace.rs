@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use trunkline::stream::{Properties, StreamError, ValueReader, ValueWriter};
+use trunkline::stream::{Properties, StreamError};
 use trunkline_net::Clock;
 use trunkline_types::Tick;
 
+use super::peers::{Endpoint, News};
 use super::units::{bytes_text, per_second, rate_text};
 use crate::interrupt::Interrupted;
 use crate::output::counted;
@@ -43,23 +44,6 @@ impl From<Stop> for Halt {
     }
 }
 
-/// An end of a stream, as far as its progress is concerned.
-pub(super) trait Endpoint {
-    fn properties(&self) -> Properties;
-}
-
-impl Endpoint for ValueWriter {
-    fn properties(&self) -> Properties {
-        self.properties()
-    }
-}
-
-impl Endpoint for ValueReader {
-    fn properties(&self) -> Properties {
-        self.properties()
-    }
-}
-
 /// What has moved so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
@@ -79,6 +63,8 @@ pub(super) struct Pace {
     limit: Option<Duration>,
     started: Tick,
     shown: (Tick, Moved),
+    /// When it was last asked what has become of several peers.
+    looked: Tick,
     pub(super) moved: Moved,
     /// Elements that a writer has dropped.
     pub(super) lost: u64,
@@ -97,6 +83,7 @@ impl Pace {
             limit: context.settings.patience(),
             started: now,
             shown: (now, Moved::default()),
+            looked: now,
             moved: Moved::default(),
             lost: 0,
         }
@@ -108,7 +95,10 @@ impl Pace {
     }
 
     /// Says with whom the end is connected; of one with a journal, how far its stream is.
-    pub(super) fn met(&self, end: &impl Endpoint, has_journal: bool) -> Result<(), Stop> {
+    pub(super) fn met(&self, end: &mut impl Endpoint, has_journal: bool) -> Result<(), Stop> {
+        if end.is_many() {
+            return self.tell(end);
+        }
         let found = end.properties();
         if has_journal {
             self.resumed(&found)?;
@@ -149,6 +139,33 @@ impl Pace {
         self.terminal.note(&line)
     }
 
+    /// Says what has become of several peers.
+    pub(super) fn tell(&self, end: &mut impl Endpoint) -> Result<(), Stop> {
+        let news = end.news();
+        self.tell_news(&end.properties(), &news)
+    }
+
+    /// The same of an end that was let go.
+    pub(super) fn tell_news(&self, end: &Properties, news: &[News]) -> Result<(), Stop> {
+        news.iter().try_for_each(|one| {
+            self.terminal.note(&match self.is_json {
+                true => one.json(end).to_string(),
+                false => one.text(&end.url),
+            })
+        })
+    }
+
+    /// Says now and then how it goes, and what has become of several peers.
+    pub(super) fn look(&mut self, end: &mut impl Endpoint) -> Result<(), Stop> {
+        let now = self.clock.now();
+        if end.is_many() && now.since(self.looked) >= SLICE {
+            self.looked = now;
+            self.tell(end)?;
+        }
+        self.show(end);
+        Ok(())
+    }
+
     /// Repeats `attempt`, which waits for as long as it is told, until it has an answer, Ctrl-C was
     /// pressed, or it has waited for as long as the user waits.
     pub(super) fn patiently<E: Endpoint, R>(
@@ -173,7 +190,7 @@ impl Pace {
             if let Some(timeout) = self.limit.filter(|limit| waited >= *limit) {
                 return Err(StreamError::Timeout { timeout, what }.into());
             }
-            self.show(end);
+            self.look(end)?;
         }
     }
 
@@ -197,7 +214,7 @@ impl Pace {
     }
 
     /// Renews the progress, where somebody looks at it.
-    pub(super) fn show(&mut self, end: &impl Endpoint) {
+    fn show(&mut self, end: &mut impl Endpoint) {
         if !self.terminal.shows_progress() {
             return;
         }
@@ -217,10 +234,11 @@ impl Pace {
             None => String::new(),
         };
         self.terminal.progress(&format!(
-            "{} · {} · {} · buffer {filled} %{state}",
+            "{} · {} · {} · buffer {filled} %{}{state}",
             counted(moved.elements, "element"),
             bytes_text(moved.bytes as f64),
             rate_text(rate),
+            end.peers(),
         ));
     }
 

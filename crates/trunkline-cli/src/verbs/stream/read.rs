@@ -3,14 +3,18 @@
 use std::fs::File;
 use std::io::Write;
 
-use trunkline::stream::{StreamError, ValueReader};
+use trunkline::stream::StreamError;
 use trunkline_types::wire::encoded_len;
 
 use super::arrow::Batches;
+use super::checks::raw_of_several;
 use super::pace::{Halt, Pace};
+use super::peers::Endpoint;
+use super::reading_end::{Elements, ReadingEnd};
 use super::{Args, ElementForm, problem, text};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
+use crate::output::counted;
 use crate::problem::Stop;
 use crate::verbs::Context;
 
@@ -18,11 +22,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
     let form = args.form(context)?;
     let chunk = args.chunk(args.capacity())?;
-    let options = args.options(args.from.as_deref(), context)?;
-    let reader = ValueReader::create(args.url(), &args.data_type, options);
-    let reader = reader.map_err(|error| problem(&error))?;
+    let mut reader = ReadingEnd::create(args, context)?;
     let pace = Pace::new(context, interrupted);
-    pace.met(&reader, args.journal.is_some())?;
+    pace.met(&mut reader, args.journal.is_some())?;
     let mut sut = Read {
         args,
         context,
@@ -42,7 +44,7 @@ struct Read<'a> {
     args: &'a Args,
     context: &'a Context,
     pace: Pace,
-    reader: ValueReader,
+    reader: ReadingEnd,
     chunk: usize,
 }
 
@@ -62,11 +64,14 @@ impl Read<'_> {
         while self.wanted() > 0 {
             let wanted = self.wanted();
             let (elements, bytes) = self.pace.patiently(&mut self.reader, |reader, slice| {
+                let ReadingEnd::One(reader) = reader else {
+                    return Err(Stop::from(raw_of_several()).into());
+                };
                 let region = reader.acquire_bytes(wanted, Some(slice))?;
                 out.write_all(&region).map_err(Stop::from)?;
                 Ok((region.elements(), region.len()))
             })?;
-            self.count(elements, bytes);
+            self.count(elements, bytes)?;
         }
         Ok(())
     }
@@ -74,7 +79,7 @@ impl Read<'_> {
     /// A batch of each run that is read.
     fn copy_arrow(&mut self) -> Result<(), Halt> {
         let out: File = self.context.terminal.data()?;
-        let mut batches = Batches::new(out, &self.args.data_type)?;
+        let mut batches = Batches::new(out, &self.args.data_type, self.reader.is_many())?;
         let moved = self.copy_batches(&mut batches);
         match moved {
             // Nobody reads it any more.
@@ -89,11 +94,13 @@ impl Read<'_> {
     fn copy_batches(&mut self, batches: &mut Batches) -> Result<(), Halt> {
         while self.wanted() > 0 {
             let wanted = self.wanted();
-            let values = self.pace.patiently(&mut self.reader, |reader, slice| {
-                Ok(reader.read_up_to(wanted, Some(slice))?)
-            })?;
-            batches.write(&values)?;
-            self.count(values.len(), values.iter().map(encoded_len).sum());
+            let Elements { writer, values } =
+                self.pace.patiently(&mut self.reader, |reader, slice| {
+                    Ok(reader.read_up_to(wanted, slice)?)
+                })?;
+            let writer = writer.as_ref().map(|writer| writer.url.as_str());
+            batches.write(&values, writer)?;
+            self.count(values.len(), values.iter().map(encoded_len).sum())?;
         }
         Ok(())
     }
@@ -101,7 +108,7 @@ impl Read<'_> {
     fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
         let (terminal, data_type) = (&self.context.terminal, &self.args.data_type);
         let style = self.context.settings.values.for_programs();
-        if let Some(header) = text::header(form, data_type) {
+        if let Some(header) = text::header(form, data_type, self.reader.is_many()) {
             terminal.line(&header)?;
         }
         while self.wanted() > 0 {
@@ -111,27 +118,29 @@ impl Read<'_> {
                 terminal.flush()?;
             }
             let wanted = self.wanted();
-            let values = self.pace.patiently(&mut self.reader, |reader, slice| {
-                Ok(reader.read_up_to(wanted, Some(slice))?)
-            })?;
+            let Elements { writer, values } =
+                self.pace.patiently(&mut self.reader, |reader, slice| {
+                    Ok(reader.read_up_to(wanted, slice)?)
+                })?;
+            let writer = writer.as_ref().map(|writer| writer.url.as_str());
             for value in &values {
-                terminal.line(&text::line(form, value, data_type, style))?;
+                terminal.line(&text::line(form, writer, value, data_type, style))?;
             }
-            self.count(values.len(), values.iter().map(encoded_len).sum());
+            self.count(values.len(), values.iter().map(encoded_len).sum())?;
         }
         Ok(())
     }
 
-    fn count(&mut self, elements: usize, bytes: usize) {
+    fn count(&mut self, elements: usize, bytes: usize) -> Result<(), Stop> {
         self.pace.moved.elements += elements as u64;
         self.pace.moved.bytes += bytes as u64;
-        self.pace.show(&self.reader);
+        self.pace.look(&mut self.reader)
     }
 
     /// With a journal the stream is left to the next one that has it, unless it is at its end.
     /// Otherwise the writer is told how far it came.
     fn go(
-        mut reader: ValueReader,
+        mut reader: ReadingEnd,
         args: &Args,
         context: &Context,
         moved: &Result<(), Halt>,
@@ -154,7 +163,9 @@ impl Read<'_> {
     }
 
     /// Lets the end go, and sums up.
-    fn end(self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+        self.pace.tell(&mut self.reader)?;
+        let (failed, ended) = (self.reader.failed(), self.reader.ended());
         let properties = self.reader.properties();
         Self::go(self.reader, self.args, self.context, &moved)?;
         let mut rest = match properties.in_buffer {
@@ -165,12 +176,18 @@ impl Read<'_> {
         if lost > 0 {
             rest.push_str(&format!("; {lost} were lost on the way"));
         }
-        let numbers = vec![("unread", properties.in_buffer), ("lost", lost)];
+        let mut numbers = vec![("unread", properties.in_buffer), ("lost", lost)];
+        if let Some(ended) = ended {
+            rest.push_str(&format!("; {} ended", counted(ended, "writer")));
+            numbers.push(("ended", ended));
+        }
         if !matches!(&moved, Err(Halt::Stop(Stop::PipeClosed))) {
             self.pace.sum_up("read", &properties, (rest, numbers))?;
         }
         match moved {
-            Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => Ok(Exit::Done),
+            Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => {
+                Ok(failed.unwrap_or(Exit::Done))
+            }
             Err(Halt::Interrupted) if lost == 0 => Ok(Exit::Interrupted),
             Ok(()) | Err(Halt::Stream(StreamError::Ended) | Halt::Interrupted) => Ok(Exit::Lost),
             Err(Halt::Stream(error)) => Err(problem(&error).into()),

@@ -10,8 +10,11 @@ use crate::output::csv;
 use crate::output::values::ValueStyle;
 use crate::problem::Problem;
 
-/// The column of elements that have no fields.
+/// The column of elements that have no fields, and the key of elements behind their writer.
 const COLUMN: &str = "value";
+
+/// The column, or key, of the writer where there are several.
+pub(super) const WRITER: &str = "writer";
 
 /// The columns of a CSV form.
 fn columns(data_type: &DataType) -> Vec<&str> {
@@ -22,19 +25,35 @@ fn columns(data_type: &DataType) -> Vec<&str> {
 }
 
 /// The line before all elements, if the form has one.
-pub(super) fn header(form: ElementForm, data_type: &DataType) -> Option<String> {
-    (form == ElementForm::Csv).then(|| csv::line(&columns(data_type)))
+pub(super) fn header(form: ElementForm, data_type: &DataType, has_writer: bool) -> Option<String> {
+    let writer = has_writer.then_some(WRITER);
+    let columns = writer.into_iter().chain(columns(data_type));
+    (form == ElementForm::Csv).then(|| csv::line(&columns.collect::<Vec<_>>()))
 }
 
-/// An element as a line.
+/// An element as a line, with its writer where there are several.
 pub(super) fn line(
     form: ElementForm,
+    writer: Option<&str>,
     value: &Value,
     data_type: &DataType,
     style: ValueStyle,
 ) -> String {
     if form != ElementForm::Csv {
-        return style.json(value, data_type).into_plain().to_string();
+        let value = style.json(value, data_type).into_plain();
+        let json = match writer {
+            None => value,
+            Some(writer) => {
+                let pairs = [(WRITER, writer.into()), (COLUMN, value)];
+                Json::Object(
+                    pairs
+                        .map(|(key, json)| (key.to_owned(), json))
+                        .into_iter()
+                        .collect(),
+                )
+            }
+        };
+        return json.to_string();
     }
     let cell = |value: &Value, data_type: &DataType| match value {
         // As it is: the form has quotes of its own.
@@ -50,7 +69,8 @@ pub(super) fn line(
         }
         _ => vec![cell(value, data_type)],
     };
-    let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+    let cells = cells.iter().map(String::as_str);
+    let cells: Vec<&str> = writer.into_iter().chain(cells).collect();
     // A row without anything is none.
     match cells.as_slice() {
         [""] => "\"\"".to_owned(),
@@ -242,9 +262,10 @@ mod tests {
         ] {
             for form in [ElementForm::Csv, ElementForm::Jsonl] {
                 let data_type = parse_type(ty).unwrap();
-                let mut text = header(form, &data_type).map_or_else(String::new, |h| h + "\n");
+                let mut text =
+                    header(form, &data_type, false).map_or_else(String::new, |h| h + "\n");
                 for value in &values {
-                    text += &line(form, value, &data_type, ValueStyle::default());
+                    text += &line(form, None, value, &data_type, ValueStyle::default());
                     text.push('\n');
                 }
                 assert_eq!(read(form, ty, &[&text]), Ok(values.clone()), "{text}");

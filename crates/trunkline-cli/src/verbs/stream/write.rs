@@ -1,12 +1,14 @@
 //! `stream write`: standard input into a stream.
 
-use trunkline::stream::{Left, StreamError, Until, ValueWriter, element_bytes};
+use trunkline::stream::{StreamError, element_bytes};
 use trunkline_types::Value;
 use trunkline_types::wire::encoded_len;
 
 use super::input::Input;
 use super::pace::{Halt, Pace, SLICE};
+use super::peers::Endpoint;
 use super::text::Lines;
+use super::writing_end::{Rest, WritingEnd};
 use super::{Args, ElementForm, arrow, problem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
@@ -21,12 +23,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
     let form = args.form(context)?;
     let chunk = args.chunk(args.capacity())?;
-    let options = args.options(args.to.as_deref(), context)?;
     let input = Input::new()?;
-    let writer = ValueWriter::create(args.url(), &args.data_type, options);
-    let writer = writer.map_err(|error| problem(&error))?;
+    let mut writer = WritingEnd::create(args, context)?;
     let pace = Pace::new(context, interrupted);
-    pace.met(&writer, args.journal.is_some())?;
+    pace.met(&mut writer, args.journal.is_some())?;
     let mut sut = Write {
         args,
         pace,
@@ -66,7 +66,7 @@ impl Parser<'_> {
 struct Write<'a> {
     args: &'a Args,
     pace: Pace,
-    writer: ValueWriter,
+    writer: WritingEnd,
     input: Input,
     chunk: usize,
 }
@@ -84,7 +84,7 @@ impl Write<'_> {
     /// Waits for standard input.
     fn wait_for_input(&mut self) -> Result<(), Halt> {
         loop {
-            self.pace.show(&self.writer);
+            self.pace.look(&mut self.writer)?;
             if self.pace.is_interrupted() {
                 return Err(Halt::Interrupted);
             }
@@ -104,7 +104,7 @@ impl Write<'_> {
             self.wait_for_input()?;
             let (wanted, input) = (self.wanted(), &mut self.input);
             let count = self.pace.patiently(&mut self.writer, |writer, slice| {
-                writer.write_bytes_with(wanted, Some(slice), |space| {
+                writer.write_bytes_with(wanted, slice, |space| {
                     let (head, rest) = space.split_at_mut(part.len());
                     head.copy_from_slice(&part);
                     let read = input.read(rest)?;
@@ -165,7 +165,7 @@ impl Write<'_> {
 
     fn write(&mut self, values: &[Value]) -> Result<(), Halt> {
         let written = self.pace.patiently(&mut self.writer, |writer, slice| {
-            Ok(writer.write_many(values, Some(slice))?)
+            Ok(writer.write_many(values, slice)?)
         });
         match written {
             Ok(()) => {
@@ -194,20 +194,22 @@ impl Write<'_> {
         let halted = match (moved, is_over) {
             (Err(halt), true) => Some(halt),
             (moved, _) => {
-                let delivered = self.pace.patiently(&mut self.writer, |writer, slice| {
-                    Ok(writer.flush(Until::Available, Some(slice))?)
-                });
+                let delivered = self
+                    .pace
+                    .patiently(&mut self.writer, |writer, slice| Ok(writer.flush(slice)?));
                 moved.err().or(delivered.err())
             }
         };
         let properties = self.writer.properties();
         // Whoever was interrupted does not wait for long, and otherwise everything is there.
-        let left = match is_over {
+        let rest = match is_over {
             true => self.writer.abort(),
-            false => self.writer.close(Some(SLICE * 10)),
+            false => self.writer.close(SLICE * 10),
         };
+        self.pace.tell_news(&properties, &rest.news)?;
+        let left = rest.left;
         self.pace
-            .sum_up("written", &properties, left_behind(left))?;
+            .sum_up("written", &properties, left_behind(&rest))?;
         let halted = match halted {
             None => None,
             Some(Halt::Interrupted) => {
@@ -255,15 +257,23 @@ fn is_timeout(error: &StreamError) -> bool {
     matches!(error, StreamError::Timeout { .. })
 }
 
-fn left_behind(left: Left) -> (String, Vec<(&'static str, u64)>) {
+fn left_behind(rest: &Rest) -> (String, Vec<(&'static str, u64)>) {
+    let left = rest.left;
     let in_doubt = match left.in_doubt {
         0 => String::new(),
         count => format!(" ({} on their way)", count),
     };
-    let sentence = format!(
+    let mut sentence = format!(
         "; {} stayed behind{in_doubt}",
         counted(left.elements, "element")
     );
-    let numbers = vec![("left", left.elements), ("in_doubt", left.in_doubt)];
+    let mut numbers = vec![("left", left.elements), ("in_doubt", left.in_doubt)];
+    if let Some((readers, lost)) = rest.readers {
+        sentence.push_str(&format!(", of {}", counted(readers, "reader")));
+        if lost > 0 {
+            sentence.push_str(&format!("; {lost} were lost by those that were too slow"));
+        }
+        numbers.extend([("readers", readers), ("lost", lost)]);
+    }
     (sentence, numbers)
 }

@@ -16,13 +16,14 @@ use std::io::{BufWriter, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
-use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, StructArray};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema, TimeUnit};
 use trunkline_types::{DataType, ElementType, Value};
 
+use super::text::WRITER;
 use crate::problem::{Problem, Stop};
 
 /// The column of elements that have no fields.
@@ -82,8 +83,12 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) fn new(out: File, data_type: &DataType) -> Result<Self, Stop> {
-        let schema = Arc::new(Schema::new(fields(data_type)?));
+    /// Batches for these elements; behind the column of their writer where there are several.
+    pub(super) fn new(out: File, data_type: &DataType, has_writer: bool) -> Result<Self, Stop> {
+        let writer = has_writer.then(|| Arc::new(Field::new(WRITER, ArrowType::Utf8, false)));
+        let fields = fields(data_type)?;
+        let columns = writer.into_iter().chain(fields.iter().cloned());
+        let schema = Arc::new(Schema::new(columns.collect::<Fields>()));
         let writer = StreamWriter::try_new(BufWriter::new(out), &schema).map_err(unwritten)?;
         Ok(Self {
             writer,
@@ -92,14 +97,19 @@ impl Batches {
         })
     }
 
-    /// Writes a batch, and hands it on.
-    pub(super) fn write(&mut self, values: &[Value]) -> Result<(), Stop> {
+    /// Writes a batch, of one writer where there are several, and hands it on.
+    pub(super) fn write(&mut self, values: &[Value], writer: Option<&str>) -> Result<(), Stop> {
+        let writer = writer.map(|writer| {
+            let names = std::iter::repeat_n(writer, values.len());
+            Arc::new(StringArray::from_iter_values(names)) as ArrayRef
+        });
         let values: Vec<&Value> = values.iter().collect();
         let column = columns::array(&values, &self.data_type)?;
         let columns: Vec<ArrayRef> = match self.data_type {
             DataType::Struct(_) => struct_columns(&column),
             _ => vec![column],
         };
+        let columns = writer.into_iter().chain(columns).collect();
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
         let batch = batch.map_err(unwritten)?;
         self.writer.write(&batch).map_err(unwritten)?;
@@ -235,10 +245,10 @@ mod tests {
     fn written(data_type: &DataType, values: &[Value]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("elements.arrow");
-        let mut sut = Batches::new(File::create(&path).unwrap(), data_type).unwrap();
+        let mut sut = Batches::new(File::create(&path).unwrap(), data_type, false).unwrap();
         let (first, second) = values.split_at(1);
-        sut.write(first).unwrap();
-        sut.write(second).unwrap();
+        sut.write(first, None).unwrap();
+        sut.write(second, None).unwrap();
         sut.finish().unwrap();
         fs::read(path).unwrap()
     }

@@ -1,0 +1,218 @@
+//! The end that `stream read` reads from: with one writer, or with several.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline::stream::{
+    FanInOptions, FanInValueReader, Member, Properties, Run, StreamError, ValueReader,
+};
+use trunkline_types::Value;
+
+use super::peers::{Endpoint, News, error_of};
+use super::{Args, problem};
+use crate::exit::Exit;
+use crate::output::counted;
+use crate::problem::Problem;
+use crate::verbs::Context;
+
+/// A reading end.
+pub(super) enum ReadingEnd {
+    One(ValueReader),
+    Many(Gathering),
+}
+
+/// A reading end with several writers.
+pub(super) struct Gathering {
+    reader: FanInValueReader,
+    /// Writers that have to end until the whole has ended; with 0 it does not.
+    least: usize,
+    ended: usize,
+    /// Those that are known to be there, and how many elements of each were read.
+    known: BTreeMap<u64, (Arc<Member>, u64)>,
+    /// What was not asked for yet: at most two of each writer.
+    news: Vec<News>,
+    /// How the command ends, because a writer was lost.
+    failed: Option<Exit>,
+}
+
+/// Elements of one writer.
+pub(super) struct Elements {
+    /// Whose, where there are several.
+    pub(super) writer: Option<Arc<Member>>,
+    pub(super) values: Vec<Value>,
+}
+
+impl ReadingEnd {
+    pub(super) fn create(args: &Args, context: &Context) -> Result<Self, Problem> {
+        let options = args.options(args.from.as_deref(), context)?;
+        let (url, data_type) = (args.url(), &args.data_type);
+        let created = match args.writers {
+            None => ValueReader::create(url, data_type, options).map(Self::One),
+            Some(writers) => {
+                let options = FanInOptions {
+                    options,
+                    writers_min: writers,
+                    writers_max: FanInOptions::default().writers_max.max(writers),
+                };
+                let created = FanInValueReader::create(url, data_type, options);
+                created.map(|reader| Self::Many(Gathering::new(reader, writers)))
+            }
+        };
+        created.map_err(|error| problem(&error))
+    }
+
+    /// Elements that can be read now.
+    pub(super) fn available(&mut self) -> u64 {
+        match self {
+            Self::One(reader) => reader.available() as u64,
+            Self::Many(many) => many.reader.writers().iter().map(|w| w.waiting).sum(),
+        }
+    }
+
+    /// Waits for one element, and takes what else is there, at most `most`, of one writer.
+    pub(super) fn read_up_to(
+        &mut self,
+        most: usize,
+        timeout: Duration,
+    ) -> Result<Elements, StreamError> {
+        match self {
+            Self::One(reader) => Ok(Elements {
+                writer: None,
+                values: reader.read_up_to(most, Some(timeout))?,
+            }),
+            Self::Many(many) => many.read_up_to(most, timeout),
+        }
+    }
+
+    /// How the command ends when a writer was lost that others outlived.
+    pub(super) fn failed(&self) -> Option<Exit> {
+        match self {
+            Self::One(_) => None,
+            Self::Many(many) => many.failed,
+        }
+    }
+
+    /// Of an end with several writers: how many have ended.
+    pub(super) fn ended(&self) -> Option<u64> {
+        match self {
+            Self::One(_) => None,
+            Self::Many(many) => Some(many.ended as u64),
+        }
+    }
+
+    /// Says that what was read is where it belongs.
+    pub(super) fn commit(&mut self) -> Result<(), StreamError> {
+        match self {
+            Self::One(reader) => reader.commit(),
+            // It has no journal.
+            Self::Many(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn close(self) {
+        match self {
+            Self::One(reader) => reader.close(),
+            Self::Many(many) => many.reader.close(),
+        }
+    }
+}
+
+impl Endpoint for ReadingEnd {
+    fn properties(&self) -> Properties {
+        match self {
+            Self::One(reader) => reader.properties(),
+            Self::Many(many) => many.reader.properties(),
+        }
+    }
+
+    fn is_many(&self) -> bool {
+        matches!(self, Self::Many(_))
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        match self {
+            Self::One(_) => Vec::new(),
+            Self::Many(many) => many.news(),
+        }
+    }
+
+    fn peers(&mut self) -> String {
+        match self {
+            Self::One(_) => String::new(),
+            Self::Many(many) => {
+                let writers = many.reader.writers().len() as u64;
+                format!(" · {}", counted(writers, "writer"))
+            }
+        }
+    }
+}
+
+impl Gathering {
+    fn new(reader: FanInValueReader, least: usize) -> Self {
+        Self {
+            reader,
+            least,
+            ended: 0,
+            known: BTreeMap::new(),
+            news: Vec::new(),
+            failed: None,
+        }
+    }
+
+    fn read_up_to(&mut self, most: usize, timeout: Duration) -> Result<Elements, StreamError> {
+        loop {
+            match self.reader.read_run(most, Some(timeout))? {
+                Run::Elements { writer, elements } => {
+                    self.meet(&writer).1 += elements.len() as u64;
+                    return Ok(Elements {
+                        writer: Some(writer),
+                        values: elements,
+                    });
+                }
+                Run::Ended { writer, end } => {
+                    let (member, elements) = self.meet(&writer).clone();
+                    self.known.remove(&writer.number);
+                    self.ended += 1;
+                    if let Some(error) = error_of(&end) {
+                        let exit = problem(&error).exit;
+                        // Elements that are lost weigh more than any other end.
+                        if exit == Exit::Lost || self.failed.is_none() {
+                            self.failed = Some(exit);
+                        }
+                    }
+                    self.news.push(News::Writer {
+                        member,
+                        elements,
+                        end,
+                    });
+                    let is_over = self.least > 0 && self.ended >= self.least;
+                    if is_over && self.reader.writers().is_empty() {
+                        return Err(StreamError::Ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A writer that may not be known yet.
+    fn meet(&mut self, member: &Arc<Member>) -> &mut (Arc<Member>, u64) {
+        if !self.known.contains_key(&member.number) {
+            let mut others = self.known.values();
+            let is_twin = others.any(|(other, _)| other.url == member.url);
+            self.news.push(News::Came {
+                member: member.clone(),
+                is_twin,
+            });
+        }
+        let met = self.known.entry(member.number);
+        met.or_insert_with(|| (member.clone(), 0))
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        for present in self.reader.writers() {
+            self.meet(&present.member);
+        }
+        std::mem::take(&mut self.news)
+    }
+}

@@ -1,0 +1,218 @@
+//! The end that `stream write` writes to: with one reader, or with several.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use trunkline::stream::{
+    FanOutOptions, FanOutValueWriter, Lacking, Left, Policy, Properties, StreamError, Until,
+    ValueWriter,
+};
+use trunkline_types::Value;
+
+use super::peers::{Endpoint, News, has_wanted_it, readers_text};
+use super::{Args, problem};
+use crate::problem::Problem;
+use crate::verbs::Context;
+
+/// A writing end.
+pub(super) enum WritingEnd {
+    One(ValueWriter),
+    Many(Spreading),
+}
+
+/// A writing end with several readers.
+pub(super) struct Spreading {
+    writer: FanOutValueWriter,
+    /// The numbers of those that are known to be there.
+    known: BTreeSet<u64>,
+    tally: Tally,
+}
+
+/// What its readers have come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    readers: u64,
+    left: Left,
+    lost: u64,
+}
+
+/// What stayed behind when a writing end was let go.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rest {
+    pub(super) left: Left,
+    /// Of an end with several readers: how many have come, and how many elements they have lost.
+    pub(super) readers: Option<(u64, u64)>,
+    /// What each of several lacks.
+    pub(super) news: Vec<News>,
+}
+
+impl WritingEnd {
+    pub(super) fn create(args: &Args, context: &Context) -> Result<Self, Problem> {
+        let options = args.options(args.to.as_deref(), context)?;
+        let (url, data_type) = (args.url(), &args.data_type);
+        let created = match args.readers {
+            None => ValueWriter::create(url, data_type, options).map(Self::One),
+            Some(readers) => {
+                let options = FanOutOptions {
+                    options,
+                    policy: args.quota.map_or(Policy::Slowest, Policy::Quota),
+                    readers_min: readers,
+                    readers_max: FanOutOptions::default().readers_max.max(readers),
+                };
+                let created = FanOutValueWriter::create(url, data_type, options);
+                created.map(|writer| Self::Many(Spreading::new(writer)))
+            }
+        };
+        created.map_err(|error| problem(&error))
+    }
+
+    pub(super) fn write_many(
+        &mut self,
+        values: &[Value],
+        timeout: Duration,
+    ) -> Result<(), StreamError> {
+        match self {
+            Self::One(writer) => writer.write_many(values, Some(timeout)),
+            Self::Many(many) => many.writer.write_many(values, Some(timeout)),
+        }
+    }
+
+    pub(super) fn write_bytes_with<E: From<StreamError>>(
+        &mut self,
+        most: usize,
+        timeout: Duration,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        match self {
+            Self::One(writer) => writer.write_bytes_with(most, Some(timeout), fill),
+            Self::Many(many) => many.writer.write_bytes_with(most, Some(timeout), fill),
+        }
+    }
+
+    /// Waits until everything is there.
+    pub(super) fn flush(&mut self, timeout: Duration) -> Result<(), StreamError> {
+        match self {
+            Self::One(writer) => writer.flush(Until::Available, Some(timeout)),
+            Self::Many(many) => many.writer.flush(Until::Available, Some(timeout)),
+        }
+    }
+
+    /// Lets it go when everything is there, or after `timeout`.
+    pub(super) fn close(self, timeout: Duration) -> Rest {
+        match self {
+            Self::One(writer) => Rest::of_one(writer.close(Some(timeout))),
+            Self::Many(many) => many.end(|writer| writer.close(Some(timeout))),
+        }
+    }
+
+    /// Lets it go at once.
+    pub(super) fn abort(self) -> Rest {
+        match self {
+            Self::One(writer) => Rest::of_one(writer.abort()),
+            Self::Many(many) => many.end(FanOutValueWriter::abort),
+        }
+    }
+}
+
+impl Endpoint for WritingEnd {
+    fn properties(&self) -> Properties {
+        match self {
+            Self::One(writer) => writer.properties(),
+            Self::Many(many) => many.writer.properties(),
+        }
+    }
+
+    fn is_many(&self) -> bool {
+        matches!(self, Self::Many(_))
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        match self {
+            Self::One(_) => Vec::new(),
+            Self::Many(many) => many.news(),
+        }
+    }
+
+    fn peers(&mut self) -> String {
+        match self {
+            Self::One(_) => String::new(),
+            Self::Many(many) => readers_text(&many.writer.readers()),
+        }
+    }
+}
+
+impl Rest {
+    fn of_one(left: Left) -> Self {
+        Self {
+            left,
+            ..Self::default()
+        }
+    }
+}
+
+impl Spreading {
+    fn new(writer: FanOutValueWriter) -> Self {
+        Self {
+            writer,
+            known: BTreeSet::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        let mut news = Vec::new();
+        // Asked before: who leaves behind this is told of next time.
+        let departed = self.writer.departed();
+        let present = self.writer.readers();
+        let there = present.iter().map(|reader| &reader.member);
+        for member in departed.iter().map(|lacking| &lacking.member).chain(there) {
+            if self.known.insert(member.number) {
+                self.tally.readers += 1;
+                // Readers are told apart by nobody.
+                news.push(News::Came {
+                    member: member.clone(),
+                    is_twin: false,
+                });
+            }
+        }
+        for lacking in departed {
+            self.known.remove(&lacking.member.number);
+            self.tally.take(&lacking);
+            news.push(News::Reader(lacking));
+        }
+        news
+    }
+
+    fn end(mut self, let_go: impl FnOnce(FanOutValueWriter) -> Vec<Lacking>) -> Rest {
+        let mut news = self.news();
+        let kept = self.writer.properties().in_buffer;
+        let Self {
+            writer,
+            known,
+            mut tally,
+        } = self;
+        if known.is_empty() {
+            // What nobody was there for.
+            tally.left.elements += kept;
+        }
+        for lacking in let_go(writer) {
+            tally.take(&lacking);
+            news.push(News::Reader(lacking));
+        }
+        Rest {
+            left: tally.left,
+            readers: Some((tally.readers, tally.lost)),
+            news,
+        }
+    }
+}
+
+impl Tally {
+    fn take(&mut self, lacking: &Lacking) {
+        self.lost += lacking.lost;
+        if !lacking.fault.as_ref().is_some_and(has_wanted_it) {
+            self.left.elements += lacking.left.elements;
+            self.left.in_doubt += lacking.left.in_doubt;
+        }
+    }
+}
