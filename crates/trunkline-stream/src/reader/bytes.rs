@@ -218,17 +218,14 @@ impl ReaderCore {
             if let Some(lost) = self.at_lost(end) {
                 return Some(lost);
             }
-            if let Some(error) = end.journal_error() {
-                // What was stored by now may be read.
-                let left = self.available();
-                return Some(if left > 0 {
-                    Ok(left)
-                } else {
-                    Err(error.into())
-                });
-            }
+            let failed = end.journal_error();
             if self.has(count) {
                 return Some(Ok(count));
+            }
+            if let Some(error) = failed {
+                // What was stored before stays where it is: a call gets all that it asks for, or
+                // nothing.
+                return Some(Err(error.into()));
             }
             let error = over(&end.link)?;
             // Everything that came is in the ring by now.

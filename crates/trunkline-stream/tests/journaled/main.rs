@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod disks;
 mod lives;
 mod pair;
 mod restarts;
