@@ -1,6 +1,9 @@
 //! The writing end of a stream.
 
 mod bytes;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod idle_tests;
 mod journaled;
 mod value;
 

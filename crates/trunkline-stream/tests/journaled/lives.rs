@@ -201,6 +201,23 @@ fn a_close_that_runs_out_of_time_leaves_the_rest_to_the_next_life() {
     assert_eq!(closing.join().unwrap().elements, 0);
 }
 
+/// Behaviour: NS-45, B-60.
+///
+/// What stays behind is counted in the next life too, where elements vary.
+#[test]
+fn a_journal_that_is_ended_says_in_its_next_life_how_much_it_has() {
+    let pair = Pair::new(Durability::Process);
+    drop(pair.both::<String>());
+    let mut writer = pair.writer::<String>();
+    for i in 0..50 {
+        writer.write(&"x".repeat(i), CUT_OFF).unwrap();
+    }
+    for _life in 0..3 {
+        assert_eq!(writer.close(Some(Duration::ZERO)).elements, 50);
+        writer = pair.writer();
+    }
+}
+
 /// Behaviour: B-60.
 ///
 /// A journal that was removed is not a stream with a hole: whoever was in the middle hears that
