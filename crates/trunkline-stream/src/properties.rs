@@ -11,6 +11,7 @@ use crate::end::syncing::Syncs;
 use crate::end::{Inner, ReaderEnd, WriterEnd};
 use crate::fan::{Hub, Lanes};
 use crate::held::Held;
+use crate::journal::JournalError;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
@@ -69,6 +70,8 @@ pub struct Properties {
     pub transport: Option<&'static str>,
     /// Why the stream is over, when it did not come to its end.
     pub fault: Option<StreamFault>,
+    /// Why its journal cannot be used at present, or was not emptied when the end was closed.
+    pub journal: Option<JournalError>,
 }
 
 /// Asks an endpoint what it says of itself, from any thread, while its own waits: for a watchdog,
@@ -153,6 +156,7 @@ impl Properties {
             };
             Self {
                 is_writer: true,
+                journal: end.journal_error(),
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
@@ -177,6 +181,7 @@ impl Properties {
                 }
             };
             Self {
+                journal: end.last_journal_error(),
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
@@ -203,6 +208,7 @@ impl Properties {
             peer_program: None,
             transport: None,
             fault: None,
+            journal: None,
         };
         let lanes = hub.present();
         for lane in &lanes {
@@ -239,6 +245,7 @@ impl Properties {
             peer_program: link.peer().map(|peer| peer.program.clone()),
             transport: None,
             fault: link.fault().cloned(),
+            journal: None,
         }
     }
 }

@@ -250,11 +250,9 @@ impl Checker {
         reader: Option<&Properties>,
     ) {
         self.totals.flushed += 1;
-        let reading = self
-            .readings
-            .values()
-            .find(|r| r.life == Some(life))
-            .copied();
+        // A stream whose journal was not emptied may have had another reader before.
+        let reading = self.readings.get(&by).copied();
+        let reading = reading.filter(|reading| reading.life == Some(life));
         let it = self.life_mut(life);
         match until {
             Until::Sent => {}

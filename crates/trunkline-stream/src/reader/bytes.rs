@@ -352,7 +352,10 @@ impl ReaderCore {
     }
 
     /// Destroys the end: the writer is told how far it came.
-    pub(crate) async fn close(&mut self, waits: &impl Waits) {
+    ///
+    /// # Errors
+    /// The journal could not be emptied.
+    pub(crate) async fn destroy(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
             let soon = self.link.now().saturating_add(LINGER);
@@ -375,9 +378,15 @@ impl ReaderCore {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
         let _is_gone = self.link.wait(waits, Some(soon), gone).await;
-        self.finish_journal();
+        let emptied = self.finish_journal();
         self.link.close(soon);
         self.registration = None;
+        Ok(emptied?)
+    }
+
+    /// Destroys an end without a journal, of which nothing can fail.
+    pub(crate) async fn close(&mut self, waits: &impl Waits) {
+        let _nothing = self.destroy(waits).await;
     }
 }
 

@@ -198,8 +198,12 @@ impl ValueReader {
     }
 
     /// Destroys the end. The writer is told how far it came.
-    pub fn close(mut self) {
-        block(self.core.close(&Blocking));
+    ///
+    /// # Errors
+    /// [`StreamError::Journal`]: the end is gone, and its journal was not emptied. An endpoint that
+    /// is created with it again goes on with this stream, and may be closed then.
+    pub fn close(mut self) -> Result<(), StreamError> {
+        block(self.core.destroy(&Blocking))
     }
 
     /// Asks for the properties, from any thread, also while this end waits.

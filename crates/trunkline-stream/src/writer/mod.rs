@@ -1,6 +1,7 @@
 //! The writing end of a stream.
 
 mod bytes;
+mod closed;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod idle_tests;
@@ -10,7 +11,7 @@ mod value;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use trunkline_proto::stream::{ElementForm, Left};
+use trunkline_proto::stream::ElementForm;
 
 use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
@@ -21,6 +22,7 @@ use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
 pub(crate) use self::bytes::{CLOSE_TIMEOUT, WriterCore};
+pub use self::closed::Closed;
 pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;
 
@@ -172,18 +174,18 @@ impl<T: Element> Writer<T> {
 
     /// Closes the end when the reader has everything, or after `timeout`; says how many elements
     /// stayed behind.
-    pub fn close(mut self, timeout: Option<Duration>) -> Left {
+    pub fn close(mut self, timeout: Option<Duration>) -> Closed {
         block(self.core.close(&Blocking, timeout))
     }
 
     /// [`close`](Self::close) for tasks.
-    pub async fn close_async(mut self, timeout: Option<Duration>) -> Left {
+    pub async fn close_async(mut self, timeout: Option<Duration>) -> Closed {
         self.core.close(&Task, timeout).await
     }
 
     /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says how many
     /// elements the reader lacks.
-    pub fn abort(mut self) -> Left {
+    pub fn abort(mut self) -> Closed {
         block(self.core.abort(&Blocking))
     }
 

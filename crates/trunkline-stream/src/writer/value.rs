@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use trunkline_proto::stream::{ElementForm, Left};
+use trunkline_proto::stream::ElementForm;
 use trunkline_types::{DataType, Value};
 
-use super::{Until, WriterCore};
+use super::{Closed, Until, WriterCore};
 use crate::element;
 use crate::error::StreamError;
 use crate::machine::Machine;
@@ -237,18 +237,18 @@ impl ValueWriter {
 
     /// Closes the end when the reader has everything, or after `timeout`; says how many elements
     /// stayed behind.
-    pub fn close(mut self, timeout: Option<Duration>) -> Left {
+    pub fn close(mut self, timeout: Option<Duration>) -> Closed {
         block(self.core.close(&Blocking, timeout))
     }
 
     /// [`close`](Self::close) for tasks.
-    pub async fn close_async(mut self, timeout: Option<Duration>) -> Left {
+    pub async fn close_async(mut self, timeout: Option<Duration>) -> Closed {
         self.core.close(&Task, timeout).await
     }
 
     /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says how many
     /// elements the reader lacks.
-    pub fn abort(mut self) -> Left {
+    pub fn abort(mut self) -> Closed {
         block(self.core.abort(&Blocking))
     }
 

@@ -77,7 +77,7 @@ fn a_reader_that_closes_leaves_at_once() {
         writer.write_many(&elements(15..25), None).unwrap();
         writer
     });
-    slow.close();
+    slow.close().unwrap();
     until("room", || writes.is_finished());
     let writer = writes.join().unwrap();
     assert_eq!(check_run(&there.read_many(25, LONG).unwrap(), 0), 25);

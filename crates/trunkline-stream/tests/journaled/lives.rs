@@ -42,7 +42,7 @@ fn both_ends_go_and_come_back_and_the_stream_goes_on() {
         let error = reader.read(CUT_OFF).unwrap_err();
         assert!(matches!(error, StreamError::Ended), "{error}");
         assert_eq!(closing.join().unwrap().elements, 0);
-        reader.close();
+        reader.close().unwrap();
         // Both journals are empty: another stream begins.
         let (mut writer, mut reader) = pair.both::<u64>();
         writer.write(&7, CUT_OFF).unwrap();

@@ -1,6 +1,6 @@
 //! `stream write`: standard input into a stream.
 
-use trunkline::stream::{Left, StreamError, Until, ValueWriter, element_bytes};
+use trunkline::stream::{Closed, StreamError, Until, ValueWriter, element_bytes};
 use trunkline_types::Value;
 use trunkline_types::wire::encoded_len;
 
@@ -207,8 +207,9 @@ impl Write<'_> {
             false => self.writer.close(Some(SLICE * 10)),
         };
         self.pace
-            .sum_up("written", &properties, left_behind(left))?;
-        let halted = match halted {
+            .sum_up("written", &properties, left_behind(&left))?;
+        let unfinished = left.journal.map(|error| Halt::Stream(error.into()));
+        let halted = match halted.or(unfinished) {
             None => None,
             Some(Halt::Interrupted) => {
                 return Ok(match left.elements {
@@ -255,7 +256,7 @@ fn is_timeout(error: &StreamError) -> bool {
     matches!(error, StreamError::Timeout { .. })
 }
 
-fn left_behind(left: Left) -> (String, Vec<(&'static str, u64)>) {
+fn left_behind(left: &Closed) -> (String, Vec<(&'static str, u64)>) {
     let in_doubt = match left.in_doubt {
         0 => String::new(),
         count => format!(" ({} on their way)", count),
