@@ -144,7 +144,7 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
         Err(error) => Err(error.into()),
     })?;
     // One that just goes, with a journal, leaves the stream to its next life.
-    reader.close();
+    reader.close()?;
     counted.say();
     Ok(())
 }

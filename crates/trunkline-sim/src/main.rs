@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     }
     let mut sum = Sum::default();
     for seed in range {
-        if hours.is_some_and(|hours| sum.hours() >= hours) {
+        if hours.is_some_and(|hours| sum.tally().hours() >= hours) {
             break;
         }
         if arguments
@@ -150,7 +150,7 @@ fn main() -> ExitCode {
         if outcome.violation.is_some() || arguments.seed.is_some() {
             show(&outcome, &arguments);
         }
-        if sum.violations() >= VIOLATIONS {
+        if sum.tally().violations() >= VIOLATIONS {
             break;
         }
     }
@@ -158,7 +158,7 @@ fn main() -> ExitCode {
         println!("{}", sum.tables());
     }
     println!("{}", sum.line(started.elapsed().as_secs_f64()));
-    ExitCode::from(u8::from(sum.violations() > 0))
+    ExitCode::from(u8::from(sum.tally().violations() > 0))
 }
 
 /// Runs seeds of streams.
@@ -170,8 +170,8 @@ fn run_streams(
 ) -> ExitCode {
     let mut sum = streams::report::Sum::default();
     for seed in range {
-        let is_done = hours.is_some_and(|hours| sum.hours() >= hours);
-        if is_done || sum.violations() >= VIOLATIONS {
+        let is_done = hours.is_some_and(|hours| sum.tally().hours() >= hours);
+        if is_done || sum.tally().violations() >= VIOLATIONS {
             break;
         }
         let outcome = streams::run::run(streams::plan::Plan::drawn(seed), arguments.trace);
@@ -198,7 +198,7 @@ fn run_streams(
         println!("{}", sum.tables());
     }
     println!("{}", sum.line(started.elapsed().as_secs_f64()));
-    ExitCode::from(u8::from(sum.violations() > 0))
+    ExitCode::from(u8::from(sum.tally().violations() > 0))
 }
 
 impl Arguments {

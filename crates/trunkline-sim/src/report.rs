@@ -3,30 +3,113 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+#[cfg(feature = "planted")]
+use trunkline_types::planted::{Bug, plant};
+
 use crate::fault::{FAULTS, Fault};
 use crate::run::Outcome;
+
+/// The sum of many runs, of whatever is simulated.
+#[derive(Clone, Debug)]
+pub struct Tally<F> {
+    runs: u64,
+    violations: u64,
+    nanos: u128,
+    faults: BTreeMap<F, u64>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl<F> Default for Tally<F> {
+    fn default() -> Self {
+        Self {
+            runs: 0,
+            violations: 0,
+            nanos: 0,
+            faults: BTreeMap::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+}
+
+impl<F: Copy + Ord> Tally<F> {
+    /// Adds a run: whether something was that must not be, and how long it was, in ns.
+    pub(crate) fn add(
+        &mut self,
+        is_violated: bool,
+        nanos: u64,
+        faults: &BTreeMap<F, u64>,
+        counts: &[(&'static str, u64)],
+    ) {
+        self.runs += 1;
+        self.violations += u64::from(is_violated);
+        self.nanos += u128::from(nanos);
+        for (fault, count) in faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+        for (what, count) in counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+    }
+
+    /// Simulated hours.
+    pub fn hours(&self) -> f64 {
+        self.nanos as f64 / 3.6e12
+    }
+
+    /// Runs in which something was that must not be.
+    pub fn violations(&self) -> u64 {
+        self.violations
+    }
+
+    /// One line for people, of runs of `what` that took so many seconds.
+    pub(crate) fn line(&self, what: &str, seconds: f64) -> String {
+        format!(
+            "{} {what}, {:.2} h simulated in {seconds:.1} s ({:.0} x), {} with a violation",
+            self.runs,
+            self.hours(),
+            self.hours() * 3600.0 / seconds,
+            self.violations
+        )
+    }
+
+    /// The tables: the counts, with `more` before them, and the faults there can be.
+    pub(crate) fn tables(
+        &self,
+        more: Option<(&str, u64)>,
+        faults: &[F],
+        sentence: impl Fn(F) -> &'static str,
+    ) -> String {
+        let mut out = String::from("| Figure | Count |\n|---|---:|\n");
+        let mut row = |what: &str, count: String| {
+            let _infallible = writeln!(out, "| {what} | {count} |");
+        };
+        row("seeds", grouped(self.runs));
+        row("simulated hours", format!("{:.1}", self.hours()));
+        let counts = self.counts.iter().map(|(what, count)| (*what, *count));
+        for (what, count) in more.into_iter().chain(counts) {
+            row(what, grouped(count));
+        }
+        row("violations", grouped(self.violations));
+        out.push_str("\n| Fault | Times |\n|---|---:|\n");
+        for fault in faults {
+            let count = self.faults.get(fault).copied().unwrap_or(0);
+            let _infallible = writeln!(out, "| {} | {} |", sentence(*fault), grouped(count));
+        }
+        out
+    }
+}
 
 /// The sum of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    runs: u64,
-    violations: u64,
-    nanos: u128,
+    tally: Tally<Fault>,
     cycles: u64,
-    faults: BTreeMap<Fault, u64>,
-    counts: BTreeMap<&'static str, u64>,
 }
 
 impl Sum {
     /// Adds a run, of so many cycles of the chaos run.
     pub fn add(&mut self, outcome: &Outcome, cycles: u64) {
-        self.runs += 1;
         self.cycles += cycles;
-        self.violations += u64::from(outcome.violation.is_some());
-        self.nanos += u128::from(outcome.nanos);
-        for (fault, count) in &outcome.faults {
-            *self.faults.entry(*fault).or_default() += count;
-        }
         let totals = &outcome.totals;
         let counts = [
             ("events of the simulation", outcome.events),
@@ -47,14 +130,14 @@ impl Sum {
             ("items repaired", totals.repaired),
             ("marks set again", totals.marked),
         ];
-        for (what, count) in counts {
-            *self.counts.entry(what).or_default() += count;
-        }
+        let is_violated = outcome.violation.is_some();
+        self.tally
+            .add(is_violated, outcome.nanos, &outcome.faults, &counts);
     }
 
-    /// Simulated hours.
-    pub fn hours(&self) -> f64 {
-        self.nanos as f64 / 3.6e12
+    /// What it has in common with others.
+    pub fn tally(&self) -> &Tally<Fault> {
+        &self.tally
     }
 
     /// Cycles of the chaos run.
@@ -62,48 +145,21 @@ impl Sum {
         self.cycles
     }
 
-    /// Runs in which something was that must not be.
-    pub fn violations(&self) -> u64 {
-        self.violations
-    }
-
     /// One line for people, of a run that took so many seconds.
     pub fn line(&self, seconds: f64) -> String {
-        format!(
-            "{} seeds, {:.2} h simulated in {seconds:.1} s ({:.0} x), {} with a violation",
-            self.runs,
-            self.hours(),
-            self.hours() * 3600.0 / seconds,
-            self.violations
-        )
+        self.tally.line("seeds", seconds)
     }
 
     /// The tables.
     pub fn tables(&self) -> String {
-        let mut out = String::from("| Figure | Count |\n|---|---:|\n");
-        let mut row = |what: &str, count: String| {
-            let _infallible = writeln!(out, "| {what} | {count} |");
-        };
-        row("seeds", grouped(self.runs));
-        row("simulated hours", format!("{:.1}", self.hours()));
-        if self.cycles > 0 {
-            row("cycles of fault, heal and comparison", grouped(self.cycles));
-        }
-        for (what, count) in &self.counts {
-            row(what, grouped(*count));
-        }
-        row("violations", grouped(self.violations));
-        out.push_str("\n| Fault | Times |\n|---|---:|\n");
-        for fault in FAULTS {
-            let count = self.faults.get(fault).copied().unwrap_or(0);
-            let _infallible = writeln!(out, "| {} | {} |", fault.sentence(), grouped(count));
-        }
-        out
+        let cycles = ("cycles of fault, heal and comparison", self.cycles);
+        let cycles = Some(cycles).filter(|(_, cycles)| *cycles > 0);
+        self.tally.tables(cycles, FAULTS, Fault::sentence)
     }
 }
 
 /// 1234567 as `1,234,567`.
-pub(crate) fn grouped(count: u64) -> String {
+fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -118,24 +174,39 @@ pub(crate) fn grouped(count: u64) -> String {
 /// Every planted bug with the seeds it took to find it.
 #[cfg(feature = "planted")]
 pub fn planted(seeds: u64) -> String {
-    use trunkline_types::planted::{Bug, plant};
+    let violation = |seed| crate::run::run(crate::plan::Plan::drawn(seed), false).violation;
+    found(Bug::ALL, |bug| {
+        let (needed, violation) = find(bug, seeds, violation)?;
+        Some((needed, kind(&violation)))
+    })
+}
 
+/// A table of bugs, with the seeds that `find` needed and what it found.
+#[cfg(feature = "planted")]
+pub(crate) fn found(bugs: &[Bug], find: impl Fn(Bug) -> Option<(u64, String)>) -> String {
     let mut out = String::from("| Bug | What is wrong | Seeds | Found as |\n|---|---|---:|---|\n");
-    for bug in Bug::ALL {
-        plant(Some(*bug));
-        let found = (0..seeds).find_map(|seed| {
-            let plan = crate::plan::Plan::drawn(seed);
-            Some((seed + 1, crate::run::run(plan, false).violation?))
-        });
-        let (needed, found) = match found {
-            Some((needed, violation)) => (needed.to_string(), kind(&violation)),
+    for bug in bugs {
+        let (needed, found) = match find(*bug) {
+            Some((needed, found)) => (needed.to_string(), found),
             None => ("-".to_owned(), "not found".to_owned()),
         };
         let (name, sentence) = (bug.name(), bug.sentence());
         let _infallible = writeln!(out, "| `{name}` | {sentence} | {needed} | {found} |");
     }
-    plant(None);
     out
+}
+
+/// In how many seeds a planted bug is found, and as what.
+#[cfg(feature = "planted")]
+pub(crate) fn find(
+    bug: Bug,
+    seeds: u64,
+    violation: impl Fn(u64) -> Option<String>,
+) -> Option<(u64, String)> {
+    plant(Some(bug));
+    let found = (0..seeds).find_map(|seed| Some((seed + 1, violation(seed)?)));
+    plant(None);
+    found
 }
 
 /// The behaviour that a violation is of, or its first words.

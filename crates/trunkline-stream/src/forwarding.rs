@@ -20,18 +20,18 @@ macro_rules! forward {
 
             /// Closes the end when the reader has everything, or after `timeout`; says how many
             /// elements stayed behind.
-            pub fn close(mut self, timeout: Option<Duration>) -> Left {
+            pub fn close(mut self, timeout: Option<Duration>) -> Closed {
                 block(self.core.close(&Blocking, timeout))
             }
 
             /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says
             /// how many elements the reader lacks.
-            pub fn abort(mut self) -> Left {
+            pub fn abort(mut self) -> Closed {
                 block(self.core.abort(&Blocking))
             }
         }
 
-        forward!(flush_async, close_async -> Left, [$($of)*] $end $(<$t>)?);
+        forward!(flush_async, close_async -> Closed, [$($of)*] $end $(<$t>)?);
         forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
     };
 
@@ -110,8 +110,13 @@ macro_rules! forward {
             }
 
             /// Destroys the end. The writer is told how far it came.
-            pub fn close(mut self) {
-                block(self.core.close(&Blocking));
+            ///
+            /// # Errors
+            /// [`StreamError::Journal`]: the end is gone, and its journal was not emptied. An
+            /// endpoint that is created with it again goes on with this stream, and may be closed
+            /// then.
+            pub fn close(mut self) -> Result<(), StreamError> {
+                block(self.core.destroy(&Blocking))
             }
         }
 

@@ -63,4 +63,4 @@ pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
 pub use properties::{Monitor, Properties};
 pub use reader::{ByteRegion, Reader, Region, ValueReader, element_bytes};
 pub use trunkline_proto::stream::{Left, StreamFault};
-pub use writer::{Until, ValueWriter, Writer};
+pub use writer::{Closed, Until, ValueWriter, Writer};

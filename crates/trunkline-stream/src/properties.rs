@@ -11,6 +11,7 @@ use crate::end::syncing::Syncs;
 use crate::end::{Inner, ReaderEnd, WriterEnd};
 use crate::fan::{GatherCore, Hub, Lanes, OutCore};
 use crate::held::Held;
+use crate::journal::JournalError;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
@@ -69,6 +70,8 @@ pub struct Properties {
     pub transport: Option<&'static str>,
     /// Why the stream is over, when it did not come to its end.
     pub fault: Option<StreamFault>,
+    /// Why its journal cannot be used at present, or was not emptied when the end was closed.
+    pub journal: Option<JournalError>,
 }
 
 /// Asks an endpoint what it says of itself, from any thread, while its own waits: for a watchdog,
@@ -180,6 +183,7 @@ impl Properties {
             };
             Self {
                 is_writer: true,
+                journal: end.journal_error(),
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
@@ -204,6 +208,7 @@ impl Properties {
                 }
             };
             Self {
+                journal: end.last_journal_error(),
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
@@ -230,6 +235,7 @@ impl Properties {
             peer_program: None,
             transport: None,
             fault: None,
+            journal: None,
         };
         let lanes = hub.present();
         for lane in &lanes {
@@ -266,6 +272,7 @@ impl Properties {
             peer_program: link.peer().map(|peer| peer.program.clone()),
             transport: None,
             fault: link.fault().cloned(),
+            journal: None,
         }
     }
 }

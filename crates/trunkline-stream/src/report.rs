@@ -94,6 +94,7 @@ mod tests {
             peer_program: None,
             transport: None,
             fault: None,
+            journal: None,
         }
     }
 

@@ -103,7 +103,7 @@ fn read(port: u16, folder: &Path, durability: Durability) {
             Err(error) => panic!("{error}"),
         }
     }
-    reader.close();
+    reader.close().unwrap();
 }
 
 /// One of the two programs, when this test is started by the other one.

@@ -391,6 +391,55 @@ fn a_call_is_a_tenth_of_the_buffer_which_is_large_for_scalars_and_small_for_what
     );
 }
 
+/// Scalars, arrays of them and texts, structs, nested ones: each is measured in the same way, and
+/// its cost is told by the gigabyte, so that they can be compared.
+///
+/// Behaviour: NS-84.
+#[test]
+fn what_a_type_costs_is_measured_for_every_kind_of_type() {
+    let sized = [
+        "stream",
+        "bench",
+        "--bytes",
+        "1MB",
+        "--samples",
+        "10",
+        "--json",
+    ];
+    for (data_type, is_scalar) in [
+        ("f64", true),
+        ("array(f64, *)", false),
+        ("string", false),
+        ("struct(volts: f64, text: string)", false),
+        (
+            "struct(at: timestamp, inner: struct(values: array(f64, *)))",
+            false,
+        ),
+    ] {
+        let output = run(&[&sized[..], &["--type", data_type]].concat());
+        assert_eq!(output.code, Some(0), "{data_type}: {}", output.err);
+        let line: Json = serde_json::from_str(&output.out).unwrap();
+        assert_eq!(
+            (&line["lost"], &line["type"]),
+            (&Json::from(0), &Json::from(data_type))
+        );
+        let bytes = line["bytes"].as_u64().unwrap();
+        assert!((900_000..=1_000_000).contains(&bytes), "{line}");
+        for figure in [
+            "writer_cpu_per_gb",
+            "reader_cpu_per_gb",
+            "bytes_per_second",
+            "elements_per_second",
+            "p50_us",
+        ] {
+            assert!(line[figure].as_f64() > Some(0.0), "{figure}: {line}");
+        }
+        // Elements of one size have nothing but their bytes.
+        let elements = line["elements"].as_u64().unwrap();
+        assert_eq!(bytes == 8 * elements, is_scalar, "{line}");
+    }
+}
+
 /// Behaviour: NS-05, NS-08.
 #[test]
 fn the_engine_of_the_machine_keeps_the_names() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use trunkline::stream::{Left, Options, Reader, StreamError, Writer};
+use trunkline::stream::{Closed, Options, Reader, StreamError, Writer};
 
 use crate::figures::{is_full, record, size};
 use crate::proxy::{Cut, Proxy};
@@ -155,9 +155,9 @@ fn what_a_close_says_stayed_behind_is_exactly_what_the_reader_lacks() {
     }
 }
 
-fn exactly(elements: u64) -> Left {
-    Left {
+fn exactly(elements: u64) -> Closed {
+    Closed {
         elements,
-        in_doubt: 0,
+        ..Closed::default()
     }
 }

@@ -83,7 +83,7 @@ fn kill(times: u64, first: u64) -> Slowest {
             matches!(told, Err(StreamError::Fault(StreamFault::PeerGone { .. }))),
             "{told:?}"
         );
-        reader.close();
+        reader.close().unwrap();
     }
     slowest
 }

@@ -7,7 +7,9 @@ use trunkline_types::Tick;
 use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
-use super::meeting::{Meeting, Mismatch, check, is_name_of, means_this_life, meet, opens};
+use super::meeting::{
+    Meeting, Mismatch, check, check_lineage, is_name_of, means_this_life, meet, opens,
+};
 use super::options::{LinkOptions, Role};
 use super::output::{Place, RingBytes};
 use super::reader::Reader;
@@ -157,7 +159,19 @@ impl<H: Half> Link<H> {
             }
         }
         if !means_this_life(&self.session.options, hello.peer) {
+            let options = &self.session.options;
+            let has_journal = hello.end.has_journal || options.has_journal;
+            if self.session.peer.is_none() && has_journal && !options.had_stream {
+                // A journal of one of the two goes on with a stream that the other one never had.
+                // Without one the other comes again, and means this life.
+                self.session.fault = Some(StreamFault::LocalRestarted);
+            }
             return refused(FaultCode::StreamRestarted);
+        }
+        if let Err(fault) = check_lineage(&self.session.options, &hello.end) {
+            let Fault { code, sentence } = fault.clone();
+            self.session.fault = Some(StreamFault::Refused { code, sentence });
+            return Err((fault, None));
         }
         let known = self.session.peer.as_ref();
         match meet(&self.session.options, known, &hello.end) {
@@ -266,7 +280,7 @@ impl<H: Half> Link<H> {
                 let goodbye = decode_goodbye(frame)?;
                 if self.half.is_ending() {
                     self.session.is_finished = true;
-                } else if goodbye.code == FaultCode::StreamDataLost {
+                } else if is_final(goodbye.code) {
                     self.session.fault = Some(StreamFault::Refused {
                         code: goodbye.code,
                         sentence: goodbye.sentence.clone(),
@@ -336,7 +350,9 @@ impl<H: Half> Link<H> {
     }
 
     fn handle_welcome(&mut self, now: Tick, peer: StreamEnd) -> Result<(), Disconnect> {
-        if let Err(fault) = check(&self.session.options, H::WRITES, &peer) {
+        let options = &self.session.options;
+        let checked = check(options, H::WRITES, &peer);
+        if let Err(fault) = checked.and_then(|()| check_lineage(options, &peer)) {
             let Fault { code, sentence } = fault;
             let said = sentence.clone();
             let fault = StreamFault::Refused { code, sentence };
@@ -466,6 +482,11 @@ impl<H: Half> Link<H> {
     pub fn wants_close(&self) -> Option<&Disconnect> {
         self.session.connection.as_ref()?.closing.as_ref()
     }
+}
+
+/// Whether a peer that takes its leave with this code will not go on in any later life.
+fn is_final(code: FaultCode) -> bool {
+    matches!(code, FaultCode::StreamDataLost | FaultCode::StreamRestarted)
 }
 
 /// Why a hello is refused, and when to come again.

@@ -69,23 +69,27 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
         );
         return Err(Fault::new(FaultCode::StreamType, sentence));
     }
-    if options
-        .peer_lineage
-        .is_some_and(|known| known != lineage(peer.incarnation))
-        && !options.takes_successor
-    {
-        let sentence = format!(
-            "{} goes on from its journal, and what {} has is not of that stream: its journal was \
-             removed, or it never had one; remove that of {} too and create both anew",
-            options.url, peer.url, options.url
-        );
-        return Err(Fault::new(FaultCode::StreamRestarted, sentence));
-    }
     if peer.capacity == 0 || peer.bytes_max == 0 {
         let sentence = format!("the buffer of {} holds nothing", peer.url);
         return Err(Fault::new(FaultCode::Malformed, sentence));
     }
     Ok(())
+}
+
+/// Checks that the peer is the one that a journal is of, or another life of it.
+pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(), Fault> {
+    let is_other = options
+        .peer_lineage
+        .is_some_and(|known| known != lineage(peer.incarnation));
+    if !is_other || options.takes_successor {
+        return Ok(());
+    }
+    let sentence = format!(
+        "{} goes on from its journal, and what {} has is not of that stream: its journal was \
+         removed, or it never had one; remove that of {} too and create both anew",
+        options.url, peer.url, options.url
+    );
+    Err(Fault::new(FaultCode::StreamRestarted, sentence))
 }
 
 /// What stays the same through the lives of an endpoint with a journal.

@@ -49,6 +49,8 @@ pub struct LinkOptions {
     /// What its journal knows of its peer: the part of the incarnation that stays the same through
     /// the lives of an endpoint with a journal. One of another lineage has other bytes.
     pub peer_lineage: Option<[u8; 8]>,
+    /// Its journal had another stream before, whose peer may come once more to be told of its end.
+    pub had_stream: bool,
     /// Whether another peer of the same name may take the place of one that is gone, without what
     /// was lost with that one. Otherwise the stream ends then. An end with a journal goes on with
     /// the lives of one peer, and takes no other that it would dial.
@@ -100,6 +102,7 @@ impl LinkOptions {
                 .saturating_mul(u64::from(element_bytes.max(1))),
             has_journal: false,
             peer_lineage: None,
+            had_stream: false,
             takes_successor: false,
             is_checked: false,
             freed_at: crate::message::stream::Until::Available,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use trunkline_proto::stream::{StreamClose, StreamFault, Until};
+use trunkline_proto::Disconnect;
+use trunkline_proto::message::stream::ReaderState;
+use trunkline_proto::stream::{ReaderLink, StreamClose, StreamFault, Until};
 
-use crate::rig::{SIZE, World, ms};
+use crate::rig::{ReaderEnd, SIZE, World, ms, options};
 
 /// Behaviour: NS-47.
 #[test]
@@ -204,6 +206,72 @@ fn an_answer_to_the_end_that_was_lost_is_given_again() {
         sut.run(ms(5000));
         assert!(sut.writer.link.is_closed());
         assert_eq!(sut.writer.left().elements, 0);
+    }
+}
+
+/// The reader's journal knows the end from the life before: it says so behind its greeting, before
+/// the writer has said the end on that connection.
+#[test]
+fn an_end_that_is_known_from_an_earlier_life_may_be_said_before_it_is_heard() {
+    for writer_dials in [true, false] {
+        let (w, mut r) = options(10, 5, writer_dials);
+        r.has_journal = true;
+        let mut sut = World::with(w, r.clone());
+        sut.run(ms(10));
+        assert!(sut.write(4));
+        sut.run(ms(10));
+        sut.writer.link.close();
+        sut.cut();
+        assert!(sut.read(4));
+        r.incarnation.0[0] = 7;
+        let at = ReaderState {
+            arrived: 4 * SIZE,
+            arrived_elements: 4,
+            read: 4 * SIZE,
+            durable: 4 * SIZE,
+            ..ReaderState::default()
+        };
+        let mut link = ReaderLink::restored_reader(r, at, 4, sut.now);
+        link.restore_end(StreamClose {
+            position: 4 * SIZE,
+            written: 4 * SIZE,
+        });
+        sut.reader = ReaderEnd::restored(link);
+        sut.heal();
+        sut.run(ms(5000));
+        assert!(
+            sut.writer.link.has_end(),
+            "{:?}",
+            sut.writer.link.last_disconnect()
+        );
+        assert_eq!(sut.writer.link.last_disconnect(), Some(&Disconnect::Local));
+        assert_eq!(sut.writer.left().elements, 0);
+    }
+}
+
+/// With a journal that is not on its disk yet the end may not be said. A program that has read all
+/// of it and closes has the end nevertheless, and did not give up.
+#[test]
+fn a_reader_that_closes_with_the_whole_stream_has_the_end() {
+    for writer_dials in [true, false] {
+        for is_read in [true, false] {
+            let mut sut = World::connected(10, 5, writer_dials);
+            sut.reader.link.set_end_safe(false);
+            assert!(sut.write(4));
+            sut.writer.link.close();
+            sut.run(ms(20));
+            assert!(!sut.writer.link.is_closed(), "it is not safe yet");
+            assert!(sut.read(if is_read { 4 } else { 3 }));
+            sut.reader.link.abort();
+            sut.run(ms(20));
+            assert_eq!(sut.writer.link.has_end(), is_read);
+            let fault = sut.writer.link.fault();
+            match is_read {
+                true => assert_eq!(fault, None),
+                false => assert!(matches!(fault, Some(StreamFault::PeerDestroyed { .. }))),
+            }
+            assert_eq!(sut.writer.left().elements, 0, "it has come");
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Endpoints with journals are killed and come back: nothing lost, nothing doubled.
 
 use proptest::prelude::*;
+use trunkline_proto::FaultCode;
 use trunkline_proto::message::stream::{ReaderState, WriterState};
-use trunkline_proto::stream::{Link, LinkOptions, Until};
+use trunkline_proto::stream::{Link, LinkOptions, StreamFault, Until, lineage};
 
 use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options};
 
@@ -105,6 +106,41 @@ impl Journaled {
         assert!(writer.link.freed() <= self.stored, "freed and not stored");
         assert!(writer.fill() <= writer.link.options().capacity);
         assert_eq!((writer.link.fault(), reader.link.fault()), (None, None));
+    }
+}
+
+/// A disk that loses what it had confirmed: the writer comes back with less than its reader has
+/// stored, and is dialled by it. Both are told, and how much it is. Behaviour: NS-71, B-60.
+#[test]
+fn a_writer_whose_journal_has_lost_what_its_reader_has_is_over_and_so_is_the_reader() {
+    for writer_dials in [true, false] {
+        let mut sut = Journaled::new(8, 8, writer_dials);
+        sut.world.run(ms(10));
+        assert!(sut.world.write(3));
+        sut.world.run(ms(10));
+        assert!(sut.world.read(3));
+        sut.lose_connections(true);
+        let at = WriterState {
+            kept: 0,
+            kept_elements: 0,
+            written: SIZE,
+        };
+        let mut options = sut.options.0.clone();
+        options.incarnation.0[0] = sut.lives;
+        options.peer_lineage = Some(lineage(sut.options.1.incarnation));
+        let link = Link::restored_writer(options, at, sut.world.now);
+        sut.world.writer = WriterEnd::restored(link, at);
+        sut.world.run(ms(5000));
+        let (writer, reader) = (&sut.world.writer.link, &sut.world.reader.link);
+        let lost = StreamFault::DataLost { bytes: 2 * SIZE };
+        let is_told = |fault: Option<&StreamFault>| match fault {
+            Some(StreamFault::Refused { code, sentence }) => {
+                *code == FaultCode::StreamDataLost && *sentence == lost.to_string()
+            }
+            fault => fault == Some(&lost),
+        };
+        let faults = (writer.fault(), reader.fault());
+        assert!(is_told(faults.0) && is_told(faults.1), "{faults:?}");
     }
 }
 

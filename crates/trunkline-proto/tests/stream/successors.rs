@@ -1,9 +1,10 @@
 //! Who takes the place of an end that is gone, or that never knew that it was connected.
 
-use trunkline_proto::message::stream::Until;
-use trunkline_proto::stream::StreamFault;
+use trunkline_proto::FaultCode;
+use trunkline_proto::message::stream::{ReaderState, Until, WriterState};
+use trunkline_proto::stream::{ReaderLink, StreamFault, WriterLink, lineage};
 
-use crate::rig::{ReaderEnd, World, WriterEnd, ms, options, varying};
+use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options, varying};
 
 /// The end that is dialled is connected, and its answer never arrives.
 fn lose_the_answer(sut: &mut World) {
@@ -164,8 +165,7 @@ fn a_reader_that_dials_takes_a_successor_of_the_writer_within_an_element() {
     assert_eq!(sut.reader.fill(), 0);
 }
 
-/// The journal of the reader it means is gone: the stream is over for the writer, and the reader
-/// waits for its own.
+/// The journal of the reader it means is gone: the stream is over for both. Behaviour: NS-71.
 #[test]
 fn a_journal_is_not_taken_for_that_of_another_stream() {
     let (mut w, mut r) = options(5, 5, true);
@@ -181,8 +181,81 @@ fn a_journal_is_not_taken_for_that_of_another_stream() {
     sut.heal();
     sut.run(ms(5000));
     assert_eq!(sut.writer.link.fault(), Some(&StreamFault::PeerRestarted));
-    assert_eq!(sut.reader.link.fault(), None);
+    assert_eq!(sut.reader.link.fault(), Some(&StreamFault::LocalRestarted));
     assert!(sut.reader.link.peer().is_none());
+}
+
+/// One end has a journal, and the program of the other begins anew without one, while the first one
+/// runs or when it is in its next life too. Behaviour: NS-71, B-60.
+#[test]
+fn an_end_without_a_journal_that_begins_anew_is_told_and_so_is_the_one_with_one() {
+    for case in 0..8 {
+        let [writer_dials, writer_has_journal, is_next_life] = [1, 2, 4].map(|bit| case & bit > 0);
+        let (mut w, mut r) = options(8, 5, writer_dials);
+        (w.has_journal, r.has_journal) = (writer_has_journal, !writer_has_journal);
+        let mut sut = World::with(w.clone(), r.clone());
+        sut.run(ms(10));
+        assert!(sut.write(3));
+        sut.run(ms(10));
+        assert!(sut.read(3));
+        sut.run(ms(10));
+        sut.cut();
+        let (kept, new) = match writer_has_journal {
+            true => (&mut w, &mut r),
+            false => (&mut r, &mut w),
+        };
+        kept.peer_lineage = Some(lineage(new.incarnation));
+        kept.incarnation.0[0] = 5;
+        // What stays the same through the lives of an endpoint is in the other half.
+        (new.incarnation.0[0], new.incarnation.0[8]) = (7, 7);
+        match writer_has_journal {
+            true => sut.reader = ReaderEnd::new(r.clone(), sut.now),
+            false => sut.writer = WriterEnd::new(w.clone(), sut.now),
+        }
+        if is_next_life && writer_has_journal {
+            let at = WriterState {
+                kept: sut.writer.link.freed(),
+                kept_elements: sut.writer.link.freed_elements(),
+                written: sut.writer.written,
+            };
+            let link = WriterLink::restored_writer(w, at, sut.now);
+            sut.writer = WriterEnd::restored(link, at);
+            assert!(sut.write(2));
+        } else if is_next_life {
+            let at = ReaderState {
+                arrived: 3 * SIZE,
+                arrived_elements: 3,
+                read: 3 * SIZE,
+                durable: 3 * SIZE,
+                ..ReaderState::default()
+            };
+            let link = ReaderLink::restored_reader(r, at, 3, sut.now);
+            sut.reader = ReaderEnd::restored(link);
+        }
+        sut.heal();
+        sut.run(ms(5000));
+        let faults = [sut.writer.link.fault(), sut.reader.link.fault()];
+        let [kept, new] = match writer_has_journal {
+            true => faults,
+            false => [faults[1], faults[0]],
+        };
+        let is_of_journal = |fault: Option<&StreamFault>| {
+            let code = FaultCode::StreamRestarted;
+            matches!(fault, Some(StreamFault::Refused { code: found, sentence })
+                if *found == code && sentence.contains("journal"))
+        };
+        match is_next_life {
+            true => assert!(is_of_journal(kept), "{case}: {kept:?}"),
+            false => assert_eq!(kept, Some(&StreamFault::PeerRestarted), "{case}"),
+        }
+        match is_next_life && writer_dials == writer_has_journal {
+            true => assert!(is_of_journal(new), "{case}: {new:?}"),
+            false => assert_eq!(new, Some(&StreamFault::LocalRestarted), "{case}"),
+        }
+        if is_next_life && writer_has_journal {
+            assert_eq!(sut.writer.fill(), 2, "what it has is still there");
+        }
+    }
 }
 
 /// A reader that reads 2 of 5 elements and dies, and one that takes its place.

@@ -73,7 +73,7 @@ impl Reading<'_> {
                     checker.commits(self.own);
                 });
                 let found = reader.properties();
-                reader.close().await;
+                self.close(reader).await;
                 ctx.checker(|checker| checker.reader_gone(self.own, &found));
                 return match self.has_journal() {
                     // What its writer still has is not wanted any more.
@@ -92,6 +92,12 @@ impl Reading<'_> {
                 Err(error) => return self.over(reader, error).await,
             }
             ctx.pause().await;
+        }
+    }
+
+    async fn close(&self, reader: SimReader) {
+        if let Err(error) = reader.close().await {
+            self.ctx.say(|| error.to_string());
         }
     }
 
@@ -114,7 +120,7 @@ impl Reading<'_> {
             checker.commits(self.own);
         });
         let found = reader.properties();
-        reader.close().await;
+        self.close(reader).await;
         ctx.checker(|checker| checker.reader_gone(self.own, &found));
         match (ctx.phase(), ended) {
             (Phase::Finish, Some(0)) => Next::Exit(Exit::Done),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_stream::sim::SimWriter;
-use trunkline_stream::{Left, StreamError, StreamFault, Until};
+use trunkline_stream::{Closed, Left, StreamError, StreamFault, Until};
 use trunkline_types::Tick;
 
 use super::content::Kind;
@@ -294,7 +294,8 @@ impl<'a> Writing<'a> {
 
     /// The stream is over.
     async fn give_up(&mut self, writer: SimWriter, next: Next) -> Next {
-        let left = writer.close(Some(Duration::from_secs(1))).await;
+        let closed = writer.close(Some(Duration::from_secs(1))).await;
+        let left = self.left(closed);
         self.ctx.checker(|checker| {
             checker.is_disturbed = true;
             checker.writer_left(self.life, left, false);
@@ -302,6 +303,17 @@ impl<'a> Writing<'a> {
         match self.ctx.plan().sides[1].journal.is_some() || self.has_journal() {
             true => next,
             false => Next::Again,
+        }
+    }
+
+    /// What stays behind of it.
+    fn left(&self, closed: Closed) -> Left {
+        if let Some(error) = closed.journal {
+            self.ctx.say(|| error.to_string());
+        }
+        Left {
+            elements: closed.elements,
+            in_doubt: closed.in_doubt,
         }
     }
 
@@ -313,10 +325,11 @@ impl<'a> Writing<'a> {
         };
         ctx.say(|| format!("ends stream {}, in order: {in_order}", self.life));
         ctx.checker(|checker| checker.closing(self.life, in_order));
-        let left = match in_order {
+        let closed = match in_order {
             true => writer.close(Some(timeout)).await,
             false => writer.abort().await,
         };
+        let left = self.left(closed);
         let (end, _) = ctx.process.seated();
         let fault = end.and_then(|end| end.fault());
         ctx.say(|| format!("left {left:?}, {fault:?}"));

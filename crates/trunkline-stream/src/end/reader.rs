@@ -10,6 +10,7 @@ use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
 use super::{Bell, Idle, Inner, ReaderStore, Rest};
+use crate::journal::JournalError;
 use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) struct ReaderEnd {
@@ -18,6 +19,8 @@ pub(crate) struct ReaderEnd {
     shared: Option<SharedRing>,
     /// Its journal, if it has one.
     pub(crate) store: Option<ReaderStore>,
+    /// Why its journal, which it has not any more, was not emptied.
+    pub(super) unfinished: Option<JournalError>,
     /// Gives memory back that nobody needs, where elements vary.
     pub(crate) idle: Option<Idle>,
     /// Elements before the next ones that are missing, of a writer that drops some; the most there
@@ -36,6 +39,7 @@ impl ReaderEnd {
             ring,
             shared: None,
             store: None,
+            unfinished: None,
             idle: None,
             lost_at: Arc::new(AtomicU64::new(u64::MAX)),
             has_end: Arc::default(),

@@ -1,5 +1,6 @@
 //! The journal behind a reader's ring: what has arrived goes into both before the program sees it.
 
+use std::io;
 use std::sync::mpsc::SyncSender;
 
 use trunkline_proto::FaultCode;
@@ -132,12 +133,30 @@ impl End<ReaderEnd> {
         self.inner.store.as_ref()?.error.clone()
     }
 
-    /// The program has destroyed the endpoint: its journal is emptied.
-    pub(crate) fn finish_journal(&mut self, new_lineage: Lineage) {
-        if let Some(mut store) = self.inner.store.take() {
-            // If not, the next life finds what there is.
-            let _ = store.journal.finish(new_lineage);
+    /// Why its journal does not take what has arrived, as far as is known, or was not emptied.
+    pub(crate) fn last_journal_error(&self) -> Option<JournalError> {
+        match &self.inner.store {
+            Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
+            None => self.inner.unfinished.clone(),
         }
+    }
+
+    /// The program has destroyed the endpoint: its journal is emptied.
+    ///
+    /// # Errors
+    /// It was not: the next life finds what there is.
+    pub(crate) fn finish_journal(
+        &mut self,
+        new_lineage: io::Result<Lineage>,
+    ) -> Result<(), JournalError> {
+        let Some(mut store) = self.inner.store.take() else {
+            return Ok(());
+        };
+        let emptied = new_lineage
+            .map_err(|cause| store.journal.error("emptied", cause))
+            .and_then(|lineage| store.journal.finish(lineage));
+        self.inner.unfinished = emptied.as_ref().err().cloned();
+        emptied
     }
 
     /// The endpoint goes, and leaves its journal to the next life.

@@ -10,6 +10,7 @@ use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
 use super::{End, Idle, Inner, Rest, WriterStore, Writing};
+use crate::journal::JournalError;
 
 pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
@@ -19,6 +20,8 @@ pub(crate) struct WriterEnd {
     is_resting: bool,
     /// Its journal, if it has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
+    /// Why its journal, which it has not any more, was not emptied.
+    pub(super) unfinished: Option<JournalError>,
     /// Gives memory back that nobody needs, where elements vary.
     pub(crate) idle: Option<Idle>,
 }
@@ -30,6 +33,7 @@ impl WriterEnd {
             shared: None,
             is_resting: false,
             store: None,
+            unfinished: None,
             idle: None,
         }
     }

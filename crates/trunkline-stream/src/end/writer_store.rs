@@ -1,6 +1,7 @@
 //! The journal behind a writer's ring, which is a window of it: what was written goes into the
 //! journal, and from there into the ring as that has room.
 
+use std::io;
 use std::sync::mpsc::SyncSender;
 
 use trunkline_proto::stream::{ElementForm, ElementWalk, Link, Writer, lineage};
@@ -178,10 +179,12 @@ impl End<WriterEnd> {
         }
     }
 
-    /// Why nothing comes out of the journal any more.
+    /// Why nothing comes out of the journal any more, or why it was not emptied.
     pub(crate) fn journal_error(&self) -> Option<JournalError> {
-        let store = self.inner.store.as_ref()?;
-        store.error.clone().or(store.journal.is_safe(0).err())
+        match &self.inner.store {
+            Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
+            None => self.inner.unfinished.clone(),
+        }
     }
 
     /// The program writes nothing more, in no later life either.
@@ -196,15 +199,25 @@ impl End<WriterEnd> {
 
     /// The endpoint goes. Its journal is emptied when the stream is at its end, and otherwise left
     /// to the next life.
-    pub(crate) fn leave_journal(&mut self, new_lineage: Lineage) {
+    ///
+    /// # Errors
+    /// It could not be emptied: the next life finds that there is nothing left to send.
+    pub(crate) fn leave_journal(
+        &mut self,
+        new_lineage: io::Result<Lineage>,
+    ) -> Result<(), JournalError> {
         let Some(mut store) = self.inner.store.take() else {
-            return;
+            return Ok(());
         };
         let is_over = self.link.is_closed() && self.link.fault().is_none();
-        if is_over {
-            // If not, the next life finds that there is nothing left to send.
-            let _ = store.journal.finish(new_lineage);
+        if !is_over {
+            return Ok(());
         }
+        let emptied = new_lineage
+            .map_err(|cause| store.journal.error("emptied", cause))
+            .and_then(|lineage| store.journal.finish(lineage));
+        self.inner.unfinished = emptied.as_ref().err().cloned();
+        emptied
     }
 }
 

@@ -66,6 +66,15 @@ pub enum JournalError {
     },
 }
 
+/// Two are the same that say the same.
+impl PartialEq for JournalError {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for JournalError {}
+
 impl JournalError {
     pub(crate) fn disk(folder: &Path, action: &'static str, cause: io::Error) -> Self {
         Self::Disk {

@@ -1,5 +1,6 @@
 //! The journal of a reading end: what has arrived and its program has not done with.
 
+use std::io;
 use std::sync::Arc;
 
 use trunkline_proto::stream::{ElementForm, ElementWalk, StreamClose};
@@ -185,6 +186,11 @@ impl ReaderJournal {
     /// The disk.
     pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
         self.log.finish(lineage)
+    }
+
+    /// Something could not be done with it, for this reason.
+    pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
+        self.log.error(action, cause)
     }
 
     /// What is to be made safe; `None`: nothing.

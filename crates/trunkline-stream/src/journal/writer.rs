@@ -1,5 +1,6 @@
 //! The journal of a writing end: what its program has written and the reader has not made safe.
 
+use std::io;
 use std::sync::Arc;
 
 use trunkline_proto::stream::{ElementForm, ElementWalk, StreamClose};
@@ -280,6 +281,11 @@ impl WriterJournal {
     /// The disk.
     pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
         self.log.finish(lineage)
+    }
+
+    /// Something could not be done with it, for this reason.
+    pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
+        self.log.error(action, cause)
     }
 
     /// What is to be made safe; `None`: nothing, or it need not be. What need not be is from time to

@@ -218,17 +218,14 @@ impl ReaderCore {
             if let Some(lost) = self.at_lost(end) {
                 return Some(lost);
             }
-            if let Some(error) = end.journal_error() {
-                // What was stored by now may be read.
-                let left = self.available();
-                return Some(if left > 0 {
-                    Ok(left)
-                } else {
-                    Err(error.into())
-                });
-            }
+            let failed = end.journal_error();
             if self.has(count) {
                 return Some(Ok(count));
+            }
+            if let Some(error) = failed {
+                // What was stored before stays where it is: a call gets all that it asks for, or
+                // nothing.
+                return Some(Err(error.into()));
             }
             let error = over(&end.link)?;
             // Everything that came is in the ring by now.
@@ -358,7 +355,10 @@ impl ReaderCore {
     }
 
     /// Destroys the end: the writer is told how far it came.
-    pub(crate) async fn close(&mut self, waits: &impl Waits) {
+    ///
+    /// # Errors
+    /// The journal could not be emptied.
+    pub(crate) async fn destroy(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
             let soon = self.link.now().saturating_add(LINGER);
@@ -381,9 +381,15 @@ impl ReaderCore {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
         let _is_gone = self.link.wait(waits, Some(soon), gone).await;
-        self.finish_journal();
+        let emptied = self.finish_journal();
         self.link.close(soon);
         self.registration = None;
+        Ok(emptied?)
+    }
+
+    /// Destroys an end without a journal, of which nothing can fail.
+    pub(crate) async fn close(&mut self, waits: &impl Waits) {
+        let _nothing = self.destroy(waits).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::bytes::ReaderCore;
 use crate::error::StreamError;
-use crate::journal::{Commit, Durability, JournalOptions};
+use crate::journal::{Commit, Durability, JournalError, JournalOptions};
 use crate::wait::Waits;
 
 /// When what was read counts as read, and how safe that is then.
@@ -69,17 +69,17 @@ impl ReaderCore {
 
     /// The program goes on purpose, so it is done with what it has read.
     pub(super) fn commit_all(&mut self) {
-        // If not, it comes again, which is said of a journal that fails.
+        // If not, it comes again, unless the journal is emptied.
         let _ = self.append_commit();
     }
 
     /// The end was destroyed.
-    pub(super) fn finish_journal(&mut self) {
-        if self.journal.is_some()
-            && let Ok(lineage) = self.link.new_lineage()
-        {
-            self.link.with(|end, _, _| end.finish_journal(lineage));
-        }
+    ///
+    /// # Errors
+    /// The journal could not be emptied.
+    pub(super) fn finish_journal(&mut self) -> Result<(), JournalError> {
+        let lineage = self.link.new_lineage();
+        self.link.with(|end, _, _| end.finish_journal(lineage))
     }
 
     /// Goes without a word: the stream is left to the next life.

@@ -31,7 +31,7 @@ pub(super) async fn writer(
     let (disk, owner) = (plan.disk(options)?, plan.owner(true)?);
     let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
     let written_elements = journal.written_elements();
-    plan.go_on(start.lineage, start.peer)?;
+    plan.go_on(start.lineage, start.peer, start.is_new)?;
     let begin = RingStart {
         position: start.kept,
         elements: start.kept_elements,
@@ -84,7 +84,7 @@ pub(super) async fn reader(
     let bounds = plan.bounds(options)?;
     let (disk, owner) = (plan.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
-    plan.go_on(start.lineage, start.peer)?;
+    plan.go_on(start.lineage, start.peer, start.is_new)?;
     // What the journal has lies in the buffer again.
     plan.is_met |= start.end.is_some();
     let begin = RingStart {
@@ -162,13 +162,19 @@ impl Plan {
     }
 
     /// This is another life of the endpoint with that journal.
-    fn go_on(&mut self, lineage: Lineage, peer: Option<Lineage>) -> Result<(), StreamError> {
+    fn go_on(
+        &mut self,
+        lineage: Lineage,
+        peer: Option<Lineage>,
+        is_new: bool,
+    ) -> Result<(), StreamError> {
         let mut incarnation = [0; 16];
         incarnation[..8].copy_from_slice(&self.new_lineage()?);
         incarnation[8..].copy_from_slice(&lineage);
         self.link.incarnation = Incarnation(incarnation);
         self.link.has_journal = true;
         self.link.peer_lineage = peer;
+        self.link.had_stream = !is_new && peer.is_none();
         self.link.freed_at = Until::Durable;
         self.is_met = peer.is_some();
         Ok(())

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::message::stream::Until;
-use trunkline_proto::stream::Left;
 use trunkline_types::DataType;
 
 use super::Process;
@@ -17,7 +16,7 @@ use crate::properties::Properties;
 use crate::reader::{ReaderCore, Wanted};
 use crate::rendezvous;
 use crate::wait::Task;
-use crate::writer::WriterCore;
+use crate::writer::{Closed, WriterCore};
 
 /// A writing end.
 pub struct SimWriter(WriterCore);
@@ -65,11 +64,11 @@ impl SimWriter {
         self.0.flush(&Task, until, timeout).await
     }
 
-    pub async fn close(mut self, timeout: Option<Duration>) -> Left {
+    pub async fn close(mut self, timeout: Option<Duration>) -> Closed {
         self.0.close(&Task, timeout).await
     }
 
-    pub async fn abort(mut self) -> Left {
+    pub async fn abort(mut self) -> Closed {
         self.0.abort(&Task).await
     }
 
@@ -122,8 +121,10 @@ impl SimReader {
         self.0.commit(&Task).await
     }
 
-    pub async fn close(mut self) {
-        self.0.close(&Task).await;
+    /// # Errors
+    /// As of [`Reader::close`](crate::Reader::close).
+    pub async fn close(mut self) -> Result<(), StreamError> {
+        self.0.destroy(&Task).await
     }
 
     pub fn properties(&self) -> Properties {

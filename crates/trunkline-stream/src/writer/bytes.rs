@@ -4,13 +4,14 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use trunkline_proto::message::stream::Until;
-use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
+use trunkline_proto::stream::{ElementForm, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
 
+use super::Closed;
 use crate::end::{End, GATHER_BYTES, Inner, WriterEnd, Writing};
 use crate::error::StreamError;
 use crate::held::Held;
-use crate::journal::Durability;
+use crate::journal::{Durability, JournalError};
 use crate::rendezvous::{Met, Registration};
 use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
@@ -446,29 +447,32 @@ impl WriterCore {
     /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
     /// it has not by then is given up, and the reader told so: otherwise it would wait for it. With
     /// a journal it is kept.
-    pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Left {
-        self.link.with(|end, _, _| {
-            // Where the journal cannot be told, the stream goes on in the next life.
-            if end.end_journal().is_ok() {
-                end.look();
-                end.link.close();
-            }
+    pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
+        let ended = self.link.with(|end, _, _| {
+            end.end_journal()?;
+            end.look();
+            end.link.close();
+            Ok(())
         });
+        if let Err(error) = ended {
+            // The stream goes on in the next life.
+            return self.end(Some(error));
+        }
         let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
         let is_closed = self
             .link
             .wait(waits, self.link.deadline(timeout), closed)
             .await;
         match is_closed {
-            Some(()) => self.end(),
+            Some(()) => self.end(None),
             // The rest is for the next life of this end.
-            None if self.journal.is_some() => self.end(),
+            None if self.journal.is_some() => self.end(None),
             None => self.abort(waits).await,
         }
     }
 
     /// Nothing more is sent.
-    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Left {
+    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Closed {
         self.link.with(|end, _, _| {
             end.look();
             end.link.abort();
@@ -477,15 +481,16 @@ impl WriterCore {
         // Until the reader has said how far it came, or the connection is gone.
         let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
         let _is_settled = self.link.wait(waits, Some(soon), settled).await;
-        self.end()
+        self.end(None)
     }
 
-    fn end(&mut self) -> Left {
+    /// `failed`: what its journal could not be told.
+    fn end(&mut self, failed: Option<JournalError>) -> Closed {
         let left = self.link.with(|end, _, _| end.left());
-        self.leave_journal();
+        let emptied = self.leave_journal();
         self.link.close(self.link.now());
         self.registration = None;
-        left
+        Closed::new(left, failed.or(emptied.err()))
     }
 }
 

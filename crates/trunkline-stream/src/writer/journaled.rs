@@ -6,7 +6,7 @@ use trunkline_proto::message::stream::Until;
 
 use super::bytes::{WriterCore, over};
 use crate::error::StreamError;
-use crate::journal::Durability;
+use crate::journal::{Durability, JournalError};
 use crate::wait::Waits;
 
 impl WriterCore {
@@ -83,18 +83,19 @@ impl WriterCore {
     }
 
     /// The endpoint goes: its journal is for the next life, unless the stream is at its end.
-    pub(super) fn leave_journal(&mut self) {
-        if self.journal.is_some()
-            && let Ok(lineage) = self.link.new_lineage()
-        {
-            self.link.with(|end, _, _| end.leave_journal(lineage));
-        }
+    ///
+    /// # Errors
+    /// It could not be emptied.
+    pub(super) fn leave_journal(&mut self) -> Result<(), JournalError> {
+        let lineage = self.link.new_lineage();
+        self.link.with(|end, _, _| end.leave_journal(lineage))
     }
 
     /// Goes without a word: the stream is not at its end.
     pub(super) fn leave(&mut self) {
         if !self.link.is_closed() {
-            self.leave_journal();
+            // Nobody is there to be told; the properties say it.
+            let _ = self.leave_journal();
             self.link.close(self.link.now());
             self.registration = None;
         }

@@ -1,13 +1,17 @@
 //! The writing end of a stream.
 
 mod bytes;
+mod closed;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod idle_tests;
 mod journaled;
 mod value;
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use trunkline_proto::stream::{ElementForm, Left};
+use trunkline_proto::stream::ElementForm;
 
 use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
@@ -19,6 +23,7 @@ use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
 pub(crate) use self::bytes::{CLOSE_TIMEOUT, WriterCore};
+pub use self::closed::Closed;
 pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use trunkline_proto::stream::{ElementForm, Left};
+use trunkline_proto::stream::ElementForm;
 use trunkline_types::{DataType, Value};
 
-use super::{Until, WriterCore};
+use super::{Closed, Until, WriterCore};
 use crate::element;
 use crate::error::StreamError;
 use crate::forwarding::forward;

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_stream::{Element, Left, Reader, StreamError, StreamFault, Until, Writer};
+use trunkline_stream::{Closed, Element, Reader, StreamError, StreamFault, Until, Writer};
 
 use crate::proxy::Fate;
 use crate::rig::*;
@@ -26,7 +26,7 @@ fn ended<T: std::fmt::Debug>(result: Result<T, StreamError>) {
 }
 
 /// Closes with no time-out, in a thread of its own: where it gives up nothing, what is left comes.
-fn closes<T: Element>(writer: Writer<T>) -> Receiver<Left> {
+fn closes<T: Element>(writer: Writer<T>) -> Receiver<Closed> {
     let (sender, receiver) = channel();
     thread::spawn(move || sender.send(writer.close(None)));
     receiver
@@ -34,7 +34,7 @@ fn closes<T: Element>(writer: Writer<T>) -> Receiver<Left> {
 
 /// It has closed, and nothing stayed behind.
 #[track_caller]
-fn closed(closes: &Receiver<Left>) {
+fn closed(closes: &Receiver<Closed>) {
     let left = closes.recv_timeout(CUT_OFF).unwrap();
     assert_eq!((left.elements, left.in_doubt), (0, 0));
 }
@@ -47,7 +47,7 @@ fn when_the_reader_is_destroyed_later_writes_are_errors() {
         let (mut writer, reader) = pair::<f64>(dials, [100, 100]);
         writer.write_many(&elements(0..10), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
-        reader.close();
+        reader.close().unwrap();
         until_connected(&writer, false);
         destroyed(writer.write(&0.0, NONE));
         destroyed(writer.write_many(&[0.0; 20], None));
@@ -72,7 +72,7 @@ fn a_write_that_waits_is_told_that_the_reader_is_destroyed() {
             destroyed(writer.write(&0.0, None));
             writer
         });
-        reader.close();
+        reader.close().unwrap();
         thread.join().unwrap();
     }
 }
@@ -273,7 +273,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
     match goes {
         Goes::ReaderCloses => {
             let had = reader.properties().in_buffer + read;
-            reader.close();
+            reader.close().unwrap();
             let (writer, written) = writes.join().unwrap();
             until_connected(&writer, false);
             let left = Writer::close(writer, LONG);
@@ -364,7 +364,7 @@ fn an_end_is_destroyed_while_its_peer_is_away() {
         until_connected(&writer, false);
         until_connected(&reader, false);
         writer.write_many(&elements(0..3), LONG).unwrap();
-        reader.close();
+        reader.close().unwrap();
         let left = writer.abort();
         assert_eq!((left.elements, left.in_doubt), (3, 0));
     }
@@ -453,7 +453,7 @@ fn a_writer_whose_reader_goes_at_the_end_is_not_left_in_doubt() {
         until_connected(&reader, false);
         proxy.unhook();
         proxy.up();
-        reader.close();
+        reader.close().unwrap();
         closed(&closes);
     }
 }

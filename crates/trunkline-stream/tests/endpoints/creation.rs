@@ -190,7 +190,7 @@ fn a_name_is_taken_once_and_free_again_when_its_end_is_gone() {
         match round % 2 {
             0 => check_pair(writer, reader),
             _ => {
-                reader.close();
+                reader.close().unwrap();
                 drop(writer);
             }
         }

@@ -192,7 +192,7 @@ fn a_flush_whose_reader_is_gone_is_an_error() {
             let error = writer.flush(Until::Read, None).unwrap_err();
             (error, writer)
         });
-        reader.close();
+        reader.close().unwrap();
         let (error, mut writer) = thread.join().unwrap();
         assert!(matches!(error, StreamError::Fault(_)), "{error}");
         assert!(matches!(

@@ -327,7 +327,7 @@ fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
                 assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
             }
             Dials::Reader => {
-                reader.close();
+                reader.close().unwrap();
                 let mut next = Reader::<f64>::create(&own, named).unwrap();
                 // What had come to the dead one went with it; what is new goes to the next.
                 writer.write_many(&elements(4..6), LONG).unwrap();
@@ -367,7 +367,7 @@ fn a_successor_whose_buffer_is_smaller_is_told_and_the_writer_goes_on_with_anoth
     proxy.freeze();
     proxy.down();
     writer.write(&long, LONG).unwrap();
-    reader.close();
+    reader.close().unwrap();
     let named = |bytes_max| naming(&url(at, "passive"), of_bytes(bytes_max));
     let told = fault(Reader::<String>::create(&own, named(1 << 12)));
     let StreamFault::Refused { sentence, .. } = told else {
@@ -452,7 +452,7 @@ fn a_restarted_end_and_its_peer_are_told_which_of_them_was() {
             }
             Dials::Reader => {
                 let own = reader.properties().url;
-                reader.close();
+                reader.close().unwrap();
                 proxy.up();
                 let local = fault(Reader::<f64>::create(&own, named));
                 assert_eq!(local, StreamFault::LocalRestarted);
@@ -483,7 +483,7 @@ fn an_active_end_is_told_that_its_peer_was_restarted() {
         match dials {
             Dials::Writer => {
                 let own = writer.properties().url;
-                reader.close();
+                reader.close().unwrap();
                 let anew = thread::spawn(move || Reader::create(&passive, options(10)).unwrap());
                 proxy.up();
                 until("a fault", || writer.properties().fault.is_some());
@@ -501,7 +501,7 @@ fn an_active_end_is_told_that_its_peer_was_restarted() {
                 // What it has is its program's.
                 check_run(&reader.read_many(4, None).unwrap(), 0);
                 assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
-                reader.close();
+                reader.close().unwrap();
                 reader = Reader::create(&own, named).unwrap();
                 writer = anew.join().unwrap();
             }

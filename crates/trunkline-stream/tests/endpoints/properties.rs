@@ -116,7 +116,7 @@ fn disconnections_are_counted() {
             assert_eq!(writer.properties().away_for, None);
             assert_eq!(writer.properties().disconnections, cut);
         }
-        reader.close();
+        reader.close().unwrap();
         until_connected(&writer, false);
         let properties = writer.properties();
         assert_eq!(properties.disconnections, 4);

@@ -12,6 +12,29 @@ use crate::bad_input::{
 use crate::raw::Party;
 use crate::rig::*;
 
+/// A stream keeps no last value: what was read is gone, and a read waits for the next. And it has
+/// two buffers within one process too, which is what a queue of that process is spared.
+///
+/// Behaviour: NS-90.
+#[test]
+fn what_was_read_is_gone_and_both_buffers_are_there_in_one_process_too() {
+    for dials in EITHER {
+        let (mut writer, mut reader) = pair::<f64>(dials, [10, 20]);
+        for index in 0..30 {
+            writer.write(&element(index), LONG).unwrap();
+        }
+        timed_out(writer.write(&element(30), NONE));
+        until_filled(&writer, 10);
+        until_filled(&reader, 20);
+        for next in (0..30).step_by(10) {
+            check_run(&reader.read_many(10, LONG).unwrap(), next);
+        }
+        assert_eq!(reader.available(), 0);
+        timed_out(reader.read(NONE));
+        assert!(reader.read_available().unwrap().is_empty());
+    }
+}
+
 /// Neither the other end nor anything it says makes a writer of a reader, or the other way round.
 ///
 /// Behaviour: NS-11.

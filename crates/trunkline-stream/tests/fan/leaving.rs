@@ -89,7 +89,7 @@ fn a_reader_that_closes_leaves_at_once() {
         writer
     });
     let url = slow.properties().url;
-    slow.close();
+    slow.close().unwrap();
     until("room", || writes.is_finished());
     let mut writer = writes.join().unwrap();
     // 5 of the 15 or more that were written by then had reached it.

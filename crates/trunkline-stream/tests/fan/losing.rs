@@ -217,7 +217,7 @@ fn a_reader_that_was_away_finds_the_newest() {
         assert_eq!(reader.lost_total(), (outage + 1) * 50);
     }
     // While nobody is there, the newest are kept, and nobody is told of the others.
-    readers.remove(0).close();
+    readers.remove(0).close().unwrap();
     until("nobody", || writer.readers().is_empty());
     for next in 225..400 {
         writer.write(&element(next), NONE).unwrap();

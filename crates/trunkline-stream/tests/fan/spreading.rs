@@ -246,8 +246,8 @@ fn who_comes_later_begins_with_what_is_written_next() {
         assert_eq!(first.read_many(90, LONG).unwrap(), values(0..90));
         assert_eq!(second.read_many(20, LONG).unwrap(), values(70..90));
         // Once all have left, what is written is kept for who comes next.
-        first.close();
-        second.close();
+        first.close().unwrap();
+        second.close().unwrap();
         until("nobody", || writer.readers().is_empty());
         writer.write_many(&values(90..120), LONG).unwrap();
         writer.write_many(&values(120..190), LONG).unwrap();
@@ -288,7 +288,7 @@ fn more_readers_than_it_takes_are_refused_until_one_has_left() {
     }
     // One that has more time gets the place of the first.
     let third = read::<f64>(&url, options(100));
-    readers.remove(0).close();
+    readers.remove(0).close().unwrap();
     let mut third = third.join().unwrap();
     until("the third", || {
         writer.readers().iter().any(|r| r.member.number == 3)
@@ -382,7 +382,7 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
         (status.peer.as_str(), status.transport.as_str()),
         ("2 readers", "TCP")
     );
-    readers.remove(1).close();
+    readers.remove(1).close().unwrap();
     until("who has left", || {
         told().peer == readers[0].properties().url
     });

@@ -154,7 +154,7 @@ impl Read<'_> {
         // What could not be printed comes again there.
         let is_printed = !matches!(moved, Err(Halt::Stop(_)));
         if args.journal.is_none() || is_at_end {
-            reader.close();
+            reader.close().map_err(|error| problem(&error))?;
         } else if is_printed {
             context.terminal.flush()?;
             reader.commit().map_err(|error| problem(&error))?;

@@ -110,10 +110,13 @@ impl ReadingEnd {
         }
     }
 
-    pub(super) fn close(self) {
+    pub(super) fn close(self) -> Result<(), StreamError> {
         match self {
             Self::One(reader) => reader.close(),
-            Self::Many(many) => many.reader.close(),
+            Self::Many(many) => {
+                many.reader.close();
+                Ok(())
+            }
         }
     }
 }

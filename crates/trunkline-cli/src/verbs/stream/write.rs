@@ -210,7 +210,8 @@ impl Write<'_> {
         let left = rest.left;
         self.pace
             .sum_up("written", &properties, left_behind(&rest))?;
-        let halted = match halted {
+        let unfinished = rest.journal.map(|error| Halt::Stream(error.into()));
+        let halted = match halted.or(unfinished) {
             None => None,
             Some(Halt::Interrupted) => {
                 return Ok(match left.elements {

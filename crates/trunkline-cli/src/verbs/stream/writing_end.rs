@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trunkline::stream::{
-    FanOutOptions, FanOutValueWriter, Lacking, Left, Policy, Properties, StreamError, Until,
-    ValueWriter,
+    Closed, FanOutOptions, FanOutValueWriter, JournalError, Lacking, Left, Policy, Properties,
+    StreamError, Until, ValueWriter,
 };
 use trunkline_types::Value;
 
@@ -40,6 +40,8 @@ struct Tally {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) left: Left,
+    /// Why its journal still has the stream.
+    pub(super) journal: Option<JournalError>,
     /// Of an end with several readers: how many have come, and how many elements they have lost.
     pub(super) readers: Option<(u64, u64)>,
     /// What each of several lacks.
@@ -142,9 +144,15 @@ impl Endpoint for WritingEnd {
 }
 
 impl Rest {
-    fn of_one(left: Left) -> Self {
+    fn of_one(closed: Closed) -> Self {
+        let Closed {
+            elements,
+            in_doubt,
+            journal,
+        } = closed;
         Self {
-            left,
+            left: Left { elements, in_doubt },
+            journal,
             ..Self::default()
         }
     }
@@ -201,6 +209,7 @@ impl Spreading {
         }
         Rest {
             left: tally.left,
+            journal: None,
             readers: Some((tally.readers, tally.lost)),
             news,
         }

@@ -198,7 +198,13 @@ fn an_end_that_is_known_is_safe() {
     assert_eq!(start.bytes, model::bytes(0, 5 * ELEMENT));
     assert_eq!(start.end.map(|end| end.position), Some(5 * ELEMENT));
     // The writer's empties its own then.
-    world.writer.as_mut().unwrap().end.leave_journal([9; 8]);
+    world
+        .writer
+        .as_mut()
+        .unwrap()
+        .end
+        .leave_journal(Ok([9; 8]))
+        .unwrap();
     let disk = world.disk(0);
     let (_, start) = WriterJournal::open(disk, &owner(0), BOUNDS, Durability::Process).unwrap();
     assert_eq!((start.written, start.lineage), (0, [9; 8]));

@@ -1,0 +1,65 @@
+//! Writing while the memory of the ring is looked after.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::Writer;
+use crate::{Options, Reader};
+
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// How often the one that looks gives way before it is done: a program that does not wait for it
+/// has written long before.
+const TURNS: u32 = 10_000;
+
+/// Who gives back the memory of a ring holds a lock meanwhile; a program writes nothing into it
+/// before that is over.
+///
+/// Behaviour: NS-60.
+#[test]
+fn a_program_writes_only_while_nobody_gives_back_the_memory_it_writes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        timeout: LONG,
+        tcp_only: true,
+        sockets: Some(folder.path().to_owned()),
+        ..Options::default()
+    };
+    let port = || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let [of_writer, of_reader] = ["w", "r"].map(|n| format!("tl://localhost:{}/{n}", port()));
+    let named = Options {
+        peer: Some(of_reader.clone()),
+        ..options.clone()
+    };
+    let (mut writer, mut reader) = thread::scope(|scope| {
+        let reader = scope.spawn(|| Reader::<String>::create(&of_reader, options).unwrap());
+        let writer = Writer::<String>::create(&of_writer, named).unwrap();
+        (writer, reader.join().unwrap())
+    });
+    let writing = writer.core.link.with(|end, _, _| end.inner.writing());
+    let writing = writing.unwrap();
+    for text in ["one", "another"] {
+        let is_over = AtomicBool::new(false);
+        let held = writing.lock().unwrap();
+        thread::scope(|scope| {
+            let program = scope.spawn(|| {
+                writer.write(&text.to_owned(), LONG).unwrap();
+                is_over.load(Ordering::SeqCst)
+            });
+            for _ in 0..TURNS {
+                if program.is_finished() {
+                    break;
+                }
+                thread::yield_now();
+            }
+            is_over.store(true, Ordering::SeqCst);
+            drop(held);
+            assert!(program.join().unwrap(), "it has written meanwhile");
+        });
+        assert_eq!(reader.read(LONG).unwrap(), text);
+    }
+}

@@ -1,0 +1,191 @@
+//! Disks that fail under a journal.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use trunkline_stream::{Closed, Commit, Durability, StreamError, Until, Writer};
+
+use crate::pair::{CUT_OFF, Pair};
+
+/// Bytes of a journal, and of each of its segments.
+const BOUND: u64 = 1 << 20;
+const SEGMENT: u64 = BOUND / 8;
+
+/// Bytes of a record of one element at most, with that of its commit.
+const RECORDS: u64 = 100;
+
+/// A file of the journal of that side.
+fn file(pair: &Pair, side: usize, name: &str) -> PathBuf {
+    pair.journal(side).join(name)
+}
+
+/// A read gets all that it asks for, or nothing, also where only a part of it could be stored.
+///
+/// Behaviour: NS-30, NS-31, NS-36, B-60.
+#[test]
+fn a_read_gets_no_part_of_what_a_full_disk_lets_it_have() {
+    let pair = Pair::new(Durability::Process);
+    let of_reader = || {
+        let mut options = pair.options(1);
+        let journal = options.journal.as_mut().unwrap();
+        journal.bytes_max = BOUND;
+        journal.commit = Commit::ByProgram;
+        options
+    };
+    let (mut writer, mut reader) = pair.both_with::<u64>(pair.options(0), of_reader());
+    let length = || {
+        fs::metadata(file(&pair, 1, "0000000000000001.log"))
+            .unwrap()
+            .len()
+    };
+    let (mut written, mut next) = (0, 0);
+    let mut write = || {
+        writer.write(&written, CUT_OFF).unwrap();
+        writer.flush(Until::Available, CUT_OFF).unwrap();
+        written += 1;
+    };
+    write();
+    // No other segment can be begun: the disk fails when this one is full.
+    fs::create_dir(file(&pair, 1, "0000000000000002.log")).unwrap();
+    while length() < SEGMENT - 4 * RECORDS {
+        assert_eq!(reader.read(CUT_OFF).unwrap(), next);
+        reader.commit().unwrap();
+        next += 1;
+        write();
+    }
+    while length() < SEGMENT {
+        write();
+    }
+    let stored = reader.available();
+    assert!(stored > 2, "{stored}");
+    // This one cannot be stored.
+    writer.write(&written, CUT_OFF).unwrap();
+    let error = reader.read_many(stored + 1, CUT_OFF).unwrap_err();
+    let is_told = matches!(&error, StreamError::Journal(error) if error.is_passing());
+    assert!(is_told, "{error}");
+    assert_eq!(reader.properties().total, next, "nothing was read");
+    // What was stored before is there for who asks for no more.
+    assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [next, next + 1]);
+    let rest: Vec<u64> = (next + 2..written).collect();
+    assert_eq!(reader.read_available().unwrap(), rest);
+    fs::remove_dir(file(&pair, 1, "0000000000000002.log")).unwrap();
+    loop {
+        match reader.read(CUT_OFF) {
+            Ok(element) => break assert_eq!(element, written),
+            Err(StreamError::Journal(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Where the cursor is written first, which cannot be done any more.
+fn spoil(pair: &Pair, side: usize) {
+    fs::create_dir(file(pair, side, "cursor.new")).unwrap();
+}
+
+fn mend(pair: &Pair, side: usize) {
+    fs::remove_dir(file(pair, side, "cursor.new")).unwrap();
+}
+
+/// A program is told that its journal was not emptied, and so is who watches the end. The next life
+/// finds the stream at its end, and empties it.
+///
+/// Behaviour: NS-40, B-60.
+#[test]
+fn a_close_whose_journal_is_not_emptied_says_so() {
+    let pair = Pair::new(Durability::Process);
+    let (mut writer, mut reader) = pair.both::<u64>();
+    writer.write_many(&[0, 1], CUT_OFF).unwrap();
+    assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [0, 1]);
+    for side in [0, 1] {
+        spoil(&pair, side);
+    }
+    let monitors = [writer.monitor(), reader.monitor()];
+    let closing = thread::spawn(move || writer.close(CUT_OFF));
+    let error = reader.read(CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Ended), "{error}");
+    let of_reader = match reader.close().unwrap_err() {
+        StreamError::Journal(error) => error,
+        error => panic!("{error}"),
+    };
+    let closed = closing.join().unwrap();
+    assert_eq!((closed.elements, closed.in_doubt), (0, 0));
+    let told = [closed.journal, Some(of_reader)];
+    for side in [0, 1] {
+        let said = told[side].as_ref().unwrap().to_string();
+        let folder = pair.journal(side);
+        assert!(said.contains(folder.to_str().unwrap()), "{said}");
+        assert_eq!(monitors[side].properties().journal, told[side]);
+        mend(&pair, side);
+    }
+    // Neither goes on but with this end; then another stream begins.
+    let (writer, mut reader) = pair.both::<u64>();
+    assert_eq!(writer.properties().total, 2);
+    assert_eq!(writer.close(CUT_OFF), Closed::default());
+    let error = reader.read(CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Ended), "{error}");
+    reader.close().unwrap();
+    let (mut writer, mut reader) = pair.both::<u64>();
+    writer.write(&7, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 7);
+    assert_eq!(reader.properties().total, 1);
+}
+
+/// The same where the stream is given up.
+///
+/// Behaviour: NS-40, B-60.
+#[test]
+fn an_abort_whose_journal_is_not_emptied_says_so() {
+    let pair = Pair::new(Durability::Process);
+    let (mut writer, mut reader) = pair.both::<u64>();
+    writer.write(&0, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 0);
+    writer.flush(Until::Available, CUT_OFF).unwrap();
+    spoil(&pair, 0);
+    let monitor = writer.monitor();
+    assert_eq!(monitor.properties().journal, None);
+    let aborted = writer.abort();
+    assert!(aborted.journal.is_some(), "{aborted:?}");
+    assert_eq!(monitor.properties().journal, aborted.journal);
+}
+
+/// The end itself cannot be stored: closing does not wait for a reader that cannot be told, and the
+/// stream goes on in the next life.
+///
+/// Behaviour: NS-40, B-60.
+#[test]
+fn a_close_that_cannot_be_stored_says_so_and_ends_nothing() {
+    let pair = Pair::new(Durability::Process);
+    let of_writer = || {
+        let mut options = pair.options(0);
+        options.journal.as_mut().unwrap().bytes_max = BOUND;
+        options
+    };
+    drop(pair.both_with::<u64>(of_writer(), pair.options(1)));
+    let mut writer = Writer::<u64>::create(&pair.url(0), of_writer()).unwrap();
+    let last = || {
+        let names = fs::read_dir(pair.journal(0)).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".log")).max().unwrap()
+    };
+    writer.write(&0, CUT_OFF).unwrap();
+    let segment = last();
+    let next = format!(
+        "{:016x}.log",
+        u64::from_str_radix(&segment[..16], 16).unwrap() + 1
+    );
+    fs::create_dir(file(&pair, 0, &next)).unwrap();
+    let mut count = 1;
+    while fs::metadata(file(&pair, 0, &segment)).unwrap().len() < SEGMENT {
+        writer.write(&count, CUT_OFF).unwrap();
+        count += 1;
+    }
+    let closed = writer.close(None);
+    assert_eq!(closed.elements, count);
+    assert!(closed.journal.unwrap().is_passing());
+    fs::remove_dir(file(&pair, 0, &next)).unwrap();
+    let mut writer = Writer::<u64>::create(&pair.url(0), of_writer()).unwrap();
+    assert_eq!(writer.properties().total, count);
+    writer.write(&count, CUT_OFF).unwrap();
+}

@@ -1,0 +1,78 @@
+//! Programs that begin anew without a journal, where the other end has one.
+
+use trunkline_stream::{Durability, Options, Reader, StreamError, Until, Writer};
+
+use crate::pair::{CUT_OFF, Pair};
+
+/// Either of the two dials. Both are told, and the journal keeps what it has.
+///
+/// Behaviour: NS-71, B-60.
+#[test]
+fn a_reader_without_a_journal_is_not_the_one_that_a_writers_journal_is_of() {
+    for dials in [0, 1] {
+        let mut pair = Pair::new(Durability::Process);
+        (pair.has_journal, pair.dials) = ([true, false], dials);
+        let (mut writer, mut reader) = pair.both::<u64>();
+        writer.write_many(&[0, 1, 2, 3], CUT_OFF).unwrap();
+        assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [0, 1, 2, 3]);
+        drop(writer);
+        drop(reader);
+        // It knows its reader, for which it does not wait.
+        let mut writer = pair.writer::<u64>();
+        writer.write_many(&[4, 5, 6], CUT_OFF).unwrap();
+        // One that is dialled is there when it is told.
+        let of_reader = Reader::<u64>::create(&pair.url(1), pair.options(1))
+            .and_then(|mut reader| reader.read(CUT_OFF))
+            .unwrap_err();
+        assert!(matches!(of_reader, StreamError::Fault(_)), "{of_reader}");
+        let of_writer = writer.write(&7, CUT_OFF).unwrap_err();
+        assert!(of_writer.to_string().contains("journal"), "{of_writer}");
+        assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
+        let said = writer.properties().fault.map(|fault| fault.to_string());
+        assert_eq!(said, Some(of_writer.to_string()));
+        drop(writer);
+        // A reader that may take the place of the other one gets what was written.
+        let anybody = Options {
+            takes_successor: true,
+            ..pair.options(0)
+        };
+        let (writer, mut reader) = pair.both_with::<u64>(anybody, pair.options(1));
+        assert_eq!(writer.properties().total, 7);
+        assert_eq!(reader.read_many(7, CUT_OFF).unwrap(), [0, 1, 2, 3, 4, 5, 6]);
+    }
+}
+
+/// The same the other way round.
+///
+/// Behaviour: NS-71, B-60.
+#[test]
+fn a_writer_without_a_journal_is_not_the_one_that_a_readers_journal_is_of() {
+    for dials in [0, 1] {
+        let mut pair = Pair::new(Durability::Process);
+        (pair.has_journal, pair.dials) = ([false, true], dials);
+        let (mut writer, mut reader) = pair.both::<u64>();
+        writer.write_many(&[0, 1, 2], CUT_OFF).unwrap();
+        assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [0, 1]);
+        reader.commit().unwrap();
+        drop(reader);
+        let _left = writer.abort();
+        let mut reader = pair.reader::<u64>();
+        let of_writer = Writer::<u64>::create(&pair.url(0), pair.options(0))
+            .and_then(|mut writer| {
+                writer.write(&9, CUT_OFF)?;
+                writer.flush(Until::Read, CUT_OFF)
+            })
+            .unwrap_err();
+        assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
+        // What it has is its program's.
+        assert_eq!(reader.properties().total, 2);
+        let of_reader = loop {
+            match reader.read(CUT_OFF) {
+                Ok(element) => assert_eq!(element, 2),
+                Err(error) => break error,
+            }
+        };
+        assert!(of_reader.to_string().contains("journal"), "{of_reader}");
+        assert!(matches!(of_reader, StreamError::Fault(_)), "{of_reader}");
+    }
+}
