@@ -175,7 +175,9 @@ impl<H: Half> Link<H> {
         }
         let known = self.session.peer.as_ref();
         match meet(&self.session.options, known, &hello.end) {
-            Some(Meeting::First | Meeting::Successor) if self.half.is_ending() => {
+            Some(Meeting::First | Meeting::Successor)
+                if known.is_some() && self.half.is_ending() =>
+            {
                 // Only its own peer is waited for; who comes next is for the next end of this name.
                 let code = FaultCode::StreamConnected;
                 Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
