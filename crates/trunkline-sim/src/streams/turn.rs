@@ -1,16 +1,17 @@
 //! The turns of an end: what a link does, in the order in which it does it.
 
-use std::sync::Arc;
+mod slot;
+
 use std::time::Duration;
 
 use trunkline_proto::Disconnect;
-use trunkline_stream::journal::SyncJob;
-use trunkline_stream::sim::Driven;
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::Timestamp;
 
 use super::net::{Conn, Holder};
 use super::world::World;
 use crate::link::End;
+
+pub use self::slot::Slot;
 
 /// How long a dial may take.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
@@ -18,80 +19,6 @@ const DIAL_LIMIT: Duration = Duration::from_secs(3);
 const OUT_MAX: usize = 64 << 10;
 /// How long a connection that is closed may take over its last bytes.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
-/// An end of a process, and its transport.
-pub struct Slot {
-    pub number: u64,
-    pub end: Arc<dyn Driven>,
-    pub conn: Option<u64>,
-    /// When the dial that runs ends.
-    pub dial: Option<Tick>,
-    out: Vec<u8>,
-    sent: usize,
-    is_blocked: bool,
-    close_by: Option<Tick>,
-    pub sync: Option<(Tick, SyncJob)>,
-    /// When the end wants its next turn by itself.
-    pub due: Option<Tick>,
-    /// It has its turns late.
-    pub lag: Duration,
-    /// When it was connected last, and how often a connection was lost by then.
-    pub up: (Tick, u64),
-    /// Since when it has this connection.
-    pub since: Tick,
-}
-
-impl Slot {
-    pub fn new(number: u64, end: Arc<dyn Driven>, now: Tick) -> Self {
-        Self {
-            number,
-            end,
-            conn: None,
-            dial: None,
-            out: Vec::new(),
-            sent: 0,
-            is_blocked: false,
-            close_by: None,
-            sync: None,
-            due: Some(now),
-            lag: Duration::ZERO,
-            up: (now, 0),
-            since: now,
-        }
-    }
-
-    /// When it has something to do; what the network has for it comes on top.
-    pub fn next(&self, conn: Option<&Conn>) -> Option<Tick> {
-        let sync = self.sync.as_ref().map(|(at, _)| *at);
-        let mut next = [self.due, self.dial, sync, self.close_by]
-            .into_iter()
-            .flatten()
-            .min();
-        if let Some(conn) = conn
-            && let Some(at) = self.conn_end(conn)
-        {
-            if let Some(arrives) = conn.next_arrival(at) {
-                next = Some(next.map_or(arrives, |next| next.min(arrives)));
-            }
-            if self.is_blocked && conn.directions[at].room() > 0 {
-                next = Some(Tick::ZERO);
-            }
-        }
-        next
-    }
-
-    fn conn_end(&self, conn: &Conn) -> Option<usize> {
-        let is_own = |holder: &Holder| matches!(holder, Holder::Slot(_, n) if *n == self.number);
-        conn.holders.iter().position(is_own)
-    }
-
-    fn forget_output(&mut self) {
-        self.out.clear();
-        self.sent = 0;
-        self.is_blocked = false;
-        self.close_by = None;
-    }
-}
 
 impl World {
     /// A turn of an end. True when the program is to look.

@@ -1,0 +1,84 @@
+//! An end of a process, as the world has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_stream::journal::SyncJob;
+use trunkline_stream::sim::Driven;
+use trunkline_types::Tick;
+
+use crate::streams::net::{Conn, Holder};
+
+/// An end of a process, and its transport.
+pub struct Slot {
+    pub number: u64,
+    pub end: Arc<dyn Driven>,
+    pub conn: Option<u64>,
+    /// When the dial that runs ends.
+    pub dial: Option<Tick>,
+    pub(super) out: Vec<u8>,
+    pub(super) sent: usize,
+    pub(super) is_blocked: bool,
+    pub(super) close_by: Option<Tick>,
+    pub sync: Option<(Tick, SyncJob)>,
+    /// When the end wants its next turn by itself.
+    pub due: Option<Tick>,
+    /// It has its turns late.
+    pub lag: Duration,
+    /// When it was connected last, and how often a connection was lost by then.
+    pub up: (Tick, u64),
+    /// Since when it has this connection.
+    pub since: Tick,
+}
+
+impl Slot {
+    pub fn new(number: u64, end: Arc<dyn Driven>, now: Tick) -> Self {
+        Self {
+            number,
+            end,
+            conn: None,
+            dial: None,
+            out: Vec::new(),
+            sent: 0,
+            is_blocked: false,
+            close_by: None,
+            sync: None,
+            due: Some(now),
+            lag: Duration::ZERO,
+            up: (now, 0),
+            since: now,
+        }
+    }
+
+    /// When it has something to do; what the network has for it comes on top.
+    pub fn next(&self, conn: Option<&Conn>) -> Option<Tick> {
+        let sync = self.sync.as_ref().map(|(at, _)| *at);
+        let mut next = [self.due, self.dial, sync, self.close_by]
+            .into_iter()
+            .flatten()
+            .min();
+        if let Some(conn) = conn
+            && let Some(at) = self.conn_end(conn)
+        {
+            if let Some(arrives) = conn.next_arrival(at) {
+                next = Some(next.map_or(arrives, |next| next.min(arrives)));
+            }
+            if self.is_blocked && conn.directions[at].room() > 0 {
+                next = Some(Tick::ZERO);
+            }
+        }
+        next
+    }
+
+    pub(super) fn conn_end(&self, conn: &Conn) -> Option<usize> {
+        let is_own = |holder: &Holder| matches!(holder, Holder::Slot(_, n) if *n == self.number);
+        conn.holders.iter().position(is_own)
+    }
+
+    pub(super) fn forget_output(&mut self) {
+        self.out.clear();
+        self.sent = 0;
+        self.is_blocked = false;
+        self.close_by = None;
+    }
+}

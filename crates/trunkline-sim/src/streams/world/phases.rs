@@ -1,0 +1,154 @@
+//! A whole run: faults, the heal, and what has to hold then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_stream::journal::sim_disk::{Crash, SimDisk};
+use trunkline_stream::sim;
+use trunkline_types::Tick;
+
+use super::{Machine, START, World};
+use crate::streams::ctx::{self, Exit, Phase};
+
+/// How long writing goes on after the heal.
+const CALM_WRITES: Duration = Duration::from_secs(4);
+/// By then everything has to be there.
+const CALM: Duration = Duration::from_secs(10);
+/// By then the stream has to be at its end.
+const FINISH: Duration = Duration::from_secs(20);
+/// Turns at one instant, or somebody turns for ever.
+const TURNS_MAX: u64 = 200_000;
+
+impl World {
+    /// What everybody waits for, for people.
+    fn state(&self) -> String {
+        let mut out = String::new();
+        for (side, machine) in self.sides.iter().enumerate() {
+            let wake = machine.running.as_ref().map(|r| r.ctx.wake_at());
+            out += &format!(" side {side}: {wake:?}, starts {:?}", machine.start_at);
+            for slot in &machine.slots {
+                let conn = slot.conn.and_then(|number| self.conns.get(&number));
+                out += &format!(
+                    ", slot {} {:?} {:?}",
+                    slot.number,
+                    slot.conn,
+                    slot.next(conn)
+                );
+                out += &format!(" due {:?} waits {:?}", slot.due, slot.end.waits());
+            }
+        }
+        for (number, conn) in &self.conns {
+            out += &format!(", conn {number} {:?}", self.session_due(conn));
+        }
+        out
+    }
+
+    /// Lets time pass until then, or until something must not have been.
+    fn run_until(&mut self, until: Tick) {
+        let mut turns = 0;
+        while self.shared.checker.borrow().violation.is_none() {
+            let Some(next) = self.next().map(|next| next.max(self.now)) else {
+                break;
+            };
+            if next > until {
+                break;
+            }
+            turns = if next > self.now { 0 } else { turns + 1 };
+            if turns > TURNS_MAX {
+                let state = self.state();
+                let what = || format!("I5: somebody turns for ever: {state}");
+                self.shared.checker.borrow_mut().violate(what);
+            }
+            self.now = next;
+            self.clock.set(next);
+            self.trace.events += 1;
+            self.trace.note(next.as_nanos());
+            self.strike_due();
+            let first = self.rng.index(2);
+            self.turn_side(first);
+            self.turn_side(1 - first);
+            self.turn_sessions();
+            self.see_to_wipes();
+            self.watch();
+        }
+        self.now = self.now.max(until);
+        self.clock.set(self.now);
+    }
+
+    /// Journals that are of no use are removed, and both programs start again.
+    fn see_to_wipes(&mut self) {
+        let wants = |side: &Machine| {
+            side.running
+                .as_ref()
+                .is_some_and(|r| r.exit == Some(Exit::Wipe))
+        };
+        if !self.sides.iter().any(wants) {
+            return;
+        }
+        self.shared.checker.borrow_mut().wiped();
+        for side in 0..2 {
+            self.kill(side, Crash::Killed);
+            self.sides[side].disk = SimDisk::default();
+            self.sides[side].start_at = Some(self.now.saturating_add(Duration::from_millis(50)));
+        }
+    }
+
+    /// The whole run: faults, the heal, and what has to hold then.
+    pub fn run(&mut self) {
+        let healed = START.saturating_add(self.plan().safety);
+        self.run_until(healed);
+        self.heal();
+        self.shared
+            .phase
+            .set(Phase::Calm(healed.saturating_add(CALM_WRITES)));
+        // Whatever they were waiting for.
+        (0..2).for_each(|side| self.poll(side));
+        let calm = healed.saturating_add(CALM);
+        self.run_until(calm);
+        if self.shared.checker.borrow().violation.is_none() {
+            self.compare();
+        }
+        self.shared.phase.set(Phase::Finish);
+        self.run_until(calm.saturating_add(FINISH));
+        for side in 0..2 {
+            let exit = self.sides[side].running.as_ref().and_then(|r| r.exit);
+            if exit != Some(Exit::Done) {
+                self.shared
+                    .checker
+                    .borrow_mut()
+                    .violate(|| format!("I5: side {side} does not come to its end: {exit:?}"));
+            }
+        }
+        // Programs that are left are not to find that their ends go on without a world.
+        for side in 0..2 {
+            self.kill(side, Crash::Killed);
+        }
+    }
+
+    /// Both ends are there, and everything was read.
+    fn compare(&mut self) {
+        let ends = self.shared.ends.borrow();
+        let [Some(writer), Some(reader)] = &*ends else {
+            let what = || "I5: an end is not there 10 s after the heal".to_owned();
+            self.shared.checker.borrow_mut().violate(what);
+            return;
+        };
+        let found = [writer.properties(), reader.properties()];
+        for found in &found {
+            if !found.is_connected {
+                self.shared.checker.borrow_mut().violate(|| {
+                    format!(
+                        "I5: {} is not connected 10 s after the heal: {found:?}",
+                        found.url
+                    )
+                });
+                return;
+            }
+        }
+        let lineage = |end: &Arc<dyn sim::Driven>| ctx::lineage(end.incarnation());
+        let (writer, own) = (lineage(writer), lineage(reader));
+        let mut checker = self.shared.checker.borrow_mut();
+        let life = checker.life_of(writer);
+        checker.compare(own, life);
+    }
+}

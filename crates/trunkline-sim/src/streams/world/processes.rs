@@ -1,0 +1,161 @@
+//! The processes of the two machines: they start, go on, and are killed.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use trunkline_stream::journal::Bounds;
+use trunkline_stream::journal::sim_disk::Crash;
+use trunkline_stream::sim::{self, Bell, Process};
+use trunkline_types::Tick;
+
+use super::{Running, World};
+use crate::link::End;
+use crate::streams::ctx::{self, Ctx, Exit};
+use crate::streams::net::{Holder, Hosted};
+use crate::streams::turn::Slot;
+use crate::streams::{reading, writing};
+
+impl World {
+    /// A session at the directory of a side, if somebody listens there.
+    pub(in crate::streams) fn session(&mut self, side: usize) -> Option<Holder> {
+        let has_engine = self.plan().sides[side].has_engine;
+        let machine = &self.sides[side];
+        // A port of its own is open while the process has an end.
+        let is_open = has_engine || machine.slots.iter().any(|s| s.end.closes_by().is_none());
+        let host = machine.host.as_ref().filter(|_| is_open)?;
+        let bell = Bell::default();
+        let session = sim::session(host, &bell, self.now);
+        Some(Holder::Session(Box::new(Hosted {
+            session,
+            bell,
+            out: Vec::new(),
+            due: Some(self.now),
+        })))
+    }
+
+    pub(super) fn start(&mut self, side: usize) {
+        let now = self.now;
+        let process = Process::new(&self.clock, self.rng.bits());
+        let has_engine = self.plan().sides[side].has_engine;
+        if self.sides[side].host.is_none() || !has_engine {
+            let host = sim::directory(&Process::new(&self.clock, self.rng.bits()));
+            self.sides[side].host = Some(host);
+        }
+        let machine = &mut self.sides[side];
+        if let Some(host) = &machine.host {
+            process.set_host(host.clone());
+        }
+        let buffer = self.shared.plan.sides[side].bytes_max as u64
+            + self.shared.plan.sides[side].capacity as u64 * 64;
+        let bounds = Bounds {
+            bytes_max: (buffer * 8).max(8192),
+            segment_bytes: (buffer / 2).max(700),
+        };
+        process.set_disk(Arc::new(machine.disk.clone()), bounds);
+        let ctx = Ctx::new(&self.shared, side, process.clone(), self.rng.fork());
+        let program: Pin<Box<dyn Future<Output = Exit>>> = match side {
+            0 => Box::pin(writing::run(ctx.clone())),
+            _ => Box::pin(reading::run(ctx.clone())),
+        };
+        self.trace.say(now, || format!("side {side} starts"));
+        machine.start_at = None;
+        machine.runs_since = now;
+        machine.frozen_until = Tick::ZERO;
+        machine.running = Some(Running {
+            process,
+            program: Some(program),
+            ctx,
+            seen: 0,
+            exit: None,
+        });
+        self.poll(side);
+    }
+
+    /// The process is gone, without a word.
+    pub(in crate::streams) fn kill(&mut self, side: usize, crash: Crash) {
+        let now = self.now;
+        self.shared.checker.borrow_mut().killed(side);
+        if let Some(reader) = &self.shared.ends.borrow()[side]
+            && side == 1
+        {
+            let own = ctx::lineage(reader.incarnation());
+            let found = reader.properties();
+            self.shared.checker.borrow_mut().reader_gone(own, &found);
+        }
+        for slot in &self.sides[side].slots {
+            slot.end.kill();
+        }
+        let how = if self.rng.chance(0.5) {
+            End::Reset
+        } else {
+            End::Fin
+        };
+        let has_engine = self.plan().sides[side].has_engine;
+        let numbers: Vec<u64> = self.conns.keys().copied().collect();
+        for number in numbers {
+            let Some(conn) = self.conns.get_mut(&number) else {
+                continue;
+            };
+            for end in 0..2 {
+                let of_side = match conn.holders[end] {
+                    Holder::Slot(of, _) => of == side,
+                    Holder::OnTheWay => conn.to == side,
+                    Holder::Session(_) => conn.to == side && !has_engine,
+                    Holder::Nobody => false,
+                };
+                if of_side {
+                    conn.finish(end, now, how);
+                }
+            }
+        }
+        let machine = &mut self.sides[side];
+        machine.slots.clear();
+        if let Some(running) = machine.running.take() {
+            running.process.forget();
+        }
+        machine.disk = machine.disk.after(crash);
+        self.shared.ends.borrow_mut()[side] = None;
+    }
+
+    /// Lets the program of a side go on.
+    pub(in crate::streams) fn poll(&mut self, side: usize) {
+        let now = self.now;
+        let Some(running) = &mut self.sides[side].running else {
+            return;
+        };
+        if let Some(program) = &mut running.program {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(exit) = program.as_mut().poll(&mut context) {
+                running.program = None;
+                running.exit = Some(exit);
+                self.trace.note(0x6578_6974);
+                self.trace
+                    .say(now, || format!("side {side} is done: {exit:?}"));
+            }
+        }
+        let (end, count) = running.process.seated();
+        if let (Some(end), true) = (end, count != running.seen) {
+            running.seen = count;
+            self.shared.ends.borrow_mut()[side] = Some(end.clone());
+            let number = self.number();
+            let slot = Slot::new(number, end, now);
+            self.sides[side].slots.push(slot);
+        }
+        let said = std::mem::take(&mut *self.shared.said.borrow_mut());
+        for line in said {
+            self.trace.note_bytes(line.as_bytes());
+            self.trace.say(now, || line);
+        }
+        let mut at = 0;
+        while at < self.sides[side].slots.len() {
+            if self.sides[side].slots[at].end.take_touched() {
+                self.send(side, at);
+                self.plan_next(side, at);
+            }
+            if !self.bury(side, at) {
+                at += 1;
+            }
+        }
+    }
+}
