@@ -1,5 +1,8 @@
 //! The reading end.
 
+mod resuming;
+mod telling;
+
 use std::time::Duration;
 
 use trunkline_types::Tick;
@@ -16,7 +19,7 @@ use super::walk::ElementWalk;
 use crate::message::stream::{
     Abort, Ack, Ask, DataHead, EndState, Lost, ReaderState, StreamEnd, decode_end,
 };
-use crate::{Disconnect, FaultCode, Features, Frame, FrameKind};
+use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
 /// What the reading end knows. Positions in bytes.
 #[derive(Clone, Debug)]
@@ -97,78 +100,6 @@ impl Reader {
         }
     }
 
-    /// What the writer may be told now.
-    fn now(&self) -> Ack {
-        let arrived = self.arrived.position();
-        #[cfg(feature = "planted")]
-        let arrived = match &self.incoming {
-            Some(incoming)
-                if trunkline_types::planted::is(trunkline_types::planted::Bug::AckedTooEarly) =>
-            {
-                arrived.saturating_add(incoming.left)
-            }
-            _ => arrived,
-        };
-        let has_all = self.close.is_some_and(|close| close.position == arrived);
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotGiven) {
-            return Ack {
-                arrived,
-                read: self.read,
-                durable: self.durable,
-                credit_bytes: self.bytes_max,
-                credit_elements: self.capacity,
-                has_end: self.is_end_safe && has_all,
-            };
-        }
-        Ack {
-            // Of an element that may yet be dropped no part has come.
-            arrived: match self.losses.are_possible() && !has_all {
-                true => self.arrived.boundary(),
-                false => arrived,
-            },
-            read: self.read,
-            durable: self.durable,
-            credit_bytes: self.read.saturating_add(self.bytes_max),
-            credit_elements: self.read_elements.saturating_add(self.capacity),
-            has_end: self.is_end_safe && has_all,
-        }
-    }
-
-    /// Credit worth a frame of its own, in bytes: a quarter of the buffer.
-    pub(super) fn credit_step(&self) -> u64 {
-        match self.form {
-            ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
-            ElementForm::Variable => (self.bytes_max >> 2).max(1),
-        }
-    }
-
-    /// Whether the writer is to be told at once.
-    fn is_urgent(&self, now: &Ack) -> bool {
-        let told = &self.told;
-        let arrived_step = (self.bytes_max.min(self.peer_bytes) >> 2).max(1);
-        let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
-        let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
-        let [available, read, durable] = self.asks;
-        // It has nothing to send, and the program here has nothing whole to read.
-        let is_starved = now.read == self.arrived.boundary()
-            && told.credit_bytes == self.arrived.position()
-            && now.credit_bytes > told.credit_bytes;
-        more(now.arrived, told.arrived, arrived_step)
-            || more(now.credit_bytes, told.credit_bytes, self.credit_step())
-            || more(
-                now.credit_elements,
-                told.credit_elements,
-                (self.capacity >> 2).max(1),
-            )
-            || is_asked(available, now.arrived, told.arrived)
-            || is_asked(read, now.read, told.read)
-            || is_asked(durable, now.durable, told.durable)
-            || (self.is_writer_short && now.arrived > told.arrived)
-            || now.has_end != told.has_end
-            || is_starved
-    }
-
     /// Bytes have arrived and count.
     fn end_of_frame(&mut self) -> Result<(), Disconnect> {
         let Some(incoming) = self.incoming.take() else {
@@ -203,6 +134,10 @@ impl Reader {
         self.close = Some(close);
         Ok(())
     }
+
+    fn forget_ack(&mut self) {
+        (self.ack_at, self.ack_by) = (None, None);
+    }
 }
 
 impl Half for Reader {
@@ -231,62 +166,7 @@ impl Half for Reader {
     }
 
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
-        let EndState::Writer(writer) = peer.state else {
-            return Err(Mismatch::Nonsense("it is no writer".to_owned()));
-        };
-        if writer.written < writer.kept {
-            return Err(Mismatch::Nonsense(format!(
-                "it keeps bytes from {} on and has written {}",
-                writer.kept, writer.written
-            )));
-        }
-        let drops = peer.features.contains(Features::DROPS);
-        self.losses
-            .handle_writer(drops, meeting == Meeting::First)
-            .map_err(Mismatch::Nonsense)?;
-        self.forget_part();
-        let arrived = self.arrived.position();
-        let is_fresh = arrived == 0 && meeting == Meeting::First;
-        if is_fresh && writer.kept > 0 {
-            // It takes the place of a reader that is gone: what that one had is not sent again.
-            let (from, elements) = (writer.kept, writer.kept_elements);
-            #[cfg(feature = "planted")]
-            let (from, elements) = match trunkline_types::planted::is(
-                trunkline_types::planted::Bug::SuccessorMisplaced,
-            ) {
-                true => (writer.written, elements),
-                false => (from, elements),
-            };
-            self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
-            (self.read, self.read_elements, self.durable) = (from, elements, from);
-            let now = self.now();
-            self.granted = (now.credit_bytes, now.credit_elements);
-            self.told = now;
-        } else if meeting == Meeting::Successor
-            && [0, self.arrived.boundary()].contains(&writer.written)
-        {
-            // The writer takes the place of one that is gone, and begins behind its last whole
-            // element: it was told so already, or is going to be.
-            let (from, elements) = self.ready_place();
-            self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
-            self.durable = self.durable.min(from);
-            self.close = None;
-        } else if writer.kept > arrived {
-            return Err(Mismatch::Lost(writer.kept.saturating_sub(arrived)));
-        } else if writer.written < arrived && !(writer.written == 0 && self.may_begin(meeting)) {
-            let lost = arrived.saturating_sub(writer.written);
-            return match meeting {
-                Meeting::Again => Err(Mismatch::Nonsense(format!(
-                    "it has written {} bytes where {arrived} have arrived",
-                    writer.written
-                ))),
-                _ => Err(Mismatch::Lost(lost)),
-            };
-        }
-        self.waits_at = (writer.written == 0).then(|| self.arrived.position());
-        self.peer_bytes = peer.bytes_max;
-        self.handle_down();
-        Ok(())
+        self.go_on_with(peer, meeting)
     }
 
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect> {
@@ -501,21 +381,5 @@ impl Half for Reader {
 
     fn is_ending(&self) -> bool {
         self.is_aborted || self.now().has_end
-    }
-}
-
-impl Reader {
-    /// Whether a writer that has written nothing may be one that begins where this reader is: it
-    /// comes for the first time, or was not heard since.
-    fn may_begin(&self, meeting: Meeting) -> bool {
-        meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
-    }
-
-    fn forget_ack(&mut self) {
-        (self.ack_at, self.ack_by) = (None, None);
-    }
-
-    fn ready_place(&self) -> (u64, u64) {
-        (self.arrived.boundary(), self.arrived.elements())
     }
 }

@@ -138,7 +138,7 @@ impl Checker {
     }
 
     /// Of its readers the one that is ahead.
-    fn reader_of(&self, life: u64) -> Option<Reading> {
+    fn reader_of(&self, life: u64) -> Option<super::Reading> {
         let readings = self.readings.values();
         let of_life = readings.filter(|reading| reading.life == Some(life));
         of_life.max_by_key(|reading| reading.next).copied()
@@ -161,7 +161,7 @@ impl Checker {
         let reading = self.reader_of(life);
         let accepted = self.life(life).accepted;
         // A successor does not know where it begins before it has read something.
-        let read = |reading: Reading| reading.base.map_or(reading.found, |_| reading.next);
+        let read = |reading: super::Reading| reading.base.map_or(reading.found, |_| reading.next);
         let read = reading.map_or(0, read);
         accepted.saturating_sub(read)
     }

@@ -1,0 +1,166 @@
+//! Who is let in: the end that is dialled.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use super::Link;
+use crate::limits::HELLO_DEADLINE;
+use crate::message::closing::Refused;
+use crate::message::stream::{StreamHello, StreamWelcome};
+use crate::stream::fault::StreamFault;
+use crate::stream::half::Half;
+use crate::stream::meeting::{
+    Meeting, Mismatch, check, check_lineage, is_name_of, means_this_life, meet, opens,
+};
+use crate::stream::options::Role;
+use crate::{Disconnect, Fault, FaultCode, PROTOCOL_VERSION, VersionRange};
+
+/// A hello was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The connection that it takes the place of: to be closed, and not to be heard any more.
+    pub replaced: Option<u64>,
+}
+
+/// When to come again to an end whose stream is at its end: it waits for its own peer to know, and
+/// not for longer than about this.
+const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
+
+impl<H: Half> Link<H> {
+    /// The passive end is dialled: the first frame of a transport was this hello. What came behind
+    /// it goes to [`handle_control`](Self::handle_control).
+    ///
+    /// # Errors
+    /// What to answer before the transport is closed. The connection that there was stays.
+    pub fn handle_hello(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+    ) -> Result<Accepted, Refused> {
+        self.admit(hello)
+            .and_then(|meeting| self.accept(now, id, hello, meeting))
+            .map_err(|(fault, retry_after)| Refused {
+                code: fault.code,
+                versions: VersionRange::OURS,
+                retry_after,
+                sentence: fault.sentence,
+            })
+    }
+
+    fn admit(&mut self, hello: &StreamHello) -> Result<Meeting, Verdict> {
+        if self.session.is_over() {
+            let sentence = FaultCode::StreamDestroyed.meaning();
+            return Err((Fault::new(FaultCode::StreamDestroyed, sentence), None));
+        }
+        let VersionRange { min, max } = hello.versions;
+        if !(min..=max).contains(&PROTOCOL_VERSION) {
+            let sentence = format!(
+                "one end speaks versions {min} to {max} of the protocol, the other {}; update the \
+                 older one",
+                PROTOCOL_VERSION
+            );
+            return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
+        }
+        let options = &self.session.options;
+        check(options, H::WRITES, &hello.end).map_err(|fault| (fault, None))?;
+        let refused = |code: FaultCode| Err((Fault::new(code, code.meaning()), None));
+        let dials = self.session.options.role == Role::Active;
+        let is_mutual = !options.peer_url.is_empty() && !hello.end.peer_url.is_empty();
+        let own = (options.url.as_str(), options.incarnation);
+        if is_mutual && opens(own, (&hello.end.url, hello.end.incarnation)) {
+            let code = FaultCode::StreamOutdated;
+            let sentence = format!("{} opens the connection itself", options.url);
+            return Err((Fault::new(code, sentence), Some(HELLO_DEADLINE)));
+        }
+        if dials && !is_mutual {
+            let sentence = format!("{} is not to be dialled: it dials its peer", options.url);
+            return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
+        }
+        if let Some(known) = &self.session.peer {
+            if known.is_heard && !is_name_of(&known.end.url, &hello.end.url) {
+                return refused(FaultCode::StreamConnected);
+            }
+            let is_same = known.end.incarnation == hello.end.incarnation;
+            if is_same && hello.attempt <= self.session.peer_attempt {
+                return refused(FaultCode::StreamOutdated);
+            }
+            if !is_same && self.is_connected() {
+                // It may be another life of the peer, whose death shows only later.
+                let code = FaultCode::StreamConnected;
+                let retry = self.session.options.deadline;
+                return Err((Fault::new(code, code.meaning()), Some(retry)));
+            }
+        }
+        if !means_this_life(&self.session.options, hello.peer) {
+            let options = &self.session.options;
+            let has_journal = hello.end.has_journal || options.has_journal;
+            if self.session.peer.is_none() && has_journal && !options.had_stream {
+                // A journal of one of the two goes on with a stream that the other one never had.
+                // Without one the other comes again, and means this life.
+                self.session.fault = Some(StreamFault::LocalRestarted);
+            }
+            return refused(FaultCode::StreamRestarted);
+        }
+        if let Err(fault) = check_lineage(&self.session.options, &hello.end) {
+            let Fault { code, sentence } = fault.clone();
+            self.session.fault = Some(StreamFault::Refused { code, sentence });
+            return Err((fault, None));
+        }
+        let known = self.session.peer.as_ref();
+        match meet(&self.session.options, known, &hello.end) {
+            Some(Meeting::First | Meeting::Successor)
+                if known.is_some() && self.half.is_ending() =>
+            {
+                // Only its own peer is waited for; who comes next is for the next end of this name.
+                let code = FaultCode::StreamConnected;
+                Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
+            }
+            Some(meeting) => Ok(meeting),
+            None => {
+                self.session.fault = Some(StreamFault::PeerRestarted);
+                refused(FaultCode::StreamRestarted)
+            }
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+        meeting: Meeting,
+    ) -> Result<Accepted, Verdict> {
+        match self.half.resume(&hello.end, meeting) {
+            Ok(()) => {}
+            Err(Mismatch::Nonsense(sentence)) => {
+                return Err((Fault::new(FaultCode::Malformed, sentence), None));
+            }
+            Err(Mismatch::Lost(bytes)) => {
+                let fault = StreamFault::DataLost { bytes };
+                let sentence = fault.to_string();
+                self.session.fault = Some(fault);
+                return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
+            }
+            Err(Mismatch::TooSmall(sentence)) => {
+                return Err((Fault::new(FaultCode::StreamConnected, sentence), None));
+            }
+        }
+        let replaced = self.session.connection.as_ref().map(|c| c.id);
+        if let Some(old) = replaced {
+            self.session
+                .handle_disconnected(now, old, Disconnect::PeerClosed);
+        }
+        self.session.peer_attempt = hello.attempt;
+        // Of two that name each other, this is the one that is dialled from now on.
+        self.session.stop_dialling();
+        let welcome = StreamWelcome::new(self.session.end(self.half.state()));
+        welcome.encode(&mut self.session.open(now, id).out);
+        self.session.go_up(now, hello.end.clone(), meeting, false);
+        Ok(Accepted { replaced })
+    }
+}
+
+/// Why a hello is refused, and when to come again.
+type Verdict = (Fault, Option<Duration>);

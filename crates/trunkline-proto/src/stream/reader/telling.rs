@@ -1,0 +1,79 @@
+//! What a writer is told, and when.
+
+use crate::message::stream::Ack;
+use crate::stream::options::ElementForm;
+use crate::stream::reader::Reader;
+
+impl Reader {
+    /// What the writer may be told now.
+    pub(super) fn now(&self) -> Ack {
+        let arrived = self.arrived.position();
+        #[cfg(feature = "planted")]
+        let arrived = match &self.incoming {
+            Some(incoming)
+                if trunkline_types::planted::is(trunkline_types::planted::Bug::AckedTooEarly) =>
+            {
+                arrived.saturating_add(incoming.left)
+            }
+            _ => arrived,
+        };
+        let has_all = self.close.is_some_and(|close| close.position == arrived);
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotGiven) {
+            return Ack {
+                arrived,
+                read: self.read,
+                durable: self.durable,
+                credit_bytes: self.bytes_max,
+                credit_elements: self.capacity,
+                has_end: self.is_end_safe && has_all,
+            };
+        }
+        Ack {
+            // Of an element that may yet be dropped no part has come.
+            arrived: match self.losses.are_possible() && !has_all {
+                true => self.arrived.boundary(),
+                false => arrived,
+            },
+            read: self.read,
+            durable: self.durable,
+            credit_bytes: self.read.saturating_add(self.bytes_max),
+            credit_elements: self.read_elements.saturating_add(self.capacity),
+            has_end: self.is_end_safe && has_all,
+        }
+    }
+
+    /// Credit worth a frame of its own, in bytes: a quarter of the buffer.
+    pub(in crate::stream) fn credit_step(&self) -> u64 {
+        match self.form {
+            ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
+            ElementForm::Variable => (self.bytes_max >> 2).max(1),
+        }
+    }
+
+    /// Whether the writer is to be told at once.
+    pub(super) fn is_urgent(&self, now: &Ack) -> bool {
+        let told = &self.told;
+        let arrived_step = (self.bytes_max.min(self.peer_bytes) >> 2).max(1);
+        let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
+        let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
+        let [available, read, durable] = self.asks;
+        // It has nothing to send, and the program here has nothing whole to read.
+        let is_starved = now.read == self.arrived.boundary()
+            && told.credit_bytes == self.arrived.position()
+            && now.credit_bytes > told.credit_bytes;
+        more(now.arrived, told.arrived, arrived_step)
+            || more(now.credit_bytes, told.credit_bytes, self.credit_step())
+            || more(
+                now.credit_elements,
+                told.credit_elements,
+                (self.capacity >> 2).max(1),
+            )
+            || is_asked(available, now.arrived, told.arrived)
+            || is_asked(read, now.read, told.read)
+            || is_asked(durable, now.durable, told.durable)
+            || (self.is_writer_short && now.arrived > told.arrived)
+            || now.has_end != told.has_end
+            || is_starved
+    }
+}

@@ -1,0 +1,46 @@
+//! What stays behind.
+
+use crate::stream::options::ElementForm;
+use crate::stream::output::RingBytes;
+use crate::stream::walk::walk;
+use crate::stream::writer::Writer;
+
+/// What stays behind when a writer goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Left {
+    /// Elements that were written and that the reader is not known to have.
+    pub elements: u64,
+    /// Of those the ones that were on their way when the connection was lost: the reader may have
+    /// them. 0 when the two ends have settled it.
+    pub in_doubt: u64,
+}
+
+impl Writer {
+    pub(in crate::stream) fn left(&self, ring: &dyn RingBytes) -> Left {
+        let elements_at = |position: u64| {
+            if position < self.kept.boundary() {
+                return self.elements_behind(position);
+            }
+            let mut at = self.kept.clone();
+            let len = position.saturating_sub(at.position());
+            walk(&mut at, ring, len, u64::MAX);
+            at.elements()
+        };
+        let arrived = elements_at(self.arrived);
+        let written = match self.form {
+            ElementForm::Fixed(_) => elements_at(self.written),
+            ElementForm::Variable => self.written_elements,
+        };
+        let elements = written.saturating_sub(arrived);
+        #[cfg(feature = "planted")]
+        let elements =
+            match trunkline_types::planted::is(trunkline_types::planted::Bug::LeftMiscounted) {
+                true => written.saturating_sub(elements_at(self.reached)),
+                false => elements,
+            };
+        Left {
+            elements,
+            in_doubt: elements_at(self.reached).saturating_sub(arrived),
+        }
+    }
+}
