@@ -7,66 +7,36 @@
 //!                                 of its own; whoever asks for it is handed to it
 //! ```
 
+mod door;
 mod fan;
 mod journaled;
+mod registration;
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use trunkline_net::passing::Descriptors;
-use trunkline_net::{
-    Admitted, Dialler, Link, LinkOptions as NetOptions, Peer, Spin, StreamMemory, near,
-};
-use trunkline_proto::VersionRange;
-use trunkline_proto::message::stream::directory::Register;
+use trunkline_net::{Dialler, Link, LinkOptions as NetOptions, Spin, StreamMemory, near};
 use trunkline_proto::message::stream::{Incarnation, Until};
 use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
 use trunkline_ring::{ElementMemory, RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
 
-use crate::directory::Arrivals;
 use crate::element::form;
 use crate::end::{End, Idle, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
 use crate::held::Held;
-use crate::listener::{Listener, own_address};
+use crate::listener::own_address;
 use crate::machine::Machine;
 use crate::options::{DIRECTORY_PORT, Options};
-use crate::properties::{Asked, Properties};
+use crate::properties::Asked;
 use crate::reader::ReaderCore;
-use crate::registry::{self, Name, Registry};
 use crate::wait::Waits;
 use crate::writer::WriterCore;
 
 pub(crate) use fan::{fan_in, fan_out};
+pub(crate) use registration::Registration;
 
-/// What keeps an endpoint's name.
-pub(crate) enum Registration {
-    /// A port of its own.
-    Port { listener: Listener, number: u64 },
-    /// The engine of this machine.
-    Engine(Arc<Registry>),
-    /// A directory of a simulated world.
-    #[cfg(feature = "sim")]
-    Simulated {
-        host: Arc<crate::directory::DirectoryHost>,
-        number: u64,
-    },
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        match self {
-            Registration::Port { listener, number } => {
-                listener.host.forget(*number);
-            }
-            Registration::Engine(registry) => registry.close(Tick::ZERO),
-            #[cfg(feature = "sim")]
-            Registration::Simulated { host, number } => host.forget(*number),
-        }
-    }
-}
+use door::Door;
 
 /// An end that has its peer.
 pub(crate) struct Met<S: Inner + 'static> {
@@ -345,102 +315,5 @@ impl Plan {
             true => self.options.directory_port,
             false => DIRECTORY_PORT,
         }
-    }
-
-    async fn register(
-        &self,
-        waits: &impl Waits,
-        arrivals: Arc<dyn Arrivals>,
-    ) -> Result<Option<Registration>, StreamError> {
-        if let Some(port) = self.url.port() {
-            let host = own_address(self.url.host());
-            let address = SocketAddr::new(host.unwrap_or([127, 0, 0, 1].into()), port);
-            let listener = Listener::at(
-                address,
-                self.options.sockets.as_deref(),
-                self.options.insecure,
-            )?;
-            let Self { url, link, .. } = self;
-            let number = listener
-                .host
-                .register_here(url, link.incarnation, &link.program, arrivals)
-                .map_err(|fault| StreamError::Refused {
-                    code: fault.code,
-                    sentence: fault.sentence,
-                })?;
-            return Ok(Some(Registration::Port { listener, number }));
-        }
-        let socket = near::socket(self.options.sockets.as_deref(), self.options.directory_port);
-        let Some(socket) = socket else {
-            return Ok(None);
-        };
-        let register = Register {
-            versions: VersionRange::OURS,
-            url: self.url.within_host().to_string(),
-            incarnation: self.link.incarnation,
-            program: self.link.program.clone(),
-            pid: std::process::id(),
-        };
-        let registry = registry::start(socket, register, arrivals)?;
-        let name = waits.wait(&registry, self.until, |end, _| match end.name() {
-            Name::Asking => None,
-            name => Some(name.clone()),
-        });
-        let name = name.await;
-        let registration = Registration::Engine(registry);
-        match name {
-            Some(Name::Ours) => Ok(Some(registration)),
-            Some(Name::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
-            // Who dials is not looked for, so it needs nobody who knows its name.
-            _ if self.peer.is_some() => Ok(Some(registration)),
-            Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory { cause }),
-            _ => Err(StreamError::NoPeer {
-                timeout: self.options.timeout.unwrap_or_default(),
-                last: None,
-            }),
-        }
-    }
-}
-
-/// Where those who come to an endpoint are let in.
-struct Door<S: Inner + 'static> {
-    link: Weak<Link<End<S>>>,
-    /// Whether bytes carry checksums, where the program has said so.
-    is_checked: Option<bool>,
-}
-
-impl<S: Asked + 'static> Arrivals for Door<S> {
-    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        let Some(link) = self.link.upgrade() else {
-            return;
-        };
-        // What cannot be used is closed, and comes again.
-        let Ok(transport) = registry::transport_of(socket) else {
-            return;
-        };
-        let is_local = matches!(transport.peer, Peer::Unix { .. });
-        let is_far = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
-        let mut answer = Vec::new();
-        let admitted = link.attach(transport, |end, now, _| {
-            match end.admit(now, bytes, is_local) {
-                Ok(first) => {
-                    end.link.set_checked(self.is_checked.unwrap_or(is_far));
-                    Admitted::Yes(first)
-                }
-                Err(refused) => {
-                    answer = refused;
-                    Admitted::No
-                }
-            }
-        });
-        if let Err(transport) = admitted {
-            let _ = registry::refuse(transport, &answer);
-        }
-    }
-
-    fn properties(&self) -> Option<Properties> {
-        self.link
-            .upgrade()
-            .map(|link| S::properties(&Held::Net(link)))
     }
 }

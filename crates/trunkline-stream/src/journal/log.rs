@@ -1,79 +1,29 @@
 //! The files of a journal: records are appended to the last of them, and those that are done with
 //! are removed from the front.
 
+mod segment;
+mod spares;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use trunkline_proto::stream::StreamClose;
 
-use super::disk::{Disk, DiskFile};
+use super::bounds::Bounds;
+use super::disk::Disk;
 use super::error::JournalError;
 use super::record::{
     Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
 };
 use super::sync_job::{SyncJob, Synced};
 
+pub(super) use self::segment::{Segment, segment_name, segment_seq};
+pub(super) use self::spares::is_spare;
+use self::spares::{RETIRED_TOGETHER, Spare};
+
 pub(super) const CURSOR: &str = "cursor";
 pub(super) const CURSOR_NEW: &str = "cursor.new";
-const SEGMENT_SUFFIX: &str = ".log";
-const SPARE_SUFFIX: &str = ".spare";
-
-/// How large files may become.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
-    /// All of them together, in bytes. A reader's commits go beyond it, rather than wait.
-    pub bytes_max: u64,
-    /// When another one is begun.
-    pub segment_bytes: u64,
-}
-
-impl Bounds {
-    /// Segments of an eighth of the whole, at most 32 MiB.
-    pub fn of(bytes_max: u64) -> Self {
-        Self {
-            bytes_max,
-            segment_bytes: (bytes_max >> 3).min(32 << 20),
-        }
-    }
-}
-
-/// Files that are kept to be written again, because a file that has its room on the disk and in the
-/// system's cache takes bytes several times faster than a new one.
-const SPARES_MAX: usize = 4;
-
-/// Segments that are retired together, because each time costs a cursor and three syncs.
-const RETIRED_TOGETHER: usize = 4;
-
-#[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) seq: u64,
-    pub(super) position: u64,
-    pub(super) file: Arc<dyn DiskFile>,
-    /// Bytes of the file that are records, and what comes before them.
-    pub(super) len: u64,
-    /// Bytes of the file when it was begun: of one that is written again, what stands behind `len`
-    /// up to here was there before.
-    pub(super) old_len: u64,
-    pub(super) seed: u32,
-}
-
-impl Segment {
-    /// Bytes on the disk.
-    pub(super) fn file_len(&self) -> u64 {
-        self.len.max(self.old_len)
-    }
-}
-
-/// A file that was a segment, and will be another one.
-#[derive(Debug)]
-struct Spare {
-    name: String,
-    file: Arc<dyn DiskFile>,
-    len: u64,
-    /// Its name is safe: what is written to it is not taken for the segment that it was.
-    is_settled: bool,
-}
 
 /// The files of a journal.
 #[derive(Debug)]
@@ -101,20 +51,6 @@ pub(super) struct Log {
     must_roll: bool,
     /// It is not known what is on the disk.
     broken: Option<JournalError>,
-}
-
-pub(super) fn segment_name(seq: u64) -> String {
-    format!("{seq:016x}{SEGMENT_SUFFIX}")
-}
-
-pub(super) fn segment_seq(name: &str) -> Option<u64> {
-    let seq = u64::from_str_radix(name.strip_suffix(SEGMENT_SUFFIX)?, 16).ok()?;
-    (segment_name(seq) == name).then_some(seq)
-}
-
-/// Whether that file is one that would have been written again.
-pub(super) fn is_spare(name: &str) -> bool {
-    name.ends_with(SPARE_SUFFIX)
 }
 
 impl Log {
@@ -155,7 +91,7 @@ impl Log {
                 Some(last) => last.file_len().saturating_sub(last.len),
                 None => log
                     .next_spare()
-                    .map_or(0, |spare| spare.len.saturating_sub(SEGMENT_HEAD as u64)),
+                    .map_or(0, |len| len.saturating_sub(SEGMENT_HEAD as u64)),
             };
             let grows = needed.saturating_sub(has_len);
             log.total.saturating_add(grows) <= log.bounds.bytes_max
@@ -204,11 +140,6 @@ impl Log {
     fn will_roll(&self) -> bool {
         let is_full = |segment: &Segment| segment.len >= self.bounds.segment_bytes;
         self.must_roll || self.segments.back().is_none_or(is_full)
-    }
-
-    /// The file that the next segment will be, if there is one.
-    fn next_spare(&self) -> Option<&Spare> {
-        self.spares.iter().find(|spare| spare.is_settled)
     }
 
     /// [`append`](Self::append) to the segment that is written to.
@@ -304,48 +235,6 @@ impl Log {
         Ok(())
     }
 
-    /// A file with that head, safe under that name, and its length if it is one that was there.
-    fn create_segment(&mut self, name: &str, head: &[u8]) -> io::Result<(u64, Arc<dyn DiskFile>)> {
-        let settled = self.spares.iter().position(|spare| spare.is_settled);
-        let Some(index) = settled else {
-            let file = self.disk.create(name)?;
-            file.write_at(0, [head, &[]])?;
-            file.sync()?;
-            self.sync_folder()?;
-            return Ok((0, file));
-        };
-        // Its head is safe before it has the name: what has the name has the head.
-        let spare = &self.spares[index];
-        spare.file.write_at(0, [head, &[]])?;
-        spare.file.sync()?;
-        self.disk.rename(&spare.name, name)?;
-        let spare = self.spares.remove(index);
-        self.total -= spare.len;
-        self.sync_folder()?;
-        Ok((spare.len, spare.file))
-    }
-
-    fn sync_folder(&mut self) -> io::Result<()> {
-        self.disk.sync_folder()?;
-        for spare in &mut self.spares {
-            spare.is_settled = true;
-        }
-        Ok(())
-    }
-
-    /// Removes the files that are kept to be written again, but for so many.
-    fn remove_spares(&mut self, kept: usize) -> Result<(), JournalError> {
-        while self.spares.len() > kept {
-            let Some(spare) = self.spares.last() else {
-                break;
-            };
-            let removed = self.disk.remove(&spare.name);
-            removed.map_err(|cause| self.error("trimmed", cause))?;
-            self.total -= self.spares.pop().map_or(0, |spare| spare.len);
-        }
-        Ok(())
-    }
-
     /// Number of the last record.
     pub(super) fn appended(&self) -> u64 {
         self.appended
@@ -423,29 +312,6 @@ impl Log {
             self.retire_first()
                 .map_err(|cause| self.error("trimmed", cause))?;
         }
-        Ok(())
-    }
-
-    /// The first segment is done with: its file is removed, or kept to be written again.
-    fn retire_first(&mut self) -> io::Result<()> {
-        let Some(first) = self.segments.front() else {
-            return Ok(());
-        };
-        let name = segment_name(first.seq);
-        if self.spares.len() < SPARES_MAX {
-            let spare = Spare {
-                name: format!("{:016x}{SPARE_SUFFIX}", first.seq),
-                file: first.file.clone(),
-                len: first.file_len(),
-                is_settled: false,
-            };
-            self.disk.rename(&name, &spare.name)?;
-            self.spares.push(spare);
-        } else {
-            self.disk.remove(&name)?;
-            self.total -= first.file_len();
-        }
-        self.segments.pop_front();
         Ok(())
     }
 

@@ -13,14 +13,15 @@
 //!
 //! # Layout
 //! - [`disk`]: the disk as it is used here, and the real one; [`sim_disk`]: one for tests.
-//! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `recover`: what is there
-//!   after a crash.
+//! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `bounds`: how large they may
+//!   become; `recover`: what is there after a crash.
 //! - [`WriterJournal`], [`ReaderJournal`]: what the endpoints have.
 
 use std::path::PathBuf;
 
 use trunkline_proto::stream::ElementForm;
 
+mod bounds;
 pub mod disk;
 mod error;
 mod log;
@@ -32,8 +33,8 @@ pub mod sim_disk;
 mod sync_job;
 mod writer;
 
+pub use self::bounds::Bounds;
 pub use self::error::JournalError;
-pub use self::log::Bounds;
 pub use self::reader::{ReaderJournal, ReaderStart};
 pub use self::record::Lineage;
 pub use self::recover::Owner;

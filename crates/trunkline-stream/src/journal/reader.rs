@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use trunkline_proto::stream::{ElementForm, ElementWalk, StreamClose};
 
+use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
-use super::log::{Bounds, Log};
+use super::log::Log;
 use super::record::{Lineage, RecordKind};
 use super::recover::{self, Owner};
 use super::sync_job::{SyncJob, Synced};

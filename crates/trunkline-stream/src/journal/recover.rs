@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use trunkline_proto::stream::StreamClose;
 
+use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
-use super::log::{Bounds, CURSOR, CURSOR_NEW, Log, Segment, is_spare, segment_name, segment_seq};
+use super::log::{CURSOR, CURSOR_NEW, Log, Segment, is_spare, segment_name, segment_seq};
 use super::record::{
     Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
 };

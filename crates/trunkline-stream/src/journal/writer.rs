@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use trunkline_proto::stream::{ElementForm, ElementWalk, StreamClose};
 
+use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
-use super::log::{Bounds, Log};
+use super::log::Log;
 use super::read_back::Place;
 use super::record::{Lineage, RECORD_HEAD, RecordKind};
 use super::recover::{self, Owner};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::Features;
-use trunkline_proto::stream::{ElementForm, ReaderLink, StreamClose, StreamFault};
+use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
 
 use super::journaled::Commits;
@@ -16,9 +16,6 @@ use crate::rendezvous::{Met, Registration};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
-
-/// How long a reader that has everything waits, at most, for its writer to know that.
-const LINGER: Duration = Duration::from_secs(3);
 
 /// What every kind of reader is made of.
 pub struct ReaderCore {
@@ -353,60 +350,6 @@ impl ReaderCore {
         // At least one element further, or every read would take the lock.
         self.credit_at = self.credit_at.max(self.ring.read() + 1);
     }
-
-    /// Destroys the end: the writer is told how far it came.
-    ///
-    /// # Errors
-    /// The journal could not be emptied.
-    pub(crate) async fn destroy(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
-        self.commit_all();
-        if self.link.with(|end, _, _| is_at_end(&end.link)) {
-            let soon = self.link.now().saturating_add(LINGER);
-            // Where that was lost with the connection, the writer comes again to be told: otherwise
-            // it would not know what the reader had. One with a journal might be at its next stream
-            // by now, and is not to be met as the one that had this one.
-            let has_journal = self.journal.is_some();
-            let told = |end: &mut End<ReaderEnd>, _| {
-                let is_gone = has_journal && !end.link.is_connected();
-                (end.link.is_over() || is_gone).then_some(())
-            };
-            let _is_told = self.link.wait(waits, Some(soon), told).await;
-        }
-        self.link.with(|end, _, _| {
-            end.look();
-            end.link.abort();
-        });
-        let soon = self.link.now().saturating_add(Duration::from_secs(1));
-        let gone = |end: &mut End<ReaderEnd>, _| {
-            (end.link.is_over() || !end.link.is_connected()).then_some(())
-        };
-        let _is_gone = self.link.wait(waits, Some(soon), gone).await;
-        let emptied = self.finish_journal();
-        self.link.close(soon);
-        self.registration = None;
-        Ok(emptied?)
-    }
-
-    /// Destroys an end without a journal, of which nothing can fail.
-    pub(crate) async fn close(&mut self, waits: &impl Waits) {
-        let _nothing = self.destroy(waits).await;
-    }
-}
-
-impl Drop for ReaderCore {
-    fn drop(&mut self) {
-        if self.journal.is_some() {
-            self.leave();
-        } else if !self.link.is_closed() {
-            crate::wait::block(self.close(&crate::wait::Blocking));
-        }
-    }
-}
-
-/// Whether everything has come, and the writer is not known to know.
-fn is_at_end(link: &ReaderLink) -> bool {
-    let has_end = |close: StreamClose| close.position <= link.arrived();
-    !link.is_over() && link.end().is_some_and(has_end)
 }
 
 /// Why nothing more comes; what has come may still be read.

@@ -1,6 +1,7 @@
 //! The reading end of a stream.
 
 mod bytes;
+mod closing;
 mod journaled;
 mod region;
 mod value;

@@ -3,21 +3,16 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
 
-use super::Closed;
 use crate::end::{End, GATHER_BYTES, Inner, WriterEnd, Writing};
 use crate::error::StreamError;
 use crate::held::Held;
-use crate::journal::{Durability, JournalError};
+use crate::journal::Durability;
 use crate::rendezvous::{Met, Registration};
 use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
-
-/// How long closing waits for what the writer still has, where nothing else is said.
-pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every kind of writer is made of.
 pub struct WriterCore {
@@ -28,19 +23,19 @@ pub struct WriterCore {
     capacity: u64,
     bytes_max: u64,
     /// Written since the link last had reason to look.
-    unsent: u64,
+    pub(super) unsent: u64,
     /// Elements that were written at the last flush.
-    flushed: u64,
+    pub(super) flushed: u64,
     /// The last flush was of one element.
-    flushes_each: bool,
+    pub(super) flushes_each: bool,
     /// So that the one after it went out when it was written.
-    has_sent: bool,
+    pub(super) has_sent: bool,
     /// The ring is that of both ends' processes.
-    is_shared: bool,
+    pub(super) is_shared: bool,
     /// Elements that were written when the other end was woken last, until it has read them: it may
     /// sleep again, for more of them, without saying so at once.
-    woken_at: Option<u64>,
-    patience: Patience,
+    pub(super) woken_at: Option<u64>,
+    pub(super) patience: Patience,
     /// Held while it writes, where the ring's memory may be given back.
     writing: Option<Writing>,
     /// Has a value once the stream is over.
@@ -69,30 +64,6 @@ impl Ring for Room<'_> {
     fn say(&mut self) -> bool {
         let waits = self.ring.wait_for_room(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
-    }
-
-    fn position(&self) -> u64 {
-        self.ring.written_elements()
-    }
-}
-
-/// Waiting until so many elements have been read in all.
-struct Read<'a> {
-    ring: &'a mut ElementProducer,
-    elements: u64,
-}
-
-impl Ring for Read<'_> {
-    fn has(&mut self) -> bool {
-        // What the other program may have written there is found by the link.
-        let read = self.ring.read_elements();
-        read.is_ok_and(|read| read >= self.elements)
-    }
-
-    fn say(&mut self) -> bool {
-        // Of more room than there is.
-        let _ = self.ring.wait_for_room(u64::MAX, 0);
-        self.has()
     }
 
     fn position(&self) -> u64 {
@@ -229,7 +200,7 @@ impl WriterCore {
     }
 
     #[cold]
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         self.unsent = 0;
         self.woken_at = Some(self.ring.written_elements());
         let flushes_each = std::mem::take(&mut self.flushes_each);
@@ -336,170 +307,6 @@ impl WriterCore {
         match bytes as u64 > max {
             true => Err(StreamError::TooLong { bytes, max }),
             false => Ok(()),
-        }
-    }
-
-    /// Sends everything now, and waits until it has come so far.
-    pub(crate) async fn flush(
-        &mut self,
-        waits: &impl Waits,
-        until: Until,
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        if self.journal.is_some() || until == Until::Durable {
-            self.check_durable(until)?;
-        }
-        if self.is_shared {
-            self.wake_reader();
-        }
-        // Waking it has shown whether it is still there.
-        if self.is_shared {
-            return self.flush_shared(waits, until, timeout).await;
-        }
-        let written = self.ring.written_elements();
-        self.flushes_each = written.saturating_sub(self.flushed) <= 1;
-        self.flushed = written;
-        let has_sent = std::mem::take(&mut self.has_sent) && self.unsent == 0;
-        if has_sent && until == Until::Sent && timeout == Some(Duration::ZERO) {
-            return Ok(());
-        }
-        self.unsent = 0;
-        let flushes_each = self.flushes_each;
-        let (position, is_reached) = self.link.with(|end, _, _| {
-            end.look();
-            if flushes_each {
-                end.rest_now();
-            }
-            let position = end.link.flush(until);
-            (position, end.link.is_reached(until, position))
-        });
-        if is_reached || timeout == Some(Duration::ZERO) {
-            return Ok(());
-        }
-        let reached = self
-            .link
-            .wait(waits, self.link.deadline(timeout), |end, _| {
-                if end.link.is_reached(until, position) {
-                    return Some(Ok(()));
-                }
-                over(&end.link).map(Err)
-            });
-        match reached.await {
-            Some(result) => result,
-            None => Err(self.gave_up(timeout, "not all elements have come so far")),
-        }
-    }
-
-    /// Wakes the other end of the ring if it sleeps. One that looks for itself is not disturbed,
-    /// and costs a fence.
-    fn wake_reader(&mut self) {
-        if let Some(at) = self.woken_at {
-            let has_read = self.ring.read_elements().is_ok_and(|read| read >= at);
-            self.woken_at = self.woken_at.filter(|_| !has_read);
-        }
-        if self.ring.must_wake() || self.woken_at.is_some() {
-            self.wake();
-        }
-    }
-
-    /// [`flush`](Self::flush) where the buffers of both ends are one ring: nothing has to be sent.
-    async fn flush_shared(
-        &mut self,
-        waits: &impl Waits,
-        until: Until,
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        let written = self.ring.written_elements();
-        let target = match until {
-            Until::Sent => return Ok(()),
-            Until::Available => {
-                let fills = |end: &mut End<WriterEnd>, _, _| {
-                    end.inner.shared().map_or(0, |shared| shared.fills.reader)
-                };
-                written.saturating_sub(self.link.with(fills))
-            }
-            // Ends with journals share no ring, so nobody waits for a disk here.
-            Until::Read | Until::Durable => written,
-        };
-        let mut read = Read {
-            ring: &mut self.ring,
-            elements: target,
-        };
-        if read.has() || timeout == Some(Duration::ZERO) || self.patience.is_there(&mut read) {
-            return Ok(());
-        }
-        let until = self.link.deadline(timeout);
-        let over = |end: &End<WriterEnd>| over(&end.link);
-        let found = wait_shared(
-            waits,
-            &self.link,
-            &mut self.patience,
-            until,
-            &mut read,
-            over,
-        );
-        match found.await? {
-            true => Ok(()),
-            false => Err(self.gave_up(timeout, "not all elements have come so far")),
-        }
-    }
-
-    /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
-    /// it has not by then is given up, and the reader told so: otherwise it would wait for it. With
-    /// a journal it is kept.
-    pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
-        let ended = self.link.with(|end, _, _| {
-            end.end_journal()?;
-            end.look();
-            end.link.close();
-            Ok(())
-        });
-        if let Err(error) = ended {
-            // The stream goes on in the next life.
-            return self.end(Some(error));
-        }
-        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
-        let is_closed = self
-            .link
-            .wait(waits, self.link.deadline(timeout), closed)
-            .await;
-        match is_closed {
-            Some(()) => self.end(None),
-            // The rest is for the next life of this end.
-            None if self.journal.is_some() => self.end(None),
-            None => self.abort(waits).await,
-        }
-    }
-
-    /// Nothing more is sent.
-    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Closed {
-        self.link.with(|end, _, _| {
-            end.look();
-            end.link.abort();
-        });
-        let soon = self.link.now().saturating_add(Duration::from_secs(1));
-        // Until the reader has said how far it came, or the connection is gone.
-        let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
-        let _is_settled = self.link.wait(waits, Some(soon), settled).await;
-        self.end(None)
-    }
-
-    /// `failed`: what its journal could not be told.
-    fn end(&mut self, failed: Option<JournalError>) -> Closed {
-        let left = self.link.with(|end, _, _| end.left());
-        let emptied = self.leave_journal();
-        self.link.close(self.link.now());
-        self.registration = None;
-        Closed::new(left, failed.or(emptied.err()))
-    }
-}
-
-impl Drop for WriterCore {
-    fn drop(&mut self) {
-        if self.journal.is_some() {
-            self.leave();
-        } else if !self.link.is_closed() {
-            crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
     }
 }

@@ -1,8 +1,16 @@
-//! What a writing end leaves behind.
+//! How a writing end goes, and what it leaves behind.
+
+use std::time::Duration;
 
 use trunkline_proto::stream::Left;
 
+use super::WriterCore;
+use crate::end::{End, WriterEnd};
 use crate::journal::JournalError;
+use crate::wait::Waits;
+
+/// How long closing waits for what the writer still has, where nothing else is said.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What became of a writing end that its program has closed or destroyed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,12 +26,73 @@ pub struct Closed {
 }
 
 impl Closed {
-    pub(super) fn new(left: Left, journal: Option<JournalError>) -> Self {
+    fn new(left: Left, journal: Option<JournalError>) -> Self {
         let Left { elements, in_doubt } = left;
         Self {
             elements,
             in_doubt,
             journal,
+        }
+    }
+}
+
+impl WriterCore {
+    /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
+    /// it has not by then is given up, and the reader told so: otherwise it would wait for it. With
+    /// a journal it is kept.
+    pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
+        let ended = self.link.with(|end, _, _| {
+            end.end_journal()?;
+            end.look();
+            end.link.close();
+            Ok(())
+        });
+        if let Err(error) = ended {
+            // The stream goes on in the next life.
+            return self.end(Some(error));
+        }
+        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let is_closed = self
+            .link
+            .wait(waits, self.link.deadline(timeout), closed)
+            .await;
+        match is_closed {
+            Some(()) => self.end(None),
+            // The rest is for the next life of this end.
+            None if self.journal.is_some() => self.end(None),
+            None => self.abort(waits).await,
+        }
+    }
+
+    /// Nothing more is sent.
+    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Closed {
+        self.link.with(|end, _, _| {
+            end.look();
+            end.link.abort();
+        });
+        let soon = self.link.now().saturating_add(Duration::from_secs(1));
+        // Until the reader has said how far it came, or the connection is gone.
+        let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let _is_settled = self.link.wait(waits, Some(soon), settled).await;
+        self.end(None)
+    }
+
+    /// `failed`: what its journal could not be told.
+    fn end(&mut self, failed: Option<JournalError>) -> Closed {
+        let left = self.link.with(|end, _, _| end.left());
+        let emptied = self.leave_journal();
+        self.link.close(self.link.now());
+        self.registration = None;
+        Closed::new(left, failed.or(emptied.err()))
+    }
+}
+
+impl Drop for WriterCore {
+    fn drop(&mut self) {
+        if self.journal.is_some() {
+            self.leave();
+        } else if !self.link.is_closed() {
+            crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
     }
 }

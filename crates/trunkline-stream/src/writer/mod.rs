@@ -2,6 +2,7 @@
 
 mod bytes;
 mod closed;
+mod flushing;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod idle_tests;
@@ -22,7 +23,8 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-pub(crate) use self::bytes::{CLOSE_TIMEOUT, WriterCore};
+pub(crate) use self::bytes::WriterCore;
+pub(crate) use self::closed::CLOSE_TIMEOUT;
 pub use self::closed::Closed;
 pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;

@@ -1,0 +1,178 @@
+//! An end as its link calls it.
+
+use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+use super::asking::{Asking, Heard};
+use super::{ACTIVE, End, GATHER, GATHER_BYTES, Inner, Rest};
+
+impl<S: Inner> Endpoint for End<S> {
+    fn handle_connected(&mut self, now: Tick, _: Timestamp) {
+        self.transport = self.transport.wrapping_add(1);
+        self.dials = true;
+        self.forget_output();
+        // An end without a target is only dialled.
+        self.asking = self
+            .target
+            .as_ref()
+            .map(|target| Asking::begin(target, now));
+    }
+
+    fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
+        let mut rest = bytes;
+        if let Some(asking) = &mut self.asking {
+            match asking.handle_input(now, &mut rest) {
+                Heard::Nothing => return,
+                Heard::Ticket(ticket) => {
+                    self.asking = None;
+                    self.look();
+                    self.offer_sharing();
+                    let transport = self.transport;
+                    self.link.handle_dialled(now, transport, Some(ticket));
+                }
+                Heard::Refused(refused) => {
+                    self.link.handle_lookup_refused(now, &refused);
+                    self.note_over();
+                    return;
+                }
+            }
+        }
+        // What the other end acknowledges lies in a ring that both use.
+        self.look();
+        self.take_in(now, rest);
+    }
+
+    fn poll_output(&mut self, now: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        if let Some(asking) = &mut self.asking {
+            asking.poll_output(out);
+            return false;
+        }
+        if std::mem::take(&mut self.is_sending) {
+            self.inner.end_sending();
+            self.region = None;
+            self.link.handle_sent(self.transport);
+        }
+        let before = out.len();
+        loop {
+            let is_due = self.gather_until.is_none_or(|until| until <= now);
+            if is_due || self.inner.unseen(&self.link) >= GATHER_BYTES {
+                self.look();
+            }
+            let place = self.link.poll_output(now, &self.inner, out);
+            self.inner.begin_sending(&self.link, place);
+            self.inner.settle(&mut self.link);
+            if place.is_some() {
+                self.handed_at = now;
+                self.gather_until = (!self.is_told).then(|| now.saturating_add(GATHER));
+            }
+            self.region = place.map(|place| (place, 0));
+            self.is_sending = out.len() > before;
+            if self.is_sending {
+                return true;
+            }
+            if !is_due {
+                return false;
+            }
+            let is_active = now < self.handed_at.saturating_add(ACTIVE);
+            let rest = match is_active {
+                true if self.is_told => Rest::Yes,
+                true => Rest::Told,
+                false => self.inner.rest(&self.link),
+            };
+            self.gather_until = (rest == Rest::Told).then(|| now.saturating_add(GATHER));
+            if rest != Rest::Found {
+                return false;
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        if let Some(asking) = &self.asking {
+            // The wait for a peer that was here goes on.
+            let asking = Some(asking.poll_timeout());
+            return asking.into_iter().chain(self.link.poll_timeout()).min();
+        }
+        // While the transport takes nothing, what would hand out more waits for that.
+        let (link, gather) = match self.is_sending {
+            true => (self.link.poll_timeout_while_sending(), None),
+            false => (self.link.poll_timeout(), self.gather_until),
+        };
+        let gather = gather.filter(|_| self.link.is_connected());
+        [link, gather, self.idle_at].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
+        if let Some(asking) = &mut self.asking {
+            asking.handle_timeout(now);
+        }
+        self.link.handle_timeout(now);
+        self.note_over();
+        self.look_for_idleness(now);
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        self.forget_output();
+        match self.asking.take() {
+            Some(asking) if !asking.is_refused() => self.link.handle_dial_failed(now, cause),
+            Some(_) => {}
+            None if self.link.connection().is_none() => {
+                self.link.handle_dial_failed(now, cause);
+            }
+            None => self.link.handle_disconnected(now, self.transport, cause),
+        }
+        self.note_over();
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        match &self.asking {
+            // Nobody is asked for who would come too late.
+            Some(asking) => {
+                let is_late = self.link.is_over().then_some(Disconnect::Local);
+                asking.wants_close().or(is_late)
+            }
+            None => self.link.wants_close().cloned(),
+        }
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        self.link.poll_dial().filter(|_| self.may_dial)
+    }
+
+    fn direct(&mut self) -> Option<&mut dyn DirectBytes> {
+        Some(self)
+    }
+}
+
+impl<S: Inner> DirectBytes for End<S> {
+    fn region(&mut self) -> &[u8] {
+        let Some((place, sent)) = self.region else {
+            return &[];
+        };
+        let left = place.len.saturating_sub(sent);
+        if left == 0 {
+            return &[];
+        }
+        self.inner
+            .sending_bytes(place.position.saturating_add(sent), left)
+    }
+
+    fn handle_sent(&mut self, _: Tick, count: usize) {
+        if let Some((_, sent)) = &mut self.region {
+            *sent = sent.saturating_add(count as u64);
+        }
+    }
+
+    fn space(&mut self) -> &mut [u8] {
+        match S::wanted(&self.link) {
+            Some(place) if self.asking.is_none() => self.inner.space(place),
+            _ => &mut [],
+        }
+    }
+
+    fn handle_received(&mut self, now: Tick, count: usize) {
+        if let Some(place) = S::wanted(&self.link) {
+            self.handle_payload(now, place, count);
+            self.inner.settle(&mut self.link);
+        }
+    }
+}
