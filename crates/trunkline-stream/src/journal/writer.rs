@@ -289,8 +289,8 @@ impl WriterJournal {
         self.log.error(action, cause)
     }
 
-    /// What is to be made safe; `None`: nothing, or it need not be. What need not be is from time to
-    /// time, so that the program does not wait for all of it when a segment is full.
+    /// What is to be made safe; `None`: nothing, or it need not be. What need not be is from time
+    /// to time, so that the program does not wait for all of it when a segment is full.
     pub fn sync_job(&self) -> Option<SyncJob> {
         let due = match self.durability {
             Durability::Process => self.log.bounds.segment_bytes >> 3,
