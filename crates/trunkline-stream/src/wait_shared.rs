@@ -74,6 +74,8 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
     if spin.run(longest, || ring.has()) {
         return Ok(true);
     }
+    // Before it is asked for, or one that comes meanwhile would be missed.
+    let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
     let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
     let mut says = true;
     loop {
@@ -82,13 +84,13 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
         }
         let soon = link.now().saturating_add(LAST_LOOK);
         let soon = until.map_or(soon, |until| until.min(soon));
-        match sleep(waits, link, Some(soon), ring, &over).await? {
+        match sleep(waits, link, Some(soon), &mut bells, ring, &over).await? {
             Woken::Found => break,
             // The next bell is not asked for at once, or each element could cost one.
             Woken::Bell => says = false,
             Woken::TimeOver if is_late() => return Ok(ring.has()),
             Woken::TimeOver if !says => says = true,
-            Woken::TimeOver => match sleep(waits, link, until, ring, &over).await? {
+            Woken::TimeOver => match sleep(waits, link, until, &mut bells, ring, &over).await? {
                 Woken::Found => break,
                 Woken::Bell => says = false,
                 Woken::TimeOver => return Ok(ring.has()),
@@ -99,15 +101,15 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
     Ok(true)
 }
 
-/// Sleeps until it is there, a bell came, or the time is over.
+/// Sleeps until it is there, a bell came since there were `bells`, or the time is over.
 async fn sleep<S: Inner + 'static>(
     waits: &impl Waits,
     link: &Held<S>,
     until: Option<Tick>,
+    bells: &mut (u64, bool),
     ring: &mut impl Ring,
     over: &impl Fn(&End<S>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
-    let mut before = None;
     let woken = link.wait(waits, until, |end, _| {
         end.look();
         if ring.has() {
@@ -118,7 +120,7 @@ async fn sleep<S: Inner + 'static>(
         }
         // The other end may be another one by now, over a connection.
         let now = (end.link.bells(), end.inner.shared().is_some());
-        (*before.get_or_insert(now) != now).then_some(Ok(Woken::Bell))
+        (std::mem::replace(bells, now) != now).then_some(Ok(Woken::Bell))
     });
     woken.await.unwrap_or(Ok(Woken::TimeOver))
 }

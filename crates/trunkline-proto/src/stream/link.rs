@@ -9,7 +9,7 @@ use trunkline_types::Tick;
 use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
-use super::meeting::{Mismatch, check, check_lineage, meet};
+use super::meeting::{Mismatch, any_life, check, check_lineage, meet};
 use super::options::LinkOptions;
 use super::output::{Place, RingBytes};
 use super::reader::Reader;
@@ -56,9 +56,12 @@ impl<H: Half> Link<H> {
         let known = self.session.peer.as_ref();
         let takes_any = self.session.options.dials_anybody() && !self.half.is_ending();
         let meant = known.filter(|_| !takes_any);
+        let meant = meant.map(|peer| peer.end.incarnation);
+        // At its end it looks for nobody but its peer, of which its journal knows the lineage.
+        let of_journal = self.session.options.peer_lineage.map(any_life);
         let hello = StreamHello {
             versions: VersionRange::OURS,
-            peer: meant.map(|peer| peer.end.incarnation),
+            peer: meant.or(of_journal.filter(|_| self.half.is_ending())),
             end: self.session.end(self.half.state()),
             attempt: self.session.attempt,
             ticket,

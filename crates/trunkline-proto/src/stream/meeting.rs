@@ -123,11 +123,18 @@ pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) end: StreamEnd,
-    /// How it came.
+    /// How it came at first.
     pub(super) meeting: Meeting,
     /// Something of it has come since: it knows that it is connected. A dial whose program has
     /// given up may still be answered, and then nothing does.
     pub(super) is_heard: bool,
+}
+
+impl Known {
+    /// Nobody knows of it but this end: another one may come first in its place.
+    pub(super) fn may_have_given_up(&self) -> bool {
+        !self.is_heard && self.meeting == Meeting::First
+    }
 }
 
 /// What a peer is, by what is known of the one before; `None` when it cannot take its place.
@@ -157,12 +164,22 @@ pub(super) fn meet(
     } else if options.takes_successor {
         Some(Meeting::Successor)
     } else {
-        (!known.is_heard).then_some(Meeting::First)
+        known.may_have_given_up().then_some(Meeting::First)
     }
+}
+
+/// Names an endpoint of which only the lineage is known.
+pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
+    let mut any = Incarnation::default();
+    any.0[8..].copy_from_slice(&lineage);
+    any
 }
 
 /// Whether who dials means this life of the endpoint, or one that a journal goes on from.
 pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
     let own = options.incarnation;
-    meant.is_none_or(|life| life == own || (options.has_journal && lineage(life) == lineage(own)))
+    meant.is_none_or(|life| {
+        let is_next = options.has_journal && lineage(life) == lineage(own);
+        life == own || life == any_life(lineage(own)) || is_next
+    })
 }

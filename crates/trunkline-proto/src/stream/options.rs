@@ -49,7 +49,8 @@ pub struct LinkOptions {
     /// What its journal knows of its peer: the part of the incarnation that stays the same through
     /// the lives of an endpoint with a journal. One of another lineage has other bytes.
     pub peer_lineage: Option<[u8; 8]>,
-    /// Its journal had another stream before, whose peer may come once more to be told of its end.
+    /// Its journal was there before this life and knows of no peer: it may have had a stream that
+    /// has ended, and whose peer comes once more to be told so.
     pub had_stream: bool,
     /// Whether another peer of the same name may take the place of one that is gone, without what
     /// was lost with that one. Otherwise the stream ends then. An end with a journal goes on with

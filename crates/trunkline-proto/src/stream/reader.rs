@@ -45,9 +45,11 @@ pub struct Reader {
     pub(super) told: Ack,
     pub(super) asks: [u64; 3],
     pub(super) is_writer_short: bool,
-    /// When the writer is to be told at the latest, and what it is to be told by now.
+    /// When the writer is to be told at the latest.
     ack_by: Option<Tick>,
+    /// When it is to be told if nothing changes until then.
     pub(super) ack_at: Option<Tick>,
+    /// What it is to be told then.
     waiting: Ack,
     pub(super) close: Option<StreamClose>,
     /// The writer may be told that its end is known.

@@ -145,11 +145,11 @@ impl Session {
     /// Both ends know each other. `is_heard`: and the peer knows that they do.
     pub(super) fn go_up(&mut self, now: Tick, end: StreamEnd, meeting: Meeting, is_heard: bool) {
         let known = self.peer.as_ref();
-        let is_same = known.is_some_and(|known| known.end.incarnation == end.incarnation);
+        let same = known.filter(|known| known.end.incarnation == end.incarnation);
         self.peer = Some(Known {
-            is_heard: is_heard || (is_same && known.is_some_and(|known| known.is_heard)),
+            is_heard: is_heard || same.is_some_and(|known| known.is_heard),
+            meeting: same.map_or(meeting, |known| known.meeting),
             end,
-            meeting,
         });
         self.away_since = None;
         self.backoff.reset();

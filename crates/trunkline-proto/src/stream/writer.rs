@@ -50,6 +50,8 @@ pub struct Writer {
     pub(super) peer_has_journal: bool,
     /// Up to here the ring has what was written: the rest of it is in a journal.
     pub(super) at_hand: u64,
+    /// Where the stream began: where its first reader was.
+    pub(super) begun: u64,
     /// Goes behind what is free; its boundary is where the ring begins.
     pub(super) kept: ElementWalk,
     /// Goes along with `handed`, where elements vary.
@@ -88,6 +90,7 @@ impl Writer {
             peer_capacity: 0,
             peer_has_journal: false,
             at_hand: u64::MAX,
+            begun: 0,
             kept: ElementWalk::new(options.form, u64::MAX, 0, 0),
             ahead: None,
             asks: [0; 3],

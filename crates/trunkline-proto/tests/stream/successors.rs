@@ -8,7 +8,11 @@ use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options, varying};
 
 /// The end that is dialled is connected, and its answer never arrives.
 fn lose_the_answer(sut: &mut World) {
-    while !sut.passive_is_connected() {
+    for steps in 0.. {
+        if sut.passive_is_connected() {
+            break;
+        }
+        assert!(steps < 10_000, "it is not connected");
         sut.pump();
         sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
         sut.deliver();
@@ -52,6 +56,75 @@ fn a_dial_whose_program_has_given_up_leaves_no_peer_behind() {
             sut.run(ms(10));
         }
         assert!(sut.read(3));
+    }
+}
+
+/// The one that gave up had read of another stream, so that this one begins where it was; the next
+/// one begins there too.
+#[test]
+fn who_comes_behind_one_that_gave_up_begins_where_the_stream_does() {
+    let (w, mut r) = options(8, 8, false);
+    r.takes_successor = true;
+    let at = ReaderState {
+        arrived: 5 * SIZE,
+        arrived_elements: 5,
+        read: 5 * SIZE,
+        ..ReaderState::default()
+    };
+    let mut sut = World::with(w, r.clone());
+    let link = ReaderLink::restored_reader(r.clone(), at, 5, sut.now);
+    sut.reader = ReaderEnd::restored(link);
+    lose_the_answer(&mut sut);
+    r.incarnation.0[0] = 7;
+    sut.reader = ReaderEnd::new(r, sut.now);
+    sut.run(ms(5000));
+    assert_no_fault(&sut);
+    assert!(sut.writer.link.is_connected() && sut.reader.link.is_connected());
+    assert_eq!(sut.reader.link.ready(), (5 * SIZE, 5));
+}
+
+/// Another life of a peer that was heard dies before it is: no stranger takes its place.
+#[test]
+fn a_life_that_was_not_heard_makes_no_room_for_a_stranger() {
+    for writer_dials in [true, false] {
+        let (mut w, mut r) = options(8, 8, writer_dials);
+        (w.has_journal, r.has_journal) = (true, true);
+        let mut sut = World::with(w.clone(), r.clone());
+        sut.run(ms(10));
+        assert!(sut.write(3));
+        sut.run(ms(10));
+        sut.cut();
+        sut.heal();
+        let mut live = |sut: &mut World, life: u8, lineage: u8| {
+            let dials = if writer_dials { &mut w } else { &mut r };
+            (dials.incarnation.0[0], dials.incarnation.0[8]) = (life, lineage);
+            if writer_dials {
+                let at = WriterState {
+                    written: 3 * SIZE * u64::from(lineage == 0),
+                    ..WriterState::default()
+                };
+                let link = WriterLink::restored_writer(w.clone(), at, sut.now);
+                sut.writer = WriterEnd::restored(link, at);
+            } else {
+                let elements = 3 * u64::from(lineage == 0);
+                let at = ReaderState {
+                    arrived: elements * SIZE,
+                    arrived_elements: elements,
+                    ..ReaderState::default()
+                };
+                let link = ReaderLink::restored_reader(r.clone(), at, 0, sut.now);
+                sut.reader = ReaderEnd::restored(link);
+            }
+        };
+        live(&mut sut, 7, 0);
+        lose_the_answer(&mut sut);
+        live(&mut sut, 8, 9);
+        sut.run(ms(10_000));
+        let passive = match writer_dials {
+            true => sut.reader.link.fault(),
+            false => sut.writer.link.fault(),
+        };
+        assert_eq!(passive, Some(&StreamFault::PeerRestarted), "{writer_dials}");
     }
 }
 

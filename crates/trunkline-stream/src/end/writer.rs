@@ -257,7 +257,7 @@ impl End<WriterEnd> {
             return false;
         }
         self.look();
-        self.is_told = self.inner.rest(&self.link) == Rest::Told;
+        self.is_told = self.inner.rest(&self.link) != Rest::Found;
         if self.is_told {
             self.gather_until = None;
         }

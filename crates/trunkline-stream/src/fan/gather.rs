@@ -1,6 +1,7 @@
 //! A reading end with several writers, in bytes: what every kind of it does.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use trunkline_net::{Clock, Spin, StreamMemory};
@@ -235,6 +236,9 @@ impl GatherCore {
         // The turn is that of the one behind it.
         self.next = index;
         self.hub.forget(member.number, core.ring.read_elements());
+        // Its writer may have to come again to be told; those who read wait for nobody who left.
+        let leaving = thread::Builder::new().name("trunkline-leave".to_owned());
+        let _detached = leaving.spawn(move || drop(core));
         Ok(Found::Ended(member, end))
     }
 

@@ -89,11 +89,14 @@ impl Log {
         let fits = |log: &Self| {
             let has_len = match log.segments.back().filter(|_| !log.will_roll()) {
                 Some(last) => last.file_len().saturating_sub(last.len),
-                None => log
-                    .next_spare()
-                    .map_or(0, |len| len.saturating_sub(SEGMENT_HEAD as u64)),
+                None => log.next_spare().unwrap_or(0),
             };
-            let grows = needed.saturating_sub(has_len);
+            // With the head of a segment, and the seal of the one before.
+            let heads = match log.will_roll() {
+                true => (SEGMENT_HEAD + RECORD_HEAD) as u64,
+                false => 0,
+            };
+            let grows = (needed + heads).saturating_sub(has_len);
             log.total.saturating_add(grows) <= log.bounds.bytes_max
         };
         if fits(self) {

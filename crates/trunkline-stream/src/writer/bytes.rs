@@ -28,7 +28,7 @@ pub struct WriterCore {
     pub(super) flushed: u64,
     /// The last flush was of one element.
     pub(super) flushes_each: bool,
-    /// So that the one after it went out when it was written.
+    /// What was written last went out when it was, so that a flush has nothing to send.
     pub(super) has_sent: bool,
     /// The ring is that of both ends' processes.
     pub(super) is_shared: bool,

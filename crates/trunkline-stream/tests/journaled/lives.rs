@@ -97,12 +97,29 @@ fn a_reader_with_a_journal_comes_back_to_a_writer_without_one() {
     let mut reader = pair.reader::<u64>();
     assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
     writer.flush(Until::Durable, CUT_OFF).unwrap();
-    // Another writer is not the one that this stream was from.
+    // Another writer is not the one that this stream was from, and waits until the reading program
+    // is done with it.
     drop((writer, reader));
-    let _reader = pair.reader::<u64>();
-    let created = Writer::<u64>::create(&pair.url(0), pair.options(0));
+    let mut reader = pair.reader::<u64>();
+    let options = pair.options(0);
+    let patient = options.clone();
+    let impatient = Options {
+        timeout: Some(Duration::from_millis(100)),
+        ..options
+    };
+    let created = Writer::<u64>::create(&pair.url(0), impatient);
     let said = created.unwrap_err().to_string();
-    assert!(said.contains("journal"), "{said}");
+    assert!(said.contains("connected already"), "{said}");
+    // What was not committed comes again.
+    assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
+    let error = reader.read(CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Ended), "{error}");
+    reader.close().unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| pair.reader::<u64>());
+        Writer::<u64>::create(&pair.url(0), patient).unwrap();
+        next.join().unwrap();
+    });
 }
 
 /// Behaviour: B-60.

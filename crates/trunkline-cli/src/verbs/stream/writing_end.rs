@@ -25,6 +25,8 @@ pub(super) struct Spreading {
     writer: FanOutValueWriter,
     /// The numbers of those that are known to be there.
     known: BTreeSet<u64>,
+    /// Elements that the one that left last had not got, which are kept where nobody else is there.
+    unfetched: u64,
     tally: Tally,
 }
 
@@ -163,6 +165,7 @@ impl Spreading {
         Self {
             writer,
             known: BTreeSet::new(),
+            unfetched: 0,
             tally: Tally::default(),
         }
     }
@@ -185,6 +188,7 @@ impl Spreading {
         }
         for lacking in departed {
             self.known.remove(&lacking.member.number);
+            self.unfetched = lacking.left.elements;
             self.tally.take(&lacking);
             news.push(News::Reader(lacking));
         }
@@ -197,11 +201,12 @@ impl Spreading {
         let Self {
             writer,
             known,
+            unfetched,
             mut tally,
         } = self;
         if known.is_empty() {
             // What nobody was there for.
-            tally.left.elements += kept;
+            tally.left.elements += kept.saturating_sub(unfetched);
         }
         for lacking in let_go(writer) {
             tally.take(&lacking);

@@ -79,7 +79,7 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
         }
         if let Some(known) = &self.session.peer {
-            if known.is_heard && !is_name_of(&known.end.url, &hello.end.url) {
+            if !known.may_have_given_up() && !is_name_of(&known.end.url, &hello.end.url) {
                 return refused(FaultCode::StreamConnected);
             }
             let is_same = known.end.incarnation == hello.end.incarnation;
@@ -103,7 +103,11 @@ impl<H: Half> Link<H> {
             }
             return refused(FaultCode::StreamRestarted);
         }
-        if let Err(fault) = check_lineage(&self.session.options, &hello.end) {
+        let checked = check_lineage(&self.session.options, &hello.end);
+        if checked.is_err() && self.half.is_ending() {
+            return self.come_again();
+        }
+        if let Err(fault) = checked {
             let Fault { code, sentence } = fault.clone();
             self.session.fault = Some(StreamFault::Refused { code, sentence });
             return Err((fault, None));
@@ -113,9 +117,7 @@ impl<H: Half> Link<H> {
             Some(Meeting::First | Meeting::Successor)
                 if known.is_some() && self.half.is_ending() =>
             {
-                // Only its own peer is waited for; who comes next is for the next end of this name.
-                let code = FaultCode::StreamConnected;
-                Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
+                self.come_again()
             }
             Some(meeting) => Ok(meeting),
             None => {
@@ -123,6 +125,13 @@ impl<H: Half> Link<H> {
                 refused(FaultCode::StreamRestarted)
             }
         }
+    }
+
+    /// An end at its end waits for its own peer only; who comes next is for the next end of this
+    /// name.
+    fn come_again<T>(&self) -> Result<T, Verdict> {
+        let code = FaultCode::StreamConnected;
+        Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
     }
 
     fn accept(

@@ -40,11 +40,16 @@ impl Writer {
                     let (from, elements) = (reader.arrived, reader.arrived_elements);
                     self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
                     self.written = from;
+                    self.begun = from;
                     self.written_elements = elements;
                 })
             }
-            // The reader begins at what is kept.
-            Meeting::Successor if reader.arrived == 0 => {
+            // The reader begins at what is kept. Where nothing was freed, the one before may have
+            // given up.
+            Meeting::First | Meeting::Successor
+                if reader.arrived == 0
+                    && (meeting == Meeting::Successor || self.kept.boundary() == self.begun) =>
+            {
                 let from = self.kept.boundary();
                 at.arrived = from;
                 at.read = from;

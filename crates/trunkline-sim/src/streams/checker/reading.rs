@@ -174,6 +174,13 @@ impl Checker {
     /// How far everything had come at a reader that is no more.
     pub fn reader_gone(&mut self, own: Lineage, found: &Properties) {
         let reading = self.reading(own);
+        if self.takes_successor {
+            // Of a writer of which it has read nothing nobody knows how much had come.
+            let first = reading.life.map_or(0, |life| life + 1);
+            for it in self.lives.iter_mut().skip(first as usize) {
+                it.reached = it.tried;
+            }
+        }
         let Some(life) = reading.life else {
             return;
         };
