@@ -202,42 +202,6 @@ fn an_end_that_dials_takes_a_successor_too() {
     }
 }
 
-/// A writer that is dialled dies within an element; the reader forgets the part that has come.
-#[test]
-fn a_reader_that_dials_takes_a_successor_of_the_writer_within_an_element() {
-    let (w, r) = options(1, 1, false);
-    let w = varying(w, 8, 200);
-    let mut r = varying(r, 8, 200);
-    r.takes_successor = true;
-    let mut sut = World::with(w.clone(), r);
-    sut.run(ms(10));
-    assert!(sut.writer.write_varying(10));
-    sut.run(ms(10));
-    assert!(sut.writer.write_varying(100));
-    sut.net.piece = 60;
-    sut.pump();
-    sut.run(ms(0));
-    sut.now = sut.now.saturating_add(ms(1));
-    sut.net.lose_all_behind(true, 1);
-    sut.deliver();
-    assert!(
-        sut.reader.link.arrived() > sut.reader.link.ready().0,
-        "within an element"
-    );
-    sut.cut();
-    let mut next = w;
-    next.incarnation.0[0] = 7;
-    sut.writer = WriterEnd::new(next, sut.now);
-    sut.heal();
-    sut.run(ms(5000));
-    assert_no_fault(&sut);
-    sut.writer.goes_on_from(1);
-    assert!(sut.writer.write_varying(20));
-    sut.run(ms(10));
-    assert!(sut.reader.read_varying() && sut.reader.read_varying());
-    assert_eq!(sut.reader.fill(), 0);
-}
-
 /// The journal of the reader it means is gone: the stream is over for both. Behaviour: NS-71.
 #[test]
 fn a_journal_is_not_taken_for_that_of_another_stream() {
@@ -372,19 +336,9 @@ fn a_successor_that_was_not_answered_comes_again() {
     next.incarnation.0[0] = 7;
     sut.writer = WriterEnd::new(next, sut.now);
     sut.heal();
-    while !sut.reader.link.is_connected() {
-        sut.pump();
-        sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
-        sut.deliver();
-    }
-    assert!(!sut.writer.link.is_connected(), "its answer is on the way");
-    sut.cut();
-    sut.heal();
+    lose_the_answer(&mut sut);
     sut.run(ms(5000));
-    assert_eq!(
-        (sut.writer.link.fault(), sut.reader.link.fault()),
-        (None, None)
-    );
+    assert_no_fault(&sut);
     assert!(sut.writer.link.is_connected());
     sut.writer.goes_on_from(3);
     assert!(sut.write(2));
@@ -395,39 +349,38 @@ fn a_successor_that_was_not_answered_comes_again() {
 /// A writer dies within an element; what the reader has of it is dropped.
 #[test]
 fn a_successor_of_the_writer_begins_a_whole_element() {
-    let (w, r) = options(1, 1, true);
-    let w = varying(w, 8, 200);
-    let mut r = varying(r, 8, 200);
-    r.takes_successor = true;
-    let mut sut = World::with(w.clone(), r);
-    sut.run(ms(10));
-    assert!(sut.writer.write_varying(10));
-    sut.run(ms(10));
-    assert!(sut.writer.write_varying(100));
-    sut.net.piece = 60;
-    sut.pump();
-    sut.run(ms(0));
-    sut.now = sut.now.saturating_add(ms(1));
-    sut.net.lose_all_but_first();
-    sut.deliver();
-    assert!(
-        sut.reader.link.arrived() > sut.reader.link.ready().0,
-        "within an element"
-    );
-    sut.cut();
-    let mut next = w;
-    next.incarnation.0[0] = 7;
-    sut.writer = WriterEnd::new(next, sut.now);
-    sut.heal();
-    sut.run(ms(5000));
-    assert_eq!(
-        (sut.writer.link.fault(), sut.reader.link.fault()),
-        (None, None)
-    );
-    // The new writer counts on from the one element that came.
-    sut.writer.goes_on_from(1);
-    assert!(sut.writer.write_varying(20));
-    sut.run(ms(10));
-    assert!(sut.reader.read_varying() && sut.reader.read_varying());
-    assert_eq!(sut.reader.fill(), 0);
+    for writer_dials in [true, false] {
+        let (w, r) = options(1, 1, writer_dials);
+        let w = varying(w, 8, 200);
+        let mut r = varying(r, 8, 200);
+        r.takes_successor = true;
+        let mut sut = World::with(w.clone(), r);
+        sut.run(ms(10));
+        assert!(sut.writer.write_varying(10));
+        sut.run(ms(10));
+        assert!(sut.writer.write_varying(100));
+        sut.net.piece = 60;
+        sut.pump();
+        sut.run(ms(0));
+        sut.now = sut.now.saturating_add(ms(1));
+        sut.net.lose_all_behind(!writer_dials, 1);
+        sut.deliver();
+        assert!(
+            sut.reader.link.arrived() > sut.reader.link.ready().0,
+            "within an element"
+        );
+        sut.cut();
+        let mut next = w;
+        next.incarnation.0[0] = 7;
+        sut.writer = WriterEnd::new(next, sut.now);
+        sut.heal();
+        sut.run(ms(5000));
+        assert_no_fault(&sut);
+        // The new writer counts on from the one element that came.
+        sut.writer.goes_on_from(1);
+        assert!(sut.writer.write_varying(20));
+        sut.run(ms(10));
+        assert!(sut.reader.read_varying() && sut.reader.read_varying());
+        assert_eq!(sut.reader.fill(), 0);
+    }
 }

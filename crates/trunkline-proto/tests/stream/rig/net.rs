@@ -203,11 +203,4 @@ impl Net {
             connection.to[index(to_active)].truncate(pieces);
         }
     }
-
-    /// Of what is on its way to the end that was dialled only the first piece comes.
-    pub fn lose_all_but_first(&mut self) {
-        for connection in self.connections.values_mut() {
-            connection.to[index(false)].truncate(1);
-        }
-    }
 }
