@@ -2,7 +2,7 @@
 
 use trunkline_proto::FaultCode;
 use trunkline_proto::message::stream::{ReaderState, Until, WriterState};
-use trunkline_proto::stream::{ReaderLink, StreamFault, WriterLink, lineage};
+use trunkline_proto::stream::{ReaderLink, StreamClose, StreamFault, WriterLink, lineage};
 
 use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options, varying};
 
@@ -200,6 +200,79 @@ fn an_end_that_dials_takes_a_successor_too() {
             assert!(sut.read(4), "what comes of the next writer");
         }
     }
+}
+
+/// A reader has everything, and its writer does not know yet: the writer of the next stream waits.
+#[test]
+fn a_reader_at_its_end_takes_no_successor() {
+    let (mut w, mut r) = options(5, 5, true);
+    r.takes_successor = true;
+    let mut sut = World::with(w.clone(), r);
+    sut.run(ms(10));
+    assert!(sut.write(2));
+    sut.run(ms(10));
+    sut.writer.link.close();
+    for steps in 0.. {
+        if sut.reader.link.end().is_some() {
+            break;
+        }
+        assert!(steps < 10_000, "the end does not come");
+        sut.pump();
+        sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
+        sut.deliver();
+    }
+    sut.cut();
+    w.incarnation.0[0] = 7;
+    sut.writer = WriterEnd::new(w, sut.now);
+    sut.heal();
+    sut.run(ms(5000));
+    assert_no_fault(&sut);
+    assert!(sut.reader.link.end().is_some() && !sut.reader.link.is_connected());
+    assert_eq!(sut.reader.link.peer().unwrap().incarnation.0[0], 1);
+}
+
+/// A reader whose journal knows the end of a stream looks for nobody but the writer of that.
+#[test]
+fn a_reader_that_goes_on_at_its_end_leaves_the_next_writer_alone() {
+    for writer_dials in [true, false] {
+        let (w, mut r) = options(5, 5, writer_dials);
+        (r.has_journal, r.peer_lineage) = (true, Some([9; 8]));
+        let mut sut = World::with(w, r.clone());
+        let at = ReaderState {
+            arrived: 2 * SIZE,
+            arrived_elements: 2,
+            ..ReaderState::default()
+        };
+        let mut link = ReaderLink::restored_reader(r, at, 0, sut.now);
+        link.restore_end(StreamClose {
+            position: 2 * SIZE,
+            written: 2 * SIZE,
+        });
+        sut.reader = ReaderEnd::restored(link);
+        sut.run(ms(3000));
+        assert_no_fault(&sut);
+        assert_eq!(sut.writer.written, 0, "it begins where its own reader does");
+        assert!(sut.writer.link.peer().is_none());
+    }
+}
+
+/// The writer of a stream that has ended does not know yet, and comes once more; the journal of the
+/// reader waits for the next one.
+#[test]
+fn a_journal_whose_stream_has_ended_is_not_harmed_by_its_writer() {
+    let (mut w, mut r) = options(5, 5, true);
+    (w.has_journal, r.has_journal) = (true, true);
+    let mut sut = World::with(w, r.clone());
+    sut.run(ms(10));
+    assert!(sut.write(3));
+    sut.run(ms(10));
+    sut.cut();
+    (r.incarnation.0[0], r.incarnation.0[8], r.had_stream) = (7, 7, true);
+    sut.reader = ReaderEnd::new(r, sut.now);
+    sut.heal();
+    sut.run(ms(5000));
+    assert_eq!(sut.writer.link.fault(), Some(&StreamFault::PeerRestarted));
+    assert_eq!(sut.reader.link.fault(), None);
 }
 
 /// The journal of the reader it means is gone: the stream is over for both. Behaviour: NS-71.

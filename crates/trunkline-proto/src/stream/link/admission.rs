@@ -11,7 +11,8 @@ use crate::message::stream::{StreamHello, StreamWelcome};
 use crate::stream::fault::StreamFault;
 use crate::stream::half::Half;
 use crate::stream::meeting::{
-    Meeting, Mismatch, check, check_lineage, is_name_of, means_this_life, meet, opens,
+    Meeting, Mismatch, any_life, check, check_lineage, is_name_of, lineage, means_this_life, meet,
+    opens,
 };
 use crate::stream::options::Role;
 use crate::{Disconnect, Fault, FaultCode, PROTOCOL_VERSION, VersionRange};
@@ -96,7 +97,12 @@ impl<H: Half> Link<H> {
         if !means_this_life(&self.session.options, hello.peer) {
             let options = &self.session.options;
             let has_journal = hello.end.has_journal || options.has_journal;
-            if self.session.peer.is_none() && has_journal && !options.had_stream {
+            // One that is at its end has lost nothing here.
+            let is_at_end = hello
+                .peer
+                .is_some_and(|life| life == any_life(lineage(life)));
+            let is_first = self.session.peer.is_none() && !options.had_stream;
+            if is_first && has_journal && !is_at_end {
                 // A journal of one of the two goes on with a stream that the other one never had.
                 // Without one the other comes again, and means this life.
                 self.session.fault = Some(StreamFault::LocalRestarted);
