@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use trunkline::stream::{Reader, Until, Writer};
 
-use super::{Form, LATENCY, free_port};
+use super::{Form, LATENCY, RAW_EACH_WAY, free_port};
 use crate::Outcome;
 use crate::cells::RAW;
 use crate::raw::connect;
@@ -46,15 +46,20 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
             |round_trip: &mut dyn FnMut(u64) -> Outcome<u64>| measure(row, count, round_trip);
         return same_host::polled(asked);
     }
-    if system == RAW {
+    if system == RAW || system == RAW_EACH_WAY {
         let mut far = Role::start("w4-raw", &far_settings)?;
-        let mut socket = connect(&far.expect("LISTENING")?)?;
+        let address = far.expect("LISTENING")?;
+        let mut ask = connect(&address)?;
+        let mut hear = match system {
+            RAW => ask.try_clone()?,
+            _ => connect(&address)?,
+        };
         if spins != 0 {
-            socket.set_nonblocking(true)?;
+            hear.set_nonblocking(true)?;
         }
         return measure(row, count, |number| {
-            socket.write_all(&number.to_le_bytes())?;
-            Ok(u64::from_le_bytes(receive(&mut socket)?))
+            ask.write_all(&number.to_le_bytes())?;
+            Ok(u64::from_le_bytes(receive(&mut hear)?))
         });
     }
     let form = Form::of(system)?;
@@ -174,13 +179,17 @@ fn receive(socket: &mut impl Read) -> Outcome<[u8; 8]> {
 pub fn echo_raw(settings: &Settings) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
-    let (mut socket, _) = listener.accept()?;
-    socket.set_nodelay(true)?;
+    let (mut hear, _) = listener.accept()?;
+    let mut answer = match settings.value::<String>("system")?.as_str() {
+        RAW => hear.try_clone()?,
+        _ => listener.accept()?.0,
+    };
+    answer.set_nodelay(true)?;
     if settings.value_or("spin", 1)? != 0 {
-        socket.set_nonblocking(true)?;
+        hear.set_nonblocking(true)?;
     }
-    while let Ok(bytes) = receive(&mut socket) {
-        socket.write_all(&bytes)?;
+    while let Ok(bytes) = receive(&mut hear) {
+        answer.write_all(&bytes)?;
     }
     Ok(())
 }

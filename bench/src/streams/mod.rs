@@ -47,6 +47,10 @@ pub const SHARED_COPIED: &str = "trunkline-shm";
 /// As [`IN_PLACE`], through that memory.
 pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
 
+/// Raw, with a connection for each direction, as two streams have: nothing that is sent back carries
+/// the acknowledgements of TCP, which are packets of their own then.
+pub const RAW_EACH_WAY: &str = "raw-tcp-each-way";
+
 /// The systems of W3.
 pub const SYSTEMS: [&str; 6] = [
     RAW,
@@ -57,9 +61,9 @@ pub const SYSTEMS: [&str; 6] = [
     SHARED_IN_PLACE,
 ];
 /// The systems of W4 where ends sleep. Memory that is polled is beside those that spin.
-pub const SLEEPING_SYSTEMS: [&str; 3] = [RAW, COPIED, SHARED_COPIED];
+pub const SLEEPING_SYSTEMS: [&str; 4] = [RAW, RAW_EACH_WAY, COPIED, SHARED_COPIED];
 /// The systems of W4 where ends look.
-pub const SPINNING_SYSTEMS: [&str; 4] = [RAW, COPIED, RAW_MEMORY, SHARED_COPIED];
+pub const SPINNING_SYSTEMS: [&str; 5] = [RAW, RAW_EACH_WAY, COPIED, RAW_MEMORY, SHARED_COPIED];
 
 /// How an end of Trunkline goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

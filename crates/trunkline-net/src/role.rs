@@ -32,6 +32,13 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_timeout};
 
+/// So many waits in one interval follow one another so fast that the background thread may take
+/// [`LONGER_MAX`] intervals to see that nobody waits any more.
+const MANY_TENURES: u64 = 64;
+
+/// See [`MANY_TENURES`].
+const LONGER_MAX: u32 = 4;
+
 /// The lock of a connection's state `T`, with the role of the one who drives it.
 pub(crate) struct DriverRole<T> {
     state: Mutex<State<T>>,
@@ -361,8 +368,12 @@ impl<T> DriverRole<T> {
 impl Nap {
     /// Sleeps until called, or for `interval` and on for as long as waiters take the role in the
     /// meantime. Returns the tenures last seen, `None` when called.
+    ///
+    /// Where one wait follows the other, as with answers to questions, it looks less often: each
+    /// look takes the processor from a thread that spins.
     fn nap(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
         let mut called = lock(&self.called);
+        let mut longer = 1;
         while !std::mem::take(&mut *called) {
             let Some(interval) = interval else {
                 called = wait(&self.bell, called);
@@ -370,11 +381,15 @@ impl Nap {
             };
             // Never so short that it becomes a busy loop at the end of an interval.
             let interval = interval.max(Duration::from_millis(1));
-            called = wait_timeout(&self.called, &self.bell, called, interval);
+            called = wait_timeout(&self.called, &self.bell, called, interval * longer);
             let now = self.tenures.load(Ordering::Relaxed);
             if !*called && now == tenures {
                 return Some(tenures);
             }
+            longer = match now.wrapping_sub(tenures) < MANY_TENURES {
+                true => 1,
+                false => (longer * 2).min(LONGER_MAX),
+            };
             tenures = now;
         }
         None

@@ -17,14 +17,15 @@ use crate::peers::named;
 use crate::record::Run;
 use crate::same_host::RAW_MEMORY;
 use crate::streams::{
-    CALLS, COPIED, IN_PLACE, LATENCY, SHARED_COPIED, SHARED_IN_PLACE, SLEEPING_SYSTEMS,
-    SPINNING_SYSTEMS, SYSTEMS, THROUGHPUT,
+    CALLS, COPIED, IN_PLACE, LATENCY, RAW_EACH_WAY, SHARED_COPIED, SHARED_IN_PLACE,
+    SLEEPING_SYSTEMS, SPINNING_SYSTEMS, SYSTEMS, THROUGHPUT,
 };
 
 /// The systems as people call them.
 fn name(system: &str) -> &'static str {
     match system {
         RAW => "raw TCP",
+        RAW_EACH_WAY => "raw TCP, a connection each way",
         RAW_MEMORY => "memory, by hand",
         COPIED => "Trunkline, copied",
         IN_PLACE => "Trunkline, in place",
@@ -164,7 +165,9 @@ pub(super) fn latency(run: &Run) -> Section {
         "\n## W4: streams, latency\n\n\
          One element of 8 bytes there and back over two streams, each flushed at once, 10,000 times; half \
          of the round trip (NS-86). *Sleeping*: nobody looks before it sleeps. *Spinning*: raw, memory and \
-         other systems of one machine poll all the time, Trunkline looks for up to 50 us.\n\n\
+         other systems of one machine poll all the time, Trunkline looks for up to 50 us. Raw has one \
+         connection, where the answer carries the acknowledgement of TCP; *a connection each way* is raw as \
+         streams are, where acknowledgements are packets of their own.\n\n\
          | waiting | system | mean us | x raw | median us | p99 us | p99.9 us |\n\
          |---|---|---:|---:|---:|---:|---:|\n",
     );

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::unix::{Credentials, own_uid, unix_transport};
 
 use super::admission::{Admission, Refusal};
 use super::arrivals::Arrivals;
+use super::listen::BoundPort;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
@@ -71,7 +72,7 @@ struct Listener {
 
 /// A socket that connections arrive at.
 pub(super) enum ListenSocket {
-    Tcp(TcpListener),
+    Tcp(BoundPort),
     Unix(BoundSocket),
 }
 

@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Deref;
 
+use rustix::net::Shutdown;
 use socket2::{Domain, Protocol, Socket, Type};
 use trunkline_types::SocketPath;
 
@@ -102,17 +104,41 @@ pub enum BindError {
     Thread(#[source] io::Error),
 }
 
+/// A port that is listened on, and free again when this is dropped.
+///
+/// Closing the socket would not do: a process that another thread starts just then has it too,
+/// until it is the other program.
+#[derive(Debug)]
+pub(super) struct BoundPort(TcpListener);
+
+impl Deref for BoundPort {
+    type Target = TcpListener;
+
+    fn deref(&self) -> &TcpListener {
+        &self.0
+    }
+}
+
+impl Drop for BoundPort {
+    fn drop(&mut self) {
+        // Of a socket that listens there is nothing to lose.
+        let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
+    }
+}
+
 /// Listens on `address`.
-pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<TcpListener, BindError> {
+pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<BoundPort, BindError> {
     if !insecure && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::NotLoopback { address });
     }
-    open(address).map_err(|source| match source.kind() {
-        ErrorKind::AddrInUse => BindError::Taken { address },
-        ErrorKind::PermissionDenied => BindError::Denied { address },
-        ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
-        _ => BindError::Io { address, source },
-    })
+    open(address)
+        .map(BoundPort)
+        .map_err(|source| match source.kind() {
+            ErrorKind::AddrInUse => BindError::Taken { address },
+            ErrorKind::PermissionDenied => BindError::Denied { address },
+            ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
+            _ => BindError::Io { address, source },
+        })
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpListener> {
@@ -130,4 +156,26 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_free_at_once_although_another_process_has_its_socket_still() {
+        let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let sut = listen(any, false).unwrap();
+        let address = sut.local_addr().unwrap();
+        // As a child has it between its start and the other program.
+        let _inherited = sut.try_clone().unwrap();
+        assert!(matches!(
+            listen(address, false),
+            Err(BindError::Taken { .. })
+        ));
+        drop(sut);
+        listen(address, false).unwrap();
+    }
 }

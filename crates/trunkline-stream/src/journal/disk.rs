@@ -94,8 +94,8 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 pub struct RealDisk {
     folder: PathBuf,
     handle: File,
-    /// Locked for as long as it is open.
-    _lock: File,
+    /// Locked for as long as this is there.
+    lock: File,
 }
 
 /// The file whose lock says that the folder is in use. It is empty, and is never removed.
@@ -126,8 +126,16 @@ impl RealDisk {
         Ok(Self {
             folder: folder.to_owned(),
             handle,
-            _lock: lock,
+            lock,
         })
+    }
+}
+
+impl Drop for RealDisk {
+    fn drop(&mut self) {
+        // Closing it is not enough: a process that another thread starts just then has it too,
+        // until it is the other program.
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -214,5 +222,22 @@ impl DiskFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_free_at_once_although_another_process_has_its_lock_still() {
+        let folder = tempfile::tempdir().unwrap();
+        let sut = RealDisk::open(folder.path()).unwrap();
+        // As a child has it between its start and the other program.
+        let _inherited = sut.lock.try_clone().unwrap();
+        let taken = RealDisk::open(folder.path()).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::WouldBlock);
+        drop(sut);
+        RealDisk::open(folder.path()).unwrap();
     }
 }
