@@ -99,6 +99,7 @@ fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
 rig: toolchain ## Faults with real processes at full length; writes docs/reference/rig.md
 	$(call step,rig,TRUNKLINE_RIG=full TRUNKLINE_RIG_PAGE="$(CURDIR)/docs/reference/rig.md" \
 		cargo test --release -p trunkline-cli --test rig -- --test-threads 1)
+	$(call step,killed streams,TRUNKLINE_KILLS=200 cargo test --release -p trunkline-stream --test killed)
 
 .PHONY: bench
 bench: toolchain ## The measurements of bench/, each beside its limit; with other systems: bench/run --peers

@@ -124,7 +124,8 @@ pub enum StreamError {
     },
     /// Arrays that one call reads are of equal lengths (NS-35). Nothing was read.
     #[error(
-        "one call cannot read arrays of {first} and of {other} elements; read them one by one, or          as many as are of equal lengths"
+        "one call cannot read arrays of {first} and of {other} elements; read them one by one, or \
+         as many as are of equal lengths"
     )]
     Lengths {
         /// Of the first.

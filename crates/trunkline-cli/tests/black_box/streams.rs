@@ -154,6 +154,16 @@ fn input_that_is_no_element_is_refused_and_what_was_before_it_is_delivered() {
         written.err
     );
     assert_eq!(lines, ["1", "2"]);
+    let arguments = ["--type", "string", "--as", "csv", "--buffer", "100"];
+    let input = format!("one\ntwo\n{}\nfour\n", "3".repeat(101));
+    let (written, code, lines) = through(&arguments, &input);
+    assert_eq!((written.code, code), (Some(1), Some(0)), "{}", written.err);
+    assert_eq!(lines, ["value", "one", "two"]);
+    assert!(
+        written.err.contains("does not fit a buffer of 100 bytes"),
+        "{}",
+        written.err
+    );
     let arguments = ["--type", "u32", "--as", "raw", "--json"];
     let (written, code, _) = through(&arguments, "12345678901");
     assert_eq!((written.code, code), (Some(2), Some(0)));

@@ -174,8 +174,10 @@ impl Write<'_> {
                 self.pace.moved.bytes += bytes as u64;
                 Ok(())
             }
-            // Together they are too long for the buffer.
-            Err(Halt::Stream(StreamError::TooMany { .. })) if values.len() > 1 => {
+            // Together they are too long for the buffer, or one of them is: those before it go.
+            Err(Halt::Stream(StreamError::TooMany { .. } | StreamError::TooLong { .. }))
+                if values.len() > 1 =>
+            {
                 let (first, second) = values.split_at(values.len() / 2);
                 self.write(first)?;
                 self.write(second)
@@ -190,7 +192,7 @@ impl Write<'_> {
             let is_interrupted = matches!(halt, Halt::Interrupted);
             return self.leave(moved.err().filter(|_| !is_interrupted));
         }
-        let is_over = matches!(&moved, Err(Halt::Stream(error)) if !is_timeout(error));
+        let is_over = matches!(&moved, Err(Halt::Stream(error)) if !goes_on(error));
         let halted = match (moved, is_over) {
             (Err(halt), true) => Some(halt),
             (moved, _) => {
@@ -254,8 +256,12 @@ impl Write<'_> {
     }
 }
 
-fn is_timeout(error: &StreamError) -> bool {
-    matches!(error, StreamError::Timeout { .. })
+/// Whether what was written before can still be delivered.
+fn goes_on(error: &StreamError) -> bool {
+    matches!(
+        error,
+        StreamError::Timeout { .. } | StreamError::TooLong { .. }
+    )
 }
 
 fn left_behind(rest: &Rest) -> (String, Vec<(&'static str, u64)>) {
