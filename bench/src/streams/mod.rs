@@ -47,7 +47,7 @@ pub const SHARED_COPIED: &str = "trunkline-shm";
 /// As [`IN_PLACE`], through that memory.
 pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
 
-/// Raw, with a connection for each direction, as two streams have: nothing that is sent back carries
+/// Raw, with a connection for each direction, as two streams have: nothing that is sent back brings
 /// the acknowledgements of TCP, which are packets of their own then.
 pub const RAW_EACH_WAY: &str = "raw-tcp-each-way";
 
