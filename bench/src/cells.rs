@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::w1::{self, Grid, Registers};
 use crate::w2::{self, Operation, Variables};
 use crate::w5::{self, Stream};
-use crate::{blocks, clients, same_host, streams, w7, w8};
+use crate::{blocks, clients, recorder, same_host, streams, w7, w8};
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -105,6 +105,7 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
         blocks::FIFO | blocks::WAVEFORM => {
             Ok(vec![blocks::cell(scenario, system, settings, placement)?])
         }
+        recorder::SCENARIO => Ok(vec![recorder::cell(system, settings, placement)?]),
         same_host::SCENARIO => Ok(vec![same_host::cell(system, settings, placement)?]),
         clients::IDLE | clients::CHANGES | clients::STALLED => {
             Ok(vec![clients::cell(scenario, settings, placement)?])

@@ -42,6 +42,7 @@ pub mod placement;
 pub mod plan;
 pub mod raw;
 pub mod record;
+pub mod recorder;
 pub mod report;
 pub mod role;
 pub mod run;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{same_host, streams, w1, w2, w5, w8};
+use crate::{recorder, same_host, streams, w1, w2, w5, w8};
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
@@ -52,7 +52,7 @@ const fn peer(
 }
 
 /// All of them, in the order of the page.
-pub const PEERS: [Peer; 12] = [
+pub const PEERS: [Peer; 14] = [
     peer("redis", "Redis", "rust", &[EVERYWHERE, STREAMED]),
     peer("mosquitto", "mosquitto", "rust", &[EVERYWHERE, STREAMED]),
     peer("nats", "NATS", "rust", &[CALLED, STREAMED]),
@@ -80,6 +80,8 @@ pub const PEERS: [Peer; 12] = [
         "aeron",
         &[&[same_host::SCENARIO], STREAMED],
     ),
+    peer("nptdms", "npTDMS", "python", &[&[recorder::SCENARIO]]),
+    peer("hdf5", "HDF5 (h5py)", "python", &[&[recorder::SCENARIO]]),
 ];
 
 /// Those measured in a scenario.

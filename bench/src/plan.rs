@@ -4,13 +4,13 @@ use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
-use crate::{blocks, clients, peers, same_host, streams, w2, w5, w7, w8};
+use crate::{blocks, clients, peers, recorder, same_host, streams, w2, w5, w7, w8};
 
 /// Numbers of variables of W1 with which other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 18] = [
+pub const SCENARIOS: [&str; 19] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
@@ -28,6 +28,7 @@ pub const SCENARIOS: [&str; 18] = [
     streams::JOURNALS,
     streams::SWEEP,
     streams::PACED,
+    recorder::SCENARIO,
     stages::SCENARIO,
 ];
 
@@ -280,6 +281,7 @@ impl Extent {
             cells.push((scenario, &[TRUNKLINE], settings));
         }
         cells.extend(streams::plan::cells(self));
+        cells.extend(recorder::plan::cells(self));
         for length in blocks::LENGTHS {
             let settings = self.stream().with("length", length).with("fifo", true);
             cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
@@ -352,8 +354,13 @@ mod tests {
         let others = 6 + 3 + 4 * 2;
         // Streams: six sizes of calls with six systems, two ways to wait; two sizes of calls with
         // journals; sweeps; rates of two sizes of calls, raw with one.
-        let streams = 6 * 6 + (3 + 4) + 2 * 6 + 3 + (2 + 1);
-        assert_eq!(first.len(), published + 2 + memory + others + streams);
+        let streams = 6 * 6 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
+        // Seven sizes of chunks of the recorder with four systems.
+        let recorder = 7 * 4;
+        assert_eq!(
+            first.len(),
+            published + 2 + memory + others + streams + recorder
+        );
     }
 
     #[test]
@@ -366,6 +373,7 @@ mod tests {
         assert_eq!((of("redis", "w1"), of("redis", "w2")), (3, 1));
         assert_eq!((of("nats", "w5"), of("nats", "w8")), (3, 0));
         assert_eq!((of("iceoryx2", "v9"), of("zeromq", "w6")), (1, 3));
+        assert_eq!((of("hdf5", "w9"), of("redis", "w9")), (7, 0));
         // Streams: on the same host, all calls over a network, fewer with a server between.
         let calls = (of("aeron", "w3"), of("zenoh", "w3"), of("redis", "w3"));
         assert_eq!(calls, (3, 6, 3));

@@ -3,7 +3,9 @@
 
 use super::medians::ratio;
 use super::results::Results;
-use super::{blocks, cells, figure, medians::Repeats, same_host, streams, w2, w5, w7, w8};
+use super::{
+    blocks, cells, figure, medians::Repeats, recorder, same_host, streams, w2, w5, w7, w8,
+};
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED, TRUNKLINE_SHM, TRUNKLINE_SPINNING};
 use crate::w2::{CALLS, OPERATIONS, Operation};
 use crate::w5::VARIABLES;
@@ -243,5 +245,6 @@ fn bars(results: &Results) -> Vec<Bar> {
         results.of(crate::streams::LATENCY),
         results.of(crate::streams::JOURNALS),
     ));
+    bars.extend(recorder::bars(results.of(crate::recorder::SCENARIO)));
     bars
 }

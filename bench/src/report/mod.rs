@@ -5,6 +5,7 @@ mod blocks;
 mod medians;
 mod peers;
 mod published;
+mod recorder;
 mod results;
 mod same_host;
 mod stages;
@@ -96,6 +97,7 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
         streams::journals,
         streams::sweep,
         streams::paced,
+        recorder::section,
         stages::section,
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {

@@ -46,6 +46,17 @@ unsafe impl Send for RingMemory {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
+impl std::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "the program at the other end of this memory has written positions that cannot be \
+             true; end it, and make the memory anew",
+        )
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
 /// What one step of an end came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {

@@ -1,0 +1,118 @@
+//! W9: a ring of regions to one file, by size of the chunk (ZC-16, ZC-18).
+//!
+//! Nobody fills the ring while it is measured: its memory holds what a device would have put there,
+//! and is given away chunk by chunk as soon as there is room. So what is measured is the way from
+//! memory to the disk, to the moment at which `fdatasync` has returned, and its CPU time is that of
+//! this way alone.
+
+mod fio;
+mod others;
+pub mod plan;
+mod ring;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::Outcome;
+use crate::record::Row;
+use crate::settings::Settings;
+
+pub use others::PROGRAMS;
+
+/// The scenario.
+pub const SCENARIO: &str = "w9";
+
+/// `fio`: io_uring, around the cache, eight writes at a time.
+pub const FIO: &str = "fio";
+/// Trunkline: each chunk is written from where it lies.
+pub const IN_PLACE: &str = "trunkline";
+/// The same with one copy before it, into memory of its own.
+pub const COPIED: &str = "trunkline-copied";
+/// A file written through the system's cache, with `fdatasync` at the end.
+pub const CACHED: &str = "write-cached";
+
+/// Environment variable that names a folder on the disk that is to be measured.
+const FOLDER: &str = "TRUNKLINE_DISK";
+const FOLDER_DEFAULT: &str = "target";
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    /// Bytes of a chunk.
+    chunk: usize,
+    /// Bytes of all of them.
+    bytes: u64,
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    elapsed: Duration,
+    cpu_s: f64,
+    /// Of the file; as many as the chunks have where nobody knows.
+    file_bytes: u64,
+    /// That the CPU has copied on the way, as far as who writes counts that.
+    copied: Option<u64>,
+}
+
+impl Task {
+    fn read(settings: &Settings) -> Outcome<Self> {
+        Ok(Self {
+            chunk: settings.value("chunk")?,
+            bytes: settings.value("bytes")?,
+        })
+    }
+
+    /// The case of a chunk.
+    fn case(self) -> String {
+        format!("chunk={}", self.chunk)
+    }
+
+    fn chunks(self) -> u64 {
+        self.bytes / self.chunk as u64
+    }
+}
+
+impl Took {
+    fn enter(self, task: Task, row: &mut Row) {
+        let bytes = task.bytes as f64;
+        row.figure("mb_per_s", bytes / 1e6 / self.elapsed.as_secs_f64());
+        row.figure("cpu_s_per_gb", self.cpu_s / (bytes / 1e9));
+        row.figure("file_to_payload", self.file_bytes as f64 / bytes);
+        if let Some(copied) = self.copied {
+            row.figure("copied_per_byte", copied as f64 / bytes);
+        }
+    }
+}
+
+/// Measures one system.
+///
+/// # Errors
+/// There is no such system, or the disk has failed.
+pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
+    let task = Task::read(settings)?;
+    let mut row = Row::new(SCENARIO, system, task.case(), placement);
+    row.waiting = "sleeping".to_owned();
+    let folder = folder()?;
+    let path = folder.path().join("file.tdms");
+    let took = match system {
+        FIO => fio::write(task, &path)?,
+        IN_PLACE => ring::record(task, &path, false, &mut row)?,
+        COPIED => ring::record(task, &path, true, &mut row)?,
+        CACHED => ring::write_cached(task, &path)?,
+        _ => others::write(system, task, &path)?,
+    };
+    took.enter(task, &mut row);
+    Ok(row)
+}
+
+/// A folder of a cell's own; it goes when this is dropped.
+fn folder() -> Outcome<TempDir> {
+    let parent = std::env::var_os(FOLDER).map_or_else(|| FOLDER_DEFAULT.into(), PathBuf::from);
+    std::fs::create_dir_all(&parent)?;
+    Ok(tempfile::Builder::new()
+        .prefix("bench-recorder-")
+        .tempdir_in(parent)?)
+}
