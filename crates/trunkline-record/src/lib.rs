@@ -50,6 +50,9 @@ pub use backend::{
     PlainWrites, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
-pub use queue::{Closed, Durability, Progress, QueueOptions, Reservation, WriteQueue};
-pub use tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
-pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, tdms_queue};
+pub use queue::{
+    COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,
+    Room, RoomAlarm, RoomState, WritePath, WriteQueue,
+};
+pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
+pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, sums_path, tdms_queue};
