@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, layout, ring, rows};
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, QueueOptions, SimDisk, Span,
-    TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
+    Backend, BackendKind, BackendWanted, Completed, Directness, FullDisk, QueueOptions, SimDisk,
+    Span, TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType, Values};
@@ -31,6 +31,8 @@ struct Seen {
     running: usize,
     /// How many were still running whenever one was over.
     left_running: Vec<usize>,
+    /// How often room was to be set aside.
+    reserved: usize,
 }
 
 /// A disk that says what is written to it, and from where.
@@ -82,7 +84,12 @@ impl Backend for Watched {
     }
 
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        self.1.lock().unwrap().reserved += 1;
         self.0.reserve(position, bytes)
+    }
+
+    fn room(&self) -> io::Result<u64> {
+        self.0.room()
     }
 
     fn trim(&mut self, length: u64) -> io::Result<()> {
@@ -158,6 +165,38 @@ fn as_long_as_there_is_data_the_disk_has_something_to_do() {
             "one after the other"
         );
     }
+}
+
+#[test]
+fn a_disk_that_is_full_is_not_tried_again_before_it_says_that_it_has_room() {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let mut ring = ring(4096);
+    let disk = SimDisk::new(1, BLOCK);
+    let options = QueueOptions {
+        reserve_bytes: 64 << 10,
+        full_disk: FullDisk::Lose,
+        ..QueueOptions::default()
+    };
+    disk.set_room(64 << 10);
+    let backend = Watched(disk.clone(), Arc::clone(&seen));
+    let mut sut = rig::recording(backend, &ring, options);
+    let mut write = |sut: &mut TdmsRecording<_>| {
+        let at = ring.filler.written() as i64;
+        ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
+        sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
+            .unwrap();
+    };
+    for _ in 0..500 {
+        write(&mut sut);
+    }
+    assert!(sut.disk_stop().is_stopped);
+    // What there was, and one try in vain.
+    assert_eq!(seen.lock().unwrap().reserved, 2);
+    disk.set_room(1 << 30);
+    write(&mut sut);
+    assert!(!sut.disk_stop().is_stopped);
+    assert_eq!(seen.lock().unwrap().reserved, 3);
+    sut.close(LONG).unwrap();
 }
 
 /// Behaviour: ZC-26.
