@@ -15,6 +15,8 @@ SOAK_SCHEDULES ?= 1000000
 SOAK_CASES ?= 20000
 # Random files that pass between npTDMS and trunkline-tdms, each way, in a long run.
 SOAK_FILES ?= 10000
+# How often a recording is killed in a long run.
+SOAK_KILLS ?= 200
 # Simulated hours with faults, and cycles of the chaos run, of `make test` and of a long run.
 SIM_HOURS ?= 50
 SIM_CYCLES ?= 10000
@@ -89,6 +91,7 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 		$(SIMULATE) --streams --hours $(SOAK_HOURS))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
+	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)
 	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 
 .PHONY: fuzz

@@ -13,6 +13,8 @@ pub enum FailedStep {
     Body,
     /// Writing the header.
     Header,
+    /// Writing checksums.
+    Sums,
     /// `fdatasync`. What was written since the last one may be lost, even if a later one succeeds.
     Sync,
 }
@@ -22,6 +24,7 @@ impl std::fmt::Display for FailedStep {
         f.write_str(match self {
             Self::Body => "writing data",
             Self::Header => "writing the header of data",
+            Self::Sums => "writing checksums of data",
             Self::Sync => "syncing",
         })
     }
@@ -71,16 +74,21 @@ pub enum QueueError {
     /// The file was closed.
     #[error("the file is closed; go on in another one")]
     Closed,
-    /// The region does not begin where a direct write may.
+    /// The region does not begin where a direct write may, and may not be copied.
     #[error(
         "the region begins at address {address:#x}, and direct writes need a multiple of \
-         {block_bytes}; acquire regions of whole blocks, or write through the system's cache"
+         {block_bytes}; acquire regions of whole blocks, write through the system's cache, or allow \
+         regions of {bytes} bytes to be copied (copying; now {copy_bytes_max})"
     )]
     Unaligned {
         /// Where it begins.
         address: usize,
         /// What it has to be a multiple of.
         block_bytes: usize,
+        /// Bytes of the region.
+        bytes: usize,
+        /// Longest region that is copied; 0: none is.
+        copy_bytes_max: usize,
     },
     /// The header does not fit into the memory set aside for it.
     #[error(

@@ -6,8 +6,9 @@
 //!                  +-- given back -----+            +-- io_uring | plain writes | simulated disk
 //! ```
 //!
-//! A region is written from where the device has put it: the CPU copies nothing. Several writes run
-//! at a time, in any order; the file has them in the order of the calls.
+//! A region is written from where the device has put it: the CPU copies nothing, unless
+//! [`Copying`] allows it for regions that are small or begin within a block. Several writes run at
+//! a time, in any order; the file has them in the order of the calls.
 //!
 //! # Every prefix opens
 //!
@@ -19,7 +20,8 @@
 //!
 //! [`Durability`] says what a figure of this crate means: in the file, which outlives the program;
 //! or on the disk, which outlives a loss of power. The second is true only when `fdatasync` has
-//! returned.
+//! returned. With checksums in a file beside it ([`QueueOptions::has_sums`]) either is true only
+//! when it is so of the checksum as well, and what a loss of power has spoiled can be told.
 //!
 //! # Layout
 //! - [`WriteQueue`] in `queue`: the state machine. It has no thread, and its clock is its
@@ -50,6 +52,9 @@ pub use backend::{
     PlainWrites, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
-pub use queue::{Closed, Durability, Progress, QueueOptions, Reservation, WriteQueue};
-pub use tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
-pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, tdms_queue};
+pub use queue::{
+    COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,
+    Room, RoomAlarm, RoomState, WritePath, WriteQueue,
+};
+pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
+pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, sums_path, tdms_queue};

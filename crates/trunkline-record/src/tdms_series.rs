@@ -11,8 +11,8 @@ use trunkline_tdms::ObjectPath;
 
 use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_file};
 use crate::error::{QueueError, Refused};
-use crate::queue::{Closed, QueueOptions, WriteQueue};
-use crate::tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
+use crate::queue::{Closed, FullDisk, QueueOptions, WriteQueue};
+use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 
 /// When a recording goes on in another file. It does so too when one has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +105,17 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// file cannot be opened.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         self.poll()?;
+        match self.write_here_or_next(region) {
+            // There is no room for another file.
+            Err(RecordError::Refused(refused)) if self.loses(&refused.error) => {
+                self.current.lose(&refused.region);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn write_here_or_next(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let region = match self.is_over() {
             true => self.rotate_before(region)?,
             false => region,
@@ -119,6 +130,26 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             }
             done => done,
         }
+    }
+
+    /// Whether rows are lost because of this error, instead of refused.
+    fn loses(&self, error: &QueueError) -> bool {
+        let kind = match error {
+            QueueError::DiskFull { .. } => io::ErrorKind::StorageFull,
+            QueueError::Backend(error) => error.kind(),
+            QueueError::Failed(failure) => io::Error::from_raw_os_error(failure.os_error).kind(),
+            _ => return false,
+        };
+        let is_full = matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
+        is_full && self.current.queue().options().full_disk == FullDisk::Lose
+    }
+
+    /// What was lost while the disk was full, in all files. Only with [`FullDisk::Lose`].
+    pub fn disk_stop(&self) -> DiskStop {
+        self.current.disk_stop()
     }
 
     fn rotate_before(&mut self, region: ReadRegion) -> Result<ReadRegion, RecordError> {
@@ -139,7 +170,12 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         let number = self.number + 1;
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
         let next = TdmsRecording::start(queue, &self.layout, self.wait)?;
-        let last = std::mem::replace(&mut self.current, next);
+        let mut last = std::mem::replace(&mut self.current, next);
+        let stopped = last.take_stopped();
+        self.current.go_on_with(last.disk_stop());
+        if stopped > 0 {
+            self.current.note_gap(stopped)?;
+        }
         let failed = last.progress().failure.is_some();
         self.ending = Some((self.number, last));
         self.number = number;
@@ -253,8 +289,9 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
     }))
 }
 
-/// A new TDMS file, and the queue that writes it. An index file of an earlier one with this name is
-/// removed: readers would believe it.
+/// A new TDMS file, and the queue that writes it; with [`sums_path`] beside it where the options
+/// say so. An index file and checksums of an earlier one with this name are removed: readers would
+/// believe them. A file into which nothing has come when the queue is dropped is removed.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -266,10 +303,30 @@ pub fn tdms_queue(
     memories: Vec<Arc<RegionMemory>>,
 ) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
     let opened = open_file(path, wanted, directness, options.writes_max())?;
-    match std::fs::remove_file(path.with_extension("tdms_index")) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let sums_path = sums_path(path);
+    for of_another in [&path.with_extension("tdms_index"), &sums_path] {
+        match std::fs::remove_file(of_another) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
-    let queue = WriteQueue::new(opened.backend, options, memories);
+    let mut queue = WriteQueue::new(opened.backend, options, memories);
+    let mut paths = vec![path.to_owned()];
+    if options.has_sums {
+        // Of a write and a sync.
+        let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
+        queue.remove_if_unwritten(paths.clone());
+        queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
+        paths.push(sums_path);
+    }
+    queue.remove_if_unwritten(paths);
     Ok((queue, opened.report))
+}
+
+/// Where the checksums of a file are: `x.tdms.sums` of `x.tdms`.
+#[must_use]
+pub fn sums_path(path: &Path) -> PathBuf {
+    let mut sums = path.as_os_str().to_owned();
+    sums.push(".sums");
+    sums.into()
 }

@@ -6,9 +6,12 @@ mod rig;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::time::Duration;
 
-use rig::{LONG, assert_prefix, recording, ring, rows};
-use trunkline_record::{BackendWanted, Directness, QueueOptions, open_file};
+use rig::{LONG, assert_prefix, layout, ring, rows};
+use trunkline_record::{
+    BackendWanted, Copying, Directness, Durability, QueueOptions, TdmsRecording, tdms_queue,
+};
 
 thread_local! {
     // Initialised at compile time, so that counting allocates nothing itself.
@@ -51,37 +54,56 @@ unsafe impl GlobalAlloc for Counting {
 fn after_the_first_regions_nothing_is_allocated() {
     const REGION_ROWS: u64 = 512;
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
-        .into_iter()
-        .enumerate()
+    // As it is; with checksums; and with regions that are collected.
+    for (index, (wanted, has_sums, odd_rows)) in [
+        (BackendWanted::BestThereIs, false, 0),
+        (BackendWanted::PlainWrites, false, 0),
+        (BackendWanted::BestThereIs, true, 0),
+        (BackendWanted::PlainWrites, true, 0),
+        (BackendWanted::BestThereIs, true, 5),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let path = folder.path().join(format!("{index}.tdms"));
         let options = QueueOptions {
             reserve_bytes: 1 << 20,
+            // By length alone: a segment with another number of rows is described anew.
+            copying: (odd_rows > 0).then(|| Copying {
+                age_max: Duration::MAX,
+                segment_bytes: 8 * REGION_ROWS as usize * rig::ROW,
+                ..Copying::default()
+            }),
+            has_sums,
             ..QueueOptions::default()
         };
-        let writes_max = options.writes_max();
-        let opened = open_file(&path, wanted, Directness::IfPossible, writes_max).unwrap();
         let mut ring = ring(8 * REGION_ROWS as usize);
-        let mut sut = recording(opened.backend, &ring, options);
+        let memories = vec![ring.memory.clone()];
+        let queue = tdms_queue(&path, wanted, Directness::IfPossible, options, memories);
+        let (queue, report) = queue.unwrap();
+        let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         let data = rows(0..400 * REGION_ROWS as i64);
         let mut regions = data.chunks_exact(REGION_ROWS as usize * rig::ROW);
-        let mut write = |count: usize| {
+        let mut write = |sut: &mut TdmsRecording<_>, count: usize| {
             for region in regions.by_ref().take(count) {
                 while ring.filler.room().unwrap() < REGION_ROWS {
                     sut.poll().unwrap();
                 }
                 ring.filler.push(region).unwrap();
-                sut.write(ring.reader.acquire(REGION_ROWS).unwrap())
-                    .unwrap();
+                for count in [odd_rows, REGION_ROWS - odd_rows] {
+                    if count > 0 {
+                        sut.write(ring.reader.acquire(count).unwrap()).unwrap();
+                    }
+                }
                 sut.begin_sync().unwrap();
             }
         };
         // The first of a shape are described, and a thread that waits is known to its channels.
-        write(100);
+        write(&mut sut, 104);
+        sut.flush(Durability::OnDisk, LONG).unwrap();
         let before = CALLS.get();
-        write(300);
-        assert_eq!(CALLS.get() - before, 0, "{:?}", opened.report);
+        write(&mut sut, 296);
+        assert_eq!(CALLS.get() - before, 0, "case {index}: {report:?}");
         sut.close(LONG).unwrap();
         let file = std::fs::File::open(&path).unwrap();
         assert_prefix(file, 400 * REGION_ROWS, 400 * REGION_ROWS);

@@ -10,15 +10,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rig::{LONG, assert_prefix, recording, ring, rows};
+use rig::{LONG, assert_prefix, layout, recording, ring, rows};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
 use trunkline_record::{
     Backend, BackendKind, BackendWanted, Directness, Durability, OpenedFile, QueueOptions,
-    Reservation, TdmsRecording, WhyNot, open_file,
+    Reservation, TdmsRecording, WhyNot, open_file, sums_path, tdms_queue,
 };
+use trunkline_tdms::{Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
 
 /// Rows of a region: 64 KiB.
 const REGION_ROWS: u64 = 4096;
@@ -241,6 +242,9 @@ fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
 /// The name of the test below, and how its other process knows its file.
 const IN_CHILD: &str = "a_recording_that_is_killed_holds_everything_that_was_durable";
 const PATH: &str = "TRUNKLINE_TEST_RECORDING";
+/// How often it is killed; 12 unless set, as a long run sets it.
+const KILLS: &str = "RECORD_KILLS";
+const HAS_SUMS: &str = "TRUNKLINE_TEST_SUMS";
 
 /// Behaviour: B-70.
 #[test]
@@ -250,11 +254,15 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
-    for round in 0..12 {
+    let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
+    for round in 0..kills {
+        // Turn by turn with checksums, which then vouch for everything that was durable.
+        let has_sums = round % 2 == 1;
         let path = folder.path().join(format!("{round}.tdms"));
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", IN_CHILD, "--nocapture"])
             .env(PATH, &path)
+            .env(HAS_SUMS, has_sums.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -267,7 +275,19 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(durable > 0);
-        assert_prefix(File::open(&path).unwrap(), durable, u64::MAX);
+        let found = assert_prefix(File::open(&path).unwrap(), durable, u64::MAX);
+        if has_sums {
+            let data = File::open(&path).unwrap();
+            let sums = File::open(sums_path(&path)).unwrap();
+            let opened = TdmsFile::open_summed(data, &sums, Unsummed::Cut, Limits::default());
+            let opened = opened.unwrap();
+            assert_eq!(opened.check.state, SumsState::OfThisFile);
+            assert_eq!(opened.check.first_wrong, None);
+            let number = ObjectPath::channel("rig", "number");
+            let vouched_for = opened.file.channel(&number).unwrap().len();
+            assert!((durable..=found).contains(&vouched_for));
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 }
 
@@ -275,9 +295,14 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
 #[allow(clippy::print_stdout, reason = "what the test listens to")]
 fn record_for_ever(path: &Path) {
     let wanted = BackendWanted::BestThereIs;
-    let backend = opened(path, wanted, Directness::IfPossible).backend;
+    let options = QueueOptions {
+        has_sums: std::env::var(HAS_SUMS).unwrap() == "true",
+        ..QueueOptions::default()
+    };
     let mut ring = ring(4 * REGION_ROWS as usize);
-    let mut sut = recording(backend, &ring, QueueOptions::default());
+    let memories = vec![ring.memory.clone()];
+    let queue = tdms_queue(path, wanted, Directness::IfPossible, options, memories);
+    let mut sut = TdmsRecording::start(queue.unwrap().0, &layout(), LONG).unwrap();
     let mut ends = vec![(sut.progress().written, 0)];
     let mut said = 0;
     loop {

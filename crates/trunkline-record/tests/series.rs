@@ -116,6 +116,40 @@ fn a_file_that_is_old_is_followed_by_another() {
     assert!(all_numbers(&disks).into_iter().eq(0..25 * BLOCK_ROWS));
 }
 
+#[test]
+fn a_wall_clock_that_steps_changes_neither_files_nor_rows() {
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(8192);
+    let rotation = Rotation {
+        age_max: Duration::from_secs(10),
+        ..Rotation::default()
+    };
+    let open = open_on(&disks, &ring, |_, _| {});
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    let group = ObjectPath::Group("rig".into());
+    // Back by a day, far ahead, and back again: the program's reading is a property, no more.
+    let mut wall = [1_800_000_000_u64, 1_799_913_600, 9_000_000_000, 0]
+        .into_iter()
+        .cycle();
+    let mut said = Vec::new();
+    for second in 0..25 {
+        let reading = wall.next().unwrap();
+        sut.current().set(&group, "wall", reading).unwrap();
+        sut.write(next(&mut ring)).unwrap();
+        said.push((sut.number(), reading));
+        disks
+            .borrow()
+            .iter()
+            .for_each(|disk| disk.pass(Duration::from_secs(1)));
+        assert_eq!(sut.number(), 1 + second / 10, "second {second}");
+    }
+    sut.close().unwrap();
+    assert!(all_numbers(&disks).into_iter().eq(0..25 * BLOCK_ROWS));
+    let last = said.last().unwrap();
+    let file = disks.borrow()[last.0 as usize - 1].file();
+    assert_eq!(of_group(&file, "wall"), Some(PropertyValue::U64(last.1)));
+}
+
 /// Behaviour: B-70.
 #[test]
 fn a_file_that_has_failed_is_followed_by_another_that_says_what_is_missing() {

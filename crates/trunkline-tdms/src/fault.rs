@@ -218,4 +218,47 @@ pub enum Fault {
     /// An index that is not of this file.
     #[error("the index file differs from the data file here; it is not used from here on")]
     StaleIndex,
+    // Checksums beside the data.
+    /// No checksums where some were expected.
+    #[error("the {bytes} bytes of the file of checksums are none; nothing was compared")]
+    UnusableSums {
+        /// How long that file is.
+        bytes: u64,
+    },
+    /// Checksums whose first segment is another one.
+    #[error(
+        "the first segment is not what its checksum says: the checksums are of another file, or it \
+         is damaged; nothing else was compared"
+    )]
+    SumsOfAnother,
+    /// A segment that has changed since it was written.
+    #[error("the {bytes} bytes from here on are not what their checksum says; do not trust them")]
+    WrongSum {
+        /// Bytes of the segment.
+        bytes: u64,
+    },
+    /// A segment with a checksum that is not there, or not all of it.
+    #[error("the file ends within a segment that has a checksum: {missing} bytes are missing")]
+    SummedBeyondEnd {
+        /// Bytes that are not there.
+        missing: u64,
+    },
+    /// Data without a checksum.
+    #[error("the {bytes} bytes from here on have no checksum")]
+    NoSum {
+        /// How many.
+        bytes: u64,
+    },
+    /// Entries of the file of checksums that are damaged.
+    #[error("{entries} checksums of what follows are damaged themselves")]
+    DamagedSums {
+        /// How many.
+        entries: u64,
+    },
+    /// A file of checksums that ends within one.
+    #[error("the file of checksums ends within one: {bytes} of 24 bytes")]
+    CutSums {
+        /// Bytes that are there.
+        bytes: u64,
+    },
 }

@@ -43,6 +43,8 @@
 //!   [`Values`], [`Waveform`]: what files hold.
 //! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recovery, and few long
 //!   segments out of many.
+//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_summed`]: checksums of segments, in a file
+//!   beside it.
 //! - Inside: `lead_in`, `metadata` and `raw_index` read the bytes, `objects` and `walk` hold what
 //!   segments take over from those before, `layout` says where values stand.
 
@@ -68,6 +70,7 @@ mod read_values;
 mod recover;
 mod rewrite;
 mod scale;
+mod sums;
 mod text;
 mod time;
 mod values;
@@ -90,6 +93,7 @@ pub use read_at::ReadAt;
 pub use recover::{Mending, Repair, Verification};
 pub use rewrite::{RewriteError, Rewritten};
 pub use scale::{ScaleChain, ScaleError, Scaling};
+pub use sums::{SUMS_ENTRY_BYTES, SegmentSum, Summed, SumsCheck, SumsId, SumsState, Unsummed};
 pub use text::Text;
 pub use time::TdmsTime;
 pub use values::Values;

@@ -129,6 +129,14 @@ pub trait Backend: Send + fmt::Debug {
     /// `StorageFull`: there is none. `Unsupported`: this file system has no such thing.
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()>;
 
+    /// Bytes that the file system has left, without those that are set aside.
+    ///
+    /// # Errors
+    /// `Unsupported`: it does not say. Or what the system says.
+    fn room(&self) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Cuts the file off at `length`, and gives back what is reserved behind it. Nothing is running
     /// then.
     ///
@@ -172,6 +180,10 @@ impl Backend for Box<dyn Backend> {
         (**self).reserve(position, bytes)
     }
 
+    fn room(&self) -> io::Result<u64> {
+        (**self).room()
+    }
+
     fn trim(&mut self, length: u64) -> io::Result<()> {
         (**self).trim(length)
     }
@@ -186,4 +198,10 @@ fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
             done => return Ok(done?),
         }
     }
+}
+
+/// As [`Backend::room`], for a file of this machine.
+fn room(file: &std::fs::File) -> io::Result<u64> {
+    let told = rustix::fs::fstatvfs(file)?;
+    Ok(told.f_bavail.saturating_mul(told.f_frsize))
 }

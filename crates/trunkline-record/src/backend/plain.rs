@@ -131,6 +131,10 @@ impl Backend for PlainWrites {
         super::reserve(&self.file, position, bytes)
     }
 
+    fn room(&self) -> io::Result<u64> {
+        super::room(&self.file)
+    }
+
     fn trim(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }

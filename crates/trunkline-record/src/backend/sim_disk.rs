@@ -329,6 +329,11 @@ impl Backend for SimDisk {
         Ok(())
     }
 
+    fn room(&self) -> io::Result<u64> {
+        let state = self.state();
+        Ok(state.room_bytes.saturating_sub(state.reserved_to))
+    }
+
     fn trim(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
         state.cut_at = Some(length);

@@ -199,6 +199,10 @@ impl Backend for Uring {
         super::reserve(&self.file, position, bytes)
     }
 
+    fn room(&self) -> io::Result<u64> {
+        super::room(&self.file)
+    }
+
     fn trim(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }

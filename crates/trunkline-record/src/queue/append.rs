@@ -4,9 +4,11 @@ use std::io;
 use std::ptr::NonNull;
 
 use trunkline_ring::ReadRegion;
+use trunkline_tdms::SegmentSum;
 
 use super::slot::{PartState, Slot, after};
-use super::{Reservation, WriteQueue};
+use super::sums::SumsFile;
+use super::{Reservation, WritePath, WriteQueue};
 use crate::backend::{Backend, Span, Wait};
 use crate::error::{QueueError, Refused};
 
@@ -21,10 +23,10 @@ impl<B: Backend> WriteQueue<B> {
             return Err(QueueError::Closed);
         }
         self.poll()?;
-        let since = self.backend.now();
+        let since = self.now();
         let until = since.saturating_add(self.options.wait);
         while self.outstanding() == self.slots.len() {
-            if !self.step(Wait::Until(until))? && self.backend.now() >= until {
+            if !self.step(Wait::Until(until))? && self.now() >= until {
                 return Err(QueueError::Busy {
                     outstanding: self.outstanding(),
                     waited: self.options.wait,
@@ -38,8 +40,10 @@ impl<B: Backend> WriteQueue<B> {
     /// many are outstanding as may be.
     ///
     /// The region is written from where it lies, except the part of it that is no whole block,
-    /// which is copied. It is given back as soon as it is in the file, or kept for
-    /// [`take_returned`](Self::take_returned) when it `is_wanted_back`.
+    /// which is copied. All of it is copied where it does not begin at a block, and
+    /// [`QueueOptions::copying`](super::QueueOptions::copying) allows it. It is given back as soon
+    /// as it is in the file, or kept for [`take_returned`](Self::take_returned) when it
+    /// `is_wanted_back`.
     ///
     /// # Errors
     /// [`Refused`], with the region; nothing of it was written.
@@ -52,10 +56,21 @@ impl<B: Backend> WriteQueue<B> {
     ) -> Result<(), Box<Refused>> {
         let ready = self.make_room();
         let fits = ready.and_then(|()| self.fits(&region));
-        let checked = fits.and_then(|()| self.check(header, region.bytes(), behind));
+        let bytes = region.bytes().len();
+        let checked = fits.and_then(|()| self.check(header, bytes, behind));
         match checked.and_then(|end| self.reserve(end).map(|()| end)) {
             Ok(end) => {
-                self.begin(header, Some(region), behind, is_wanted_back, end);
+                match self.is_aligned(&region) {
+                    true => self.begin(header, Body::Region(region, is_wanted_back), behind, end),
+                    false => {
+                        self.collected = 0;
+                        self.copy(region.bytes());
+                        if is_wanted_back {
+                            self.returned.push_back(region);
+                        }
+                        self.begin(header, Body::Collected, behind, end);
+                    }
+                }
                 Ok(())
             }
             Err(error) => Err(Box::new(Refused { region, error })),
@@ -69,9 +84,9 @@ impl<B: Backend> WriteQueue<B> {
     /// [`QueueError`]; nothing was written.
     pub fn append_header(&mut self, header: &[u8]) -> Result<(), QueueError> {
         self.make_room()?;
-        let end = self.check(header, &[], &[])?;
+        let end = self.check(header, 0, &[])?;
         self.reserve(end)?;
-        self.begin(header, None, &[], false, end);
+        self.begin(header, Body::Nothing, &[], end);
         Ok(())
     }
 
@@ -83,25 +98,43 @@ impl<B: Backend> WriteQueue<B> {
     pub fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
         self.make_room()?;
         self.fits(region)?;
-        let most = region.bytes().len() + self.staging.place_bytes();
+        self.reserve_for(region.bytes().len())
+    }
+
+    /// Sets room aside for a segment with a body of so many bytes, whatever its header.
+    pub(super) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
+        let most = body.saturating_add(self.copy_at);
         self.reserve(self.position.saturating_add(most as u64))
     }
 
-    /// Whether a region can be written from where it lies.
-    fn fits(&self, region: &ReadRegion) -> Result<(), QueueError> {
-        let block_bytes = self.block_bytes;
+    /// Whether a region begins where a write may.
+    pub(super) fn is_aligned(&self, region: &ReadRegion) -> bool {
         let address = region.bytes().as_ptr().addr();
-        if !address.is_multiple_of(block_bytes) {
-            return Err(QueueError::Unaligned {
-                address,
-                block_bytes,
-            });
+        address.is_multiple_of(self.block_bytes)
+    }
+
+    /// Whether a region can be written at all.
+    fn fits(&self, region: &ReadRegion) -> Result<(), QueueError> {
+        let bytes = region.bytes().len();
+        let copy_bytes_max = self.options.copy_bytes_max();
+        if self.is_aligned(region) || bytes <= copy_bytes_max {
+            return Ok(());
         }
-        Ok(())
+        Err(QueueError::Unaligned {
+            address: region.bytes().as_ptr().addr(),
+            block_bytes: self.block_bytes,
+            bytes,
+            copy_bytes_max,
+        })
     }
 
     /// Where the segment would end.
-    fn check(&self, header: &[u8], body: &[u8], behind: &[u8]) -> Result<u64, QueueError> {
+    pub(super) fn check(
+        &self,
+        header: &[u8],
+        body: usize,
+        behind: &[u8],
+    ) -> Result<u64, QueueError> {
         let block_bytes = self.block_bytes;
         let limit = self.options.header_bytes_max;
         if header.is_empty() || header.len() > limit {
@@ -109,11 +142,11 @@ impl<B: Backend> WriteQueue<B> {
             return Err(QueueError::HeaderTooLong { bytes, limit });
         }
         let body_at = self.position + header.len() as u64;
-        let end = body_at + (body.len() + behind.len()) as u64;
+        let end = body_at + (body + behind.len()) as u64;
         let mut ends = [body_at, end].into_iter();
         let odd = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
         // What staging has room for behind the header.
-        let is_too_long = body.len() % block_bytes + behind.len() > 2 * block_bytes;
+        let is_too_long = body % block_bytes + behind.len() > 2 * block_bytes;
         match odd.or(is_too_long.then_some(end)) {
             Some(end) => Err(QueueError::OddBlocks { end, block_bytes }),
             None => Ok(end),
@@ -125,66 +158,92 @@ impl<B: Backend> WriteQueue<B> {
         if self.reservation != Reservation::Ahead {
             return Ok(());
         }
-        while self.reserved_to < end {
-            let (from, bytes) = (self.reserved_to, self.options.reserve_bytes);
-            match self.backend.reserve(from, bytes) {
-                Ok(()) => self.reserved_to = from.saturating_add(bytes),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                        return Err(QueueError::DiskFull { bytes });
-                    }
-                    io::ErrorKind::Unsupported => {
-                        self.reservation = Reservation::Unsupported;
-                        return Ok(());
-                    }
-                    _ => return Err(error.into()),
-                },
-            }
+        let bytes = self.options.reserve_bytes;
+        // Asking costs little, and trying in vain may cost much.
+        if self.room.is_full()
+            && self.reserved_to < end
+            && self.backend.room().is_ok_and(|room| room < bytes)
+        {
+            return Err(QueueError::DiskFull { bytes });
         }
-        Ok(())
+        let Err(error) = self.reserve_both(end) else {
+            self.room.set_full(false);
+            return Ok(());
+        };
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                self.room.set_full(true);
+                Err(QueueError::DiskFull { bytes })
+            }
+            io::ErrorKind::Unsupported => {
+                self.reservation = Reservation::Unsupported;
+                Ok(())
+            }
+            _ => Err(error.into()),
+        }
     }
 
-    fn begin(
-        &mut self,
-        header: &[u8],
-        region: Option<ReadRegion>,
-        behind: &[u8],
-        is_wanted_back: bool,
-        end: u64,
-    ) {
+    fn reserve_both(&mut self, end: u64) -> io::Result<()> {
+        let bytes = self.options.reserve_bytes;
+        while self.reserved_to < end {
+            self.backend.reserve(self.reserved_to, bytes)?;
+            self.reserved_to = self.reserved_to.saturating_add(bytes);
+        }
+        self.sums.as_mut().map_or(Ok(()), SumsFile::reserve)
+    }
+
+    /// Begins to write a segment that was checked, and for which there is room.
+    pub(super) fn begin(&mut self, header: &[u8], body: Body, behind: &[u8], end: u64) {
         let number = self.next;
         let place = self.place(number);
-        let body = region.as_ref().map(ReadRegion::bytes).unwrap_or_default();
-        let whole = body.len() / self.block_bytes * self.block_bytes;
-        let (body, odd) = body.split_at(whole);
-        let header_room = self.staging.place_bytes() - 2 * self.block_bytes;
-        let staged = self.staging.bytes_mut(place);
-        // Checked before: the header fits before the room for the odd end, and that into it.
-        let pieces = [
-            (0, header),
-            (header_room, odd),
-            (header_room + odd.len(), behind),
-        ];
-        for (at, piece) in pieces {
-            if let Some(room) = staged.get_mut(at..at + piece.len()) {
-                room.copy_from_slice(piece);
-            }
-        }
-        self.bytes_copied += odd.len() as u64;
         let start = self.staging.place(place);
         let header_at = self.position;
         let body_at = header_at + header.len() as u64;
-        let body = Span {
-            start: NonNull::from(body).cast(),
-            bytes: whole,
+        let collected = std::mem::take(&mut self.collected);
+        let (odd_at, copy_at) = (self.odd_at, self.copy_at);
+        // Checked before: each piece fits into its room.
+        let staged = self.staging.bytes_mut(place);
+        put(staged, 0, header);
+        let (memory, odd_bytes) = match &body {
+            Body::Region(region, _) => {
+                let bytes = region.bytes();
+                let whole = bytes.len() / self.block_bytes * self.block_bytes;
+                let (body, odd) = bytes.split_at(whole);
+                put(staged, odd_at, odd);
+                put(staged, odd_at + odd.len(), behind);
+                self.regions_in_place += 1;
+                self.path = Some(WritePath::InPlace);
+                self.bytes_copied += odd.len() as u64;
+                let start = NonNull::from(body).cast();
+                (
+                    Span {
+                        start,
+                        bytes: whole,
+                    },
+                    odd.len() + behind.len(),
+                )
+            }
+            Body::Collected => {
+                put(staged, copy_at + collected, behind);
+                let (start, bytes) = (after(start, copy_at), collected + behind.len());
+                (Span { start, bytes }, 0)
+            }
+            Body::Nothing => (Span { start, bytes: 0 }, 0),
         };
+        let sum = self.sums.is_some().then(|| {
+            let body = match &body {
+                Body::Region(region, _) => region.bytes(),
+                _ => staged.get(copy_at..copy_at + collected).unwrap_or_default(),
+            };
+            SegmentSum::of(header_at, [header, body, behind])
+        });
         let parts = [
-            PartState::waiting(body_at, body),
+            PartState::waiting(body_at, memory),
             PartState::waiting(
-                body_at + whole as u64,
+                body_at + memory.bytes as u64,
                 Span {
-                    start: after(start, header_room),
-                    bytes: odd.len() + behind.len(),
+                    start: after(start, odd_at),
+                    bytes: odd_bytes,
                 },
             ),
             PartState::waiting(
@@ -195,15 +254,36 @@ impl<B: Backend> WriteQueue<B> {
                 },
             ),
         ];
+        let (region, is_wanted_back) = match body {
+            Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
+            _ => (None, false),
+        };
         self.slots[place] = Slot {
             position: header_at,
             end,
             region,
             is_wanted_back,
             parts,
+            sum,
         };
         self.next += 1;
         self.position = end;
         self.go_on(number);
+    }
+}
+
+/// What a segment's values come from.
+pub(super) enum Body {
+    /// A region, and whether it is wanted back.
+    Region(ReadRegion, bool),
+    /// What was copied into the place of the segment.
+    Collected,
+    Nothing,
+}
+
+/// Copies `bytes` to a place of `room`, which was made for them.
+pub(super) fn put(room: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(room) = room.get_mut(at..at.saturating_add(bytes.len())) {
+        room.copy_from_slice(bytes);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::sums::SumsFile;
 use super::{Closed, Durability, SYNC, WriteQueue};
 use crate::backend::{Backend, Wait};
-use crate::error::QueueError;
+use crate::error::{FailedStep, QueueError};
 
 impl<B: Backend> WriteQueue<B> {
     /// Begins to make durable what is written by now. False when that is running already, or there
@@ -17,12 +18,42 @@ impl<B: Backend> WriteQueue<B> {
         if let Some(failure) = self.failure.filter(|_| self.is_sync_failed) {
             return Err(failure.into());
         }
-        if self.syncing.is_some() || self.durable == self.written {
+        if self.syncing.is_some() || self.durable == self.in_file() {
             return Ok(false);
         }
-        self.backend.submit_sync(SYNC)?;
-        self.syncing = Some(self.written);
+        self.sync_both()?;
         Ok(true)
+    }
+
+    /// Begins to sync the file and its checksums, neither of which is being synced.
+    fn sync_both(&mut self) -> Result<(), QueueError> {
+        let made = self.in_file();
+        self.backend.submit_sync(SYNC)?;
+        self.running += 1;
+        self.syncing = Some(made);
+        self.syncs = 1;
+        self.is_sync_good = true;
+        let Some(sums) = &mut self.sums else {
+            return Ok(());
+        };
+        if sums.is_failed() {
+            // Without its checksums nothing more is called durable.
+            self.is_sync_good = false;
+            return Ok(());
+        }
+        match sums.begin_sync() {
+            Ok(()) => self.syncs = 2,
+            Err(error) => {
+                self.is_sync_good = false;
+                self.fail(self.next, FailedStep::Sync, &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything that was appended is in the file, checksums and all, or will never be.
+    fn is_all_done(&self) -> bool {
+        self.outstanding() == 0 && self.sums.as_ref().is_none_or(SumsFile::is_idle)
     }
 
     /// Waits until everything that was appended is as safe as said.
@@ -30,9 +61,9 @@ impl<B: Backend> WriteQueue<B> {
     /// # Errors
     /// [`QueueError::NotDone`], [`QueueError::Failed`], [`QueueError::Backend`].
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), QueueError> {
-        let until = self.backend.now().saturating_add(wait);
+        let until = self.now().saturating_add(wait);
         loop {
-            let is_written = self.outstanding() == 0;
+            let is_written = self.is_all_done();
             if is_written && let Some(failure) = self.failure {
                 return Err(failure.into());
             }
@@ -43,9 +74,13 @@ impl<B: Backend> WriteQueue<B> {
                 return Ok(());
             }
             if is_written {
+                // Which takes completions first, that of the last sync perhaps.
                 self.begin_sync()?;
+                if self.syncing.is_none() {
+                    continue;
+                }
             }
-            if !self.step(Wait::Until(until))? && self.backend.now() >= until {
+            if !self.step(Wait::Until(until))? && self.now() >= until {
                 return Err(QueueError::NotDone {
                     outstanding: self.outstanding(),
                     waited: wait,
@@ -61,7 +96,7 @@ impl<B: Backend> WriteQueue<B> {
     /// # Errors
     /// [`QueueError::NotDone`], after which it may be called again; [`QueueError::Backend`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, QueueError> {
-        let until = self.backend.now().saturating_add(wait);
+        let until = self.now().saturating_add(wait);
         match self.flush(Durability::InFile, wait) {
             Ok(()) | Err(QueueError::Failed(_)) => {}
             Err(error) => return Err(error),
@@ -70,9 +105,9 @@ impl<B: Backend> WriteQueue<B> {
         if !self.is_closed {
             // Before the sync, which then covers the length as well.
             self.backend.trim(self.written)?;
+            self.sums.as_mut().map_or(Ok(()), SumsFile::trim)?;
             if !self.is_sync_failed && self.written > 0 {
-                self.backend.submit_sync(SYNC)?;
-                self.syncing = Some(self.written);
+                self.sync_both()?;
             }
             self.is_closed = true;
         }
@@ -89,7 +124,7 @@ impl<B: Backend> WriteQueue<B> {
 
     fn wait_for_sync(&mut self, until: Duration, waited: Duration) -> Result<(), QueueError> {
         while self.syncing.is_some() {
-            if !self.step(Wait::Until(until))? && self.backend.now() >= until {
+            if !self.step(Wait::Until(until))? && self.now() >= until {
                 return Err(QueueError::NotDone {
                     outstanding: 0,
                     waited,

@@ -9,72 +9,55 @@
 //! whatever the order in which writes are done and wherever the program stops.
 
 mod append;
+mod copies;
 mod ends;
+mod options;
 mod progress;
+mod room;
 mod slot;
 mod steps;
+mod sums;
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_ring::{ReadRegion, RegionMemory};
+use trunkline_tdms::SumsId;
 
-pub use self::progress::{Closed, Durability, Progress, Reservation};
+pub use self::options::{COPY_BELOW_BYTES, Copying, FullDisk, QueueOptions, RoomAlarm};
+pub use self::progress::{Closed, Durability, Progress, Reservation, WritePath};
+use self::room::RoomWatch;
+pub use self::room::{Room, RoomState};
 use self::slot::Slot;
+use self::sums::SumsFile;
 use crate::backend::{Backend, Span, Token, WhyNot};
-use crate::error::Failure;
+use crate::error::{Failure, QueueError};
 use crate::staging::Staging;
 
 /// The token of a sync; those of writes are made of numbers that are smaller.
 const SYNC: Token = Token(u64::MAX);
 
-/// How a queue writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QueueOptions {
-    /// Segments that may be outstanding. Unless set, 4.
-    pub outstanding_max: NonZeroUsize,
-    /// How long [`append`](WriteQueue::append) waits when as many are. Unless set, 5 s.
-    pub wait: Duration,
-    /// Longest header. Memory for it is set aside for each outstanding segment. Unless set, 64 KiB.
-    pub header_bytes_max: usize,
-    /// Room on the disk that is set aside at a time; 0: none. Unless set, 256 MiB.
-    pub reserve_bytes: u64,
-}
-
-impl Default for QueueOptions {
-    fn default() -> Self {
-        Self {
-            outstanding_max: const { NonZeroUsize::new(4).unwrap() },
-            wait: Duration::from_secs(5),
-            header_bytes_max: 64 << 10,
-            reserve_bytes: 256 << 20,
-        }
-    }
-}
-
-impl QueueOptions {
-    /// Writes that a backend has to run at a time for this.
-    #[must_use]
-    pub fn writes_max(&self) -> usize {
-        // Of a segment, the body and its odd end run at the same time.
-        2 * self.outstanding_max.get()
-    }
-}
-
 /// Writes segments to one file, in the order of the calls, with several writes running.
 #[derive(Debug)]
 pub struct WriteQueue<B: Backend> {
-    // First, because it waits for what is running when it is dropped; then what that is written
+    // First, because they wait for what is running when they are dropped; then what that is written
     // from.
     backend: B,
+    sums: Option<SumsFile<B>>,
     slots: Box<[Slot]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
     not_registered: Option<WhyNot>,
     options: QueueOptions,
     block_bytes: usize,
+    /// Where in a place of staging the odd end of a region stands, and where what is copied.
+    odd_at: usize,
+    copy_at: usize,
+    /// Writes and syncs of the backend that are running.
+    running: usize,
     /// Numbers of the oldest segment that is outstanding, and of the next.
     oldest: u64,
     next: u64,
@@ -82,8 +65,10 @@ pub struct WriteQueue<B: Backend> {
     position: u64,
     written: u64,
     durable: u64,
-    /// What a sync that is running makes durable.
+    /// What syncs that are running make durable, how many they are, and whether none has failed.
     syncing: Option<u64>,
+    syncs: u8,
+    is_sync_good: bool,
     failure: Option<Failure>,
     /// A sync has failed: a later one would prove nothing.
     is_sync_failed: bool,
@@ -94,7 +79,17 @@ pub struct WriteQueue<B: Backend> {
     reservation: Reservation,
     /// Regions that the caller wants to have back.
     returned: VecDeque<ReadRegion>,
+    /// What was collected of regions that are copied, in the place of the next segment, and since
+    /// when.
+    collected: usize,
+    collected_since: Duration,
+    room: RoomWatch,
+    path: Option<WritePath>,
+    regions_in_place: u64,
+    regions_copied: u64,
     bytes_copied: u64,
+    /// Files that are removed if nothing comes into them.
+    unwritten: Vec<PathBuf>,
 }
 
 impl<B: Backend> WriteQueue<B> {
@@ -102,9 +97,15 @@ impl<B: Backend> WriteQueue<B> {
     pub fn new(mut backend: B, options: QueueOptions, memories: Vec<Arc<RegionMemory>>) -> Self {
         let block_bytes = backend.block_bytes().max(1);
         let places = options.outstanding_max.get();
-        // Behind the header the odd end of the region, and what fills up its block.
-        let header_bytes = options.header_bytes_max.next_multiple_of(block_bytes);
-        let staging = Staging::new(places, header_bytes + 2 * block_bytes);
+        // Behind the header the odd end of the region, and what fills up its block; behind those a
+        // region that is copied, and what fills up its block.
+        let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
+        let copy_at = odd_at + 2 * block_bytes;
+        let copy_bytes = match options.copy_bytes_max() {
+            0 => 0,
+            bytes => bytes.saturating_add(2 * block_bytes),
+        };
+        let staging = Staging::new(places, copy_at.saturating_add(copy_bytes));
         let (start, bytes) = staging.span();
         let mut spans = vec![Span { start, bytes }];
         spans.extend(memories.iter().map(|memory| {
@@ -116,6 +117,10 @@ impl<B: Backend> WriteQueue<B> {
         Self {
             not_registered,
             backend,
+            sums: None,
+            odd_at,
+            copy_at,
+            running: 0,
             slots: (0..places).map(|_| Slot::default()).collect(),
             staging,
             _memories: memories,
@@ -127,6 +132,8 @@ impl<B: Backend> WriteQueue<B> {
             written: 0,
             durable: 0,
             syncing: None,
+            syncs: 0,
+            is_sync_good: true,
             failure: None,
             is_sync_failed: false,
             is_closed: false,
@@ -137,8 +144,48 @@ impl<B: Backend> WriteQueue<B> {
                 _ => Reservation::Ahead,
             },
             returned: VecDeque::with_capacity(places),
+            collected: 0,
+            collected_since: Duration::ZERO,
+            room: RoomWatch::new(options.alarm),
+            path: None,
+            regions_in_place: 0,
+            regions_copied: 0,
             bytes_copied: 0,
+            unwritten: Vec::new(),
         }
+    }
+
+    /// Keeps the checksums of all segments in another file, which is empty and which `backend`
+    /// writes: before anything is appended. A segment counts as written, and as durable, when its
+    /// checksum is so too. The CPU then reads every byte once.
+    ///
+    /// # Errors
+    /// [`QueueError::Backend`]: the file was opened for direct writes.
+    pub fn with_sums(mut self, backend: B) -> Result<Self, QueueError> {
+        if backend.block_bytes() > 1 {
+            let text = "checksums are written through the system's cache; open their file for \
+                        cached writes";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
+        }
+        let id = SumsId::new(fastrand::u64(..));
+        self.sums = Some(SumsFile::new(backend, id));
+        Ok(self)
+    }
+
+    /// Removes these files, which are this queue's own, when it is dropped and nothing has come
+    /// into them.
+    pub(crate) fn remove_if_unwritten(&mut self, paths: Vec<PathBuf>) {
+        self.unwritten = paths;
+    }
+
+    /// The number of the file of checksums; none where there is none.
+    pub fn sums_number(&self) -> Option<u64> {
+        self.sums.as_ref().map(|sums| sums.id().number())
+    }
+
+    /// How it writes.
+    pub fn options(&self) -> &QueueOptions {
+        &self.options
     }
 
     /// Why the memory is not registered with the kernel, so that each write costs more; none where
@@ -168,17 +215,40 @@ impl<B: Backend> WriteQueue<B> {
         (self.next - self.oldest) as usize
     }
 
+    /// Segments that may be appended and not in the file yet, checksums and all.
+    pub(crate) fn unwritten_max(&self) -> usize {
+        let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
+        // And one that is appended before those that are in the file are passed over.
+        self.slots.len() + sums + 1
+    }
+
     /// How far it is, and what it has come to.
     pub fn progress(&self) -> Progress {
         Progress {
             accepted: self.position,
-            written: self.written,
+            written: self.in_file(),
             durable: self.durable,
             outstanding: self.outstanding(),
             reservation: self.reservation,
+            room: self.room.room(),
+            path: self.path,
+            regions_in_place: self.regions_in_place,
+            regions_copied: self.regions_copied,
+            bytes_collected: self.collected,
             bytes_copied: self.bytes_copied,
             failure: self.failure,
         }
+    }
+
+    /// Up to where everything is in the file, checksums and all.
+    fn in_file(&self) -> u64 {
+        let sums = self.sums.as_ref().map(SumsFile::written_to);
+        sums.map_or(self.written, |sums| sums.min(self.written))
+    }
+
+    fn now(&self) -> Duration {
+        let sums = self.sums.as_ref().map(SumsFile::now);
+        self.backend.now().max(sums.unwrap_or_default())
     }
 
     fn place(&self, number: u64) -> usize {
@@ -189,5 +259,16 @@ impl<B: Backend> WriteQueue<B> {
     /// The next region that is in the file, or will never be, and was wanted back.
     pub fn take_returned(&mut self) -> Option<ReadRegion> {
         self.returned.pop_front()
+    }
+}
+
+impl<B: Backend> Drop for WriteQueue<B> {
+    fn drop(&mut self) {
+        if self.written == 0 {
+            for path in &self.unwritten {
+                // An empty file that stays does no harm.
+                let _ = std::fs::remove_file(path);
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a queue says of itself.
 
+use super::Room;
 use crate::error::Failure;
 
 /// What is safe from what.
@@ -25,6 +26,15 @@ pub enum Reservation {
     NotWanted,
 }
 
+/// How the last region went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WritePath {
+    /// It was written from where it lies, but for an odd end.
+    InPlace,
+    /// It was copied first.
+    Copied,
+}
+
 /// How far a queue is. Positions are bytes of the file, between two segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -39,7 +49,17 @@ pub struct Progress {
     pub outstanding: usize,
     /// Whether room is set aside.
     pub reservation: Reservation,
-    /// Bytes of regions that the CPU has copied, because they were no whole block.
+    /// Room on the disk.
+    pub room: Room,
+    /// How the last region went; none before the first.
+    pub path: Option<WritePath>,
+    /// Regions that were written from where they lie.
+    pub regions_in_place: u64,
+    /// Regions that were copied first.
+    pub regions_copied: u64,
+    /// Bytes of those that wait for more, and are in no segment yet.
+    pub bytes_collected: usize,
+    /// Bytes of regions that the CPU has copied: of those that were, and of others the odd ends.
     pub bytes_copied: u64,
     /// Why the file takes nothing more.
     pub failure: Option<Failure>,

@@ -4,6 +4,7 @@ use std::io;
 use std::ptr::NonNull;
 
 use trunkline_ring::ReadRegion;
+use trunkline_tdms::SegmentSum;
 
 use crate::backend::Span;
 use crate::error::FailedStep;
@@ -52,7 +53,7 @@ impl PartState {
         }
     }
 
-    fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         self.memory.bytes == 0
     }
 
@@ -108,6 +109,8 @@ pub(super) struct Slot {
     pub(super) region: Option<ReadRegion>,
     pub(super) is_wanted_back: bool,
     pub(super) parts: [PartState; 3],
+    /// Where there are checksums.
+    pub(super) sum: Option<SegmentSum>,
 }
 
 impl Default for Slot {
@@ -122,6 +125,7 @@ impl Default for Slot {
             region: None,
             is_wanted_back: false,
             parts: [PartState::waiting(0, nothing); 3],
+            sum: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::slot::Part;
+use super::sums::{SumsFile, SumsStep};
 use super::{SYNC, WriteQueue};
 use crate::backend::{Backend, Completed, Token, Wait, Write};
 use crate::error::{FailedStep, Failure, QueueError};
@@ -42,7 +43,9 @@ impl<B: Backend> WriteQueue<B> {
         state.is_running = true;
         // SAFETY: regions and staging stay until the completion has come: the slot keeps both, and
         // is not used again before; and when this is dropped the backend goes first.
-        if let Err(error) = unsafe { self.backend.submit(write) } {
+        let begun = unsafe { self.backend.submit(write) };
+        self.running += usize::from(begun.is_ok());
+        if let Err(error) = begun {
             self.slots[place].parts[part as usize].is_running = false;
             self.fail(number, part.step(), &error);
         }
@@ -56,14 +59,37 @@ impl<B: Backend> WriteQueue<B> {
             if is_failed && slot.is_running() || !is_failed && !slot.is_written() {
                 break;
             }
+            let sum = slot.sum.filter(|_| !is_failed);
+            if let (Some(sums), Some(sum)) = (&mut self.sums, sum)
+                && !sums.push(&sum)
+            {
+                // There is room for its checksum when a write of others is done.
+                break;
+            }
             if !is_failed {
-                self.written = slot.end;
+                self.written = self.slots[self.place(self.oldest)].end;
             }
             self.oldest += 1;
         }
+        self.go_on_with_sums();
         if let Some(failure) = &mut self.failure {
             failure.written = self.written;
         }
+    }
+
+    fn go_on_with_sums(&mut self) {
+        let begun = self.sums.as_mut().map_or(Ok(()), SumsFile::go_on);
+        if let Err(error) = begun {
+            self.fail_sums(&error);
+        }
+    }
+
+    /// No further checksum comes into its file, so no further segment comes into this one.
+    fn fail_sums(&mut self, error: &io::Error) {
+        if let Some(sums) = &mut self.sums {
+            sums.give_up();
+        }
+        self.fail(self.next, FailedStep::Sums, error);
     }
 
     /// Takes completions that have come, without waiting.
@@ -73,20 +99,26 @@ impl<B: Backend> WriteQueue<B> {
     /// [`progress`](Self::progress).
     pub fn poll(&mut self) -> Result<(), QueueError> {
         while self.step(Wait::No)? {}
+        self.look_at_room();
         Ok(())
     }
 
     /// Takes one completion. False when none has come in time.
     pub(super) fn step(&mut self, wait: Wait) -> Result<bool, QueueError> {
+        if self.step_sums(Wait::No)? {
+            return Ok(true);
+        }
+        // What is waited for is the data, unless it is only the checksums that are on their way.
+        let are_sums_busy = self.sums.as_ref().is_some_and(SumsFile::is_busy);
+        if self.running == 0 && are_sums_busy && wait != Wait::No {
+            return self.step_sums(wait);
+        }
         let Some(Completed { token, result }) = self.backend.completed(wait)? else {
             return Ok(false);
         };
+        self.running = self.running.saturating_sub(1);
         if token == SYNC {
-            let made = self.syncing.take().unwrap_or(0);
-            match result {
-                Ok(_) => self.durable = self.durable.max(made),
-                Err(error) => self.fail(self.next, FailedStep::Sync, &error),
-            }
+            self.synced(result.map(|_| ()));
             return Ok(true);
         }
         // The tokens that `submit` makes.
@@ -97,6 +129,35 @@ impl<B: Backend> WriteQueue<B> {
             self.written_part(token.0 / 4, part, result);
         }
         Ok(true)
+    }
+
+    /// Takes one completion of the file of checksums.
+    fn step_sums(&mut self, wait: Wait) -> Result<bool, QueueError> {
+        let Some(sums) = &mut self.sums else {
+            return Ok(false);
+        };
+        match sums.step(wait)? {
+            SumsStep::Nothing => return Ok(false),
+            SumsStep::Synced(result) => self.synced(result),
+            SumsStep::Written(Ok(())) => self.pass_over_done(),
+            SumsStep::Written(Err(error)) => self.fail_sums(&error),
+        }
+        Ok(true)
+    }
+
+    /// One of the files was synced, or not.
+    fn synced(&mut self, result: io::Result<()>) {
+        self.syncs = self.syncs.saturating_sub(1);
+        if let Err(error) = result {
+            self.is_sync_good = false;
+            self.fail(self.next, FailedStep::Sync, &error);
+        }
+        if self.syncs == 0
+            && let Some(made) = self.syncing.take()
+            && self.is_sync_good
+        {
+            self.durable = self.durable.max(made);
+        }
     }
 
     fn written_part(&mut self, number: u64, part: Part, result: io::Result<usize>) {
@@ -114,7 +175,7 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// From segment `number` on nothing more comes into the file.
-    fn fail(&mut self, number: u64, step: FailedStep, error: &io::Error) {
+    pub(super) fn fail(&mut self, number: u64, step: FailedStep, error: &io::Error) {
         self.is_sync_failed |= step == FailedStep::Sync;
         if number >= self.failed_from && self.failure.is_some() {
             return;

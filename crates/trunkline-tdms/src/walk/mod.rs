@@ -70,6 +70,12 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         })
     }
 
+    /// Walks to the end of what can be read, as if the file ended at `end` or before.
+    pub(crate) fn run_to(mut self, end: u64) -> Result<Map, OpenError> {
+        self.len = self.len.min(end);
+        self.run()
+    }
+
     /// Walks to the end of what can be read.
     pub(crate) fn run(mut self) -> Result<Map, OpenError> {
         loop {

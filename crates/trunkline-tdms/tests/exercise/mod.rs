@@ -1,6 +1,6 @@
 //! Everything that can be done with a file, whatever is in it.
 
-use trunkline_tdms::{Limits, Mending, TdmsFile, Version};
+use trunkline_tdms::{Limits, Mending, SumsId, TdmsFile, Unsummed, Version};
 
 /// Opens a file and reads every channel once, if there is one: what costs least, for many files.
 #[allow(dead_code, reason = "each test program uses its part")]
@@ -51,6 +51,13 @@ pub fn exercise(bytes: &[u8]) {
     }
     let index = Some(bytes).map(|bytes| TdmsFile::open_indexed(bytes, bytes, Limits::default()));
     drop(index);
+    // The bytes as checksums of themselves, as they are and behind a true begin.
+    let sums = [&SumsId::new(1).begin(), bytes].concat();
+    for sums in [bytes, &sums] {
+        for unsummed in [Unsummed::Cut, Unsummed::Keep] {
+            let _ = TdmsFile::open_summed(bytes, sums, unsummed, Limits::default());
+        }
+    }
 }
 
 /// A file that is written anew holds the same values.

@@ -1,73 +1,22 @@
 //! Rows of a ring as channels of a TDMS file.
 
+mod error;
+mod gaps;
+
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{
-    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, TdmsType, Text, WriteError, Writer,
-    WriterOptions,
+    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Writer, WriterOptions,
 };
 
+pub use self::error::{RecordError, TdmsLayout};
+pub use self::gaps::DiskStop;
 use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
-
-/// What the elements of a ring are: rows, of one value of each channel, little-endian and without
-/// anything between them.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TdmsLayout {
-    /// The group of all channels.
-    pub group: Text,
-    /// Name and type of each, in the order in which they lie in a row.
-    pub channels: Vec<(Text, TdmsType)>,
-}
-
-/// Why rows are not recorded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The format does not have that.
-    #[error(transparent)]
-    Format(#[from] WriteError),
-    /// A type without a size of its own.
-    #[error(
-        "channel {channel} holds {data_type}, which has no fixed size; record it as a variable"
-    )]
-    NoSize {
-        /// The channel.
-        channel: Text,
-        /// Its type.
-        data_type: TdmsType,
-    },
-    /// No channel at all.
-    #[error("a recording without channels; name at least one")]
-    NoChannels,
-    /// The ring has elements of another size than the channels make.
-    #[error(
-        "the ring has elements of {element_bytes} bytes, and a row of these channels has \
-         {row_bytes}; make them the same"
-    )]
-    OtherRows {
-        /// Bytes of an element.
-        element_bytes: u64,
-        /// Bytes of a row.
-        row_bytes: u64,
-    },
-    /// A header did not fit, so the file can have no further rows.
-    #[error(
-        "an earlier header did not fit into the memory for it, so this file can have no further \
-         rows; close it, and go on in another one with a larger header_bytes_max"
-    )]
-    Over,
-    /// It was not written; the region is still held, in `refused`.
-    #[error(transparent)]
-    Refused(#[from] Box<Refused>),
-    /// Writing as a whole.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
-}
 
 /// Records rows from regions into one TDMS file.
 ///
@@ -85,6 +34,11 @@ pub struct TdmsRecording<B: Backend> {
     rows: u64,
     gaps: u64,
     lost: u64,
+    stop: DiskStop,
+    /// Rows that were lost since the disk is full, and are no gap of the file yet.
+    stopped_rows: u64,
+    /// Rows that were copied, and are in no segment yet.
+    collected_rows: u64,
     /// Where segments end that are not in the file yet, and rows up to there.
     ends: VecDeque<(u64, u64)>,
     rows_in_file: u64,
@@ -107,6 +61,10 @@ impl<B: Backend> TdmsRecording<B> {
         wait: Duration,
     ) -> Result<Self, RecordError> {
         let mut sut = Self::new(queue, layout)?;
+        if let Some(number) = sut.queue.sums_number() {
+            // So that the first segment tells checksums of this file from those of another.
+            sut.writer.set(&ObjectPath::File, "sums_id", number)?;
+        }
         sut.writer
             .header(&[], Arrangement::Contiguous, &mut sut.header)?;
         sut.writer.pad(&mut sut.header)?;
@@ -136,6 +94,7 @@ impl<B: Backend> TdmsRecording<B> {
             1 => Arrangement::Contiguous,
             _ => Arrangement::Interleaved,
         };
+        let ends = VecDeque::with_capacity(queue.unwritten_max());
         Ok(Self {
             queue,
             writer,
@@ -147,7 +106,10 @@ impl<B: Backend> TdmsRecording<B> {
             rows: 0,
             gaps: 0,
             lost: 0,
-            ends: VecDeque::new(),
+            stop: DiskStop::default(),
+            stopped_rows: 0,
+            collected_rows: 0,
+            ends,
             rows_in_file: 0,
             is_over: false,
             header: Vec::new(),
@@ -172,6 +134,10 @@ impl<B: Backend> TdmsRecording<B> {
     /// being written as may be; then it waits as long as the queue's options say. The region is
     /// given back when it is in the file.
     ///
+    /// Where the options allow copying, regions that are small, or that do not begin where a write
+    /// may, are copied and given back at once. What was copied is written when there is a segment
+    /// of it, when it is old, or before a region that is not copied.
+    ///
     /// # Errors
     /// [`RecordError::OtherRows`], after which nothing was written and the region is given back;
     /// [`RecordError::Refused`], with the region.
@@ -185,16 +151,71 @@ impl<B: Backend> TdmsRecording<B> {
                 row_bytes,
             });
         }
-        // Before the writer takes the segment for written.
-        if let Err(error) = self.queue.make_room_for(&region) {
-            return Err(Box::new(Refused { region, error }).into());
+        match self.make_room_for(&region) {
+            Ok(()) => {}
+            Err(RecordError::Queue(error)) if self.loses(&error) => {
+                self.lose(&region);
+                return Ok(());
+            }
+            Err(RecordError::Queue(error)) => {
+                return Err(Box::new(Refused { region, error }).into());
+            }
+            Err(error) => return Err(error),
         }
         if self.is_over {
             return Err(RecordError::Over);
         }
-        if region.lost_before() > 0 {
-            self.note_gap(region.lost_before())?;
+        self.note_lost_before(&region)?;
+        if self.queue.is_to_be_copied(&region) {
+            self.queue.collect(&region);
+            self.rows += count;
+            self.collected_rows += count;
+            self.count_rows();
+            return Ok(());
         }
+        self.describe(count)?;
+        // Only a header that is too long is refused now, and the writer cannot take it back.
+        self.is_over = true;
+        self.queue
+            .append(&self.header, region, &self.behind, false)?;
+        self.is_over = false;
+        self.rows += count;
+        self.ends.push_back((self.queue.position(), self.rows));
+        self.count_rows();
+        Ok(())
+    }
+
+    /// Makes sure that a region can be taken, before the writer takes its segment for written.
+    fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
+        let is_copied = self.queue.is_to_be_copied(region);
+        let is_full = region.bytes().len() > self.queue.room_to_collect();
+        if !is_copied || is_full || self.queue.is_collected_old() {
+            self.write_collected()?;
+        }
+        match is_copied {
+            true => self.queue.make_room_to_collect()?,
+            false => self.queue.make_room_for(region)?,
+        }
+        Ok(())
+    }
+
+    /// Writes what was copied, if there is any.
+    fn write_collected(&mut self) -> Result<(), RecordError> {
+        if self.collected_rows == 0 || self.is_over {
+            return Ok(());
+        }
+        self.queue.make_room_to_collect()?;
+        self.describe(self.collected_rows)?;
+        self.is_over = true;
+        self.queue.append_collected(&self.header, &self.behind)?;
+        self.is_over = false;
+        self.collected_rows = 0;
+        self.ends.push_back((self.queue.position(), self.rows));
+        Ok(())
+    }
+
+    /// Makes the header of a segment of so many rows, and what comes behind it.
+    fn describe(&mut self, count: u64) -> Result<(), RecordError> {
         self.shares.clear();
         self.shares
             .extend(self.channels.iter().map(|channel| Share {
@@ -207,14 +228,6 @@ impl<B: Backend> TdmsRecording<B> {
         self.writer
             .header(&self.shares, self.arrangement, &mut self.header)?;
         self.writer.pad(&mut self.behind)?;
-        // Only a header that is too long is refused now, and the writer cannot take it back.
-        self.is_over = true;
-        self.queue
-            .append(&self.header, region, &self.behind, false)?;
-        self.is_over = false;
-        self.rows += count;
-        self.ends.push_back((self.queue.position(), self.rows));
-        self.count_rows();
         Ok(())
     }
 
@@ -224,18 +237,6 @@ impl<B: Backend> TdmsRecording<B> {
         while let Some((_, rows)) = self.ends.pop_front_if(|(end, _)| *end <= written) {
             self.rows_in_file = rows;
         }
-    }
-
-    /// Says in the file that rows are missing before those that come next.
-    pub(crate) fn note_gap(&mut self, lost: u64) -> Result<(), RecordError> {
-        let number = self.gaps + 1;
-        let (row, group) = (self.rows, self.group.clone());
-        self.writer.set(&group, format!("gap_{number}_row"), row)?;
-        self.writer
-            .set(&group, format!("gap_{number}_lost"), lost)?;
-        self.gaps = number;
-        self.lost += lost;
-        Ok(())
     }
 
     /// Rows that were taken.
@@ -264,17 +265,22 @@ impl<B: Backend> TdmsRecording<B> {
         self.queue.progress()
     }
 
-    /// Takes completions that have come, without waiting: regions are given back.
+    /// Takes completions that have come, without waiting: regions are given back. Writes what was
+    /// copied and has become old.
     ///
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn poll(&mut self) -> Result<(), RecordError> {
         self.queue.poll()?;
+        if self.queue.is_collected_old() && self.progress().failure.is_none() {
+            self.write_collected()?;
+        }
         self.count_rows();
         Ok(())
     }
 
-    /// Begins to make durable what is written: [`WriteQueue::begin_sync`].
+    /// Begins to make durable what is written: [`WriteQueue::begin_sync`]. What was copied and
+    /// waits for more is not.
     ///
     /// # Errors
     /// [`RecordError::Queue`].
@@ -287,6 +293,7 @@ impl<B: Backend> TdmsRecording<B> {
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+        self.write_collected()?;
         let flushed = self.queue.flush(durability, wait);
         self.count_rows();
         Ok(flushed?)
@@ -297,6 +304,11 @@ impl<B: Backend> TdmsRecording<B> {
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
+        match self.write_collected() {
+            // What was copied is not in the file then, as what was being written.
+            Ok(()) | Err(RecordError::Queue(QueueError::Failed(_) | QueueError::Closed)) => {}
+            Err(error) => return Err(error),
+        }
         let closed = self.queue.close(wait);
         self.count_rows();
         Ok(closed?)

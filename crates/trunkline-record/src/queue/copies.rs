@@ -1,0 +1,100 @@
+//! Regions that are copied: small ones, which are collected into segments, and those that do not
+//! begin where a write may.
+//!
+//! They are collected in the place of the next segment, so that they are copied once.
+
+use std::io;
+
+use trunkline_ring::ReadRegion;
+
+use super::append::{Body, put};
+use super::{Copying, Reservation, WritePath, WriteQueue};
+use crate::backend::Backend;
+use crate::error::QueueError;
+
+impl<B: Backend> WriteQueue<B> {
+    /// Whether a region goes by way of a copy.
+    pub(crate) fn is_to_be_copied(&self, region: &ReadRegion) -> bool {
+        let Some(copying) = self.options.copying else {
+            return false;
+        };
+        let bytes = region.bytes().len();
+        let has_to_be = bytes < copying.below_bytes || !self.is_aligned(region);
+        has_to_be && bytes <= copying.segment_bytes
+    }
+
+    /// Bytes that can still be collected before they have to become a segment.
+    pub(crate) fn room_to_collect(&self) -> usize {
+        self.options.copy_bytes_max() - self.collected
+    }
+
+    /// Whether something was collected that has become old.
+    pub(crate) fn is_collected_old(&self) -> bool {
+        let is_old = |copying: Copying| {
+            let age = self.now().saturating_sub(self.collected_since);
+            age >= copying.age_max
+        };
+        self.collected > 0 && self.options.copying.is_some_and(is_old)
+    }
+
+    /// Makes sure that something can be collected, and become a segment later.
+    ///
+    /// # Errors
+    /// As [`make_room`](Self::make_room), and [`QueueError::DiskFull`].
+    pub(crate) fn make_room_to_collect(&mut self) -> Result<(), QueueError> {
+        if self.collected > 0 {
+            // It was made before, and stays.
+            self.poll()?;
+            return self.failure.map_or(Ok(()), |failure| Err(failure.into()));
+        }
+        self.make_room()?;
+        self.reserve_for(self.options.copy_bytes_max())
+    }
+
+    /// Copies a region, for which there is room.
+    pub(crate) fn collect(&mut self, region: &ReadRegion) {
+        if self.collected == 0 {
+            self.collected_since = self.now();
+        }
+        self.copy(region.bytes());
+    }
+
+    pub(super) fn copy(&mut self, bytes: &[u8]) {
+        let place = self.place(self.next);
+        let at = self.copy_at + self.collected;
+        put(self.staging.bytes_mut(place), at, bytes);
+        self.collected += bytes.len();
+        self.regions_copied += 1;
+        self.bytes_copied += bytes.len() as u64;
+        self.path = Some(WritePath::Copied);
+    }
+
+    /// Writes what was collected as a segment: `header`, the bytes, `behind`.
+    ///
+    /// # Errors
+    /// [`QueueError`]; it stays collected.
+    pub(crate) fn append_collected(
+        &mut self,
+        header: &[u8],
+        behind: &[u8],
+    ) -> Result<(), QueueError> {
+        let end = self.check(header, self.collected, behind)?;
+        self.begin(header, Body::Collected, behind, end);
+        Ok(())
+    }
+
+    /// Asks the file system how much room there is, from time to time.
+    pub(super) fn look_at_room(&mut self) {
+        let now = self.backend.now();
+        if !self.room.is_due(now) {
+            return;
+        }
+        let ahead = match self.reservation {
+            Reservation::Ahead => self.reserved_to.saturating_sub(self.position),
+            _ => 0,
+        };
+        let left: io::Result<u64> = self.backend.room();
+        let left = left.ok().map(|left| left.saturating_add(ahead));
+        self.room.look(now, left, self.position);
+    }
+}

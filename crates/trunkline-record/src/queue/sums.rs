@@ -1,0 +1,205 @@
+//! The checksums of segments, in a file of their own.
+//!
+//! An entry is collected when its segment is in the file, and written at once unless a write is
+//! running: then with the next one. A segment counts as written when its entry is, and as durable
+//! when both files were synced behind it.
+
+use std::io;
+
+use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+
+use super::SYNC;
+use super::slot::PartState;
+use crate::backend::{Backend, Completed, Span, Token, Wait, Write};
+use crate::staging::Staging;
+
+/// What is collected at most while a write is running.
+const BATCH_BYTES: usize = 4096;
+/// Entries that are on their way at most.
+pub(super) const ENTRIES_MAX: usize = 2 * BATCH_BYTES / SUMS_ENTRY_BYTES;
+/// Room on the disk that is set aside at a time.
+const RESERVE_BYTES: u64 = 64 << 10;
+/// The token of writes.
+const WRITE: Token = Token(0);
+
+/// The file, and what is on its way into it.
+#[derive(Debug)]
+pub(super) struct SumsFile<B: Backend> {
+    // First, because it waits for what is running when it is dropped.
+    backend: B,
+    /// Two places: one is collected in while the other is being written.
+    staging: Staging,
+    id: SumsId,
+    collecting: usize,
+    collected: usize,
+    /// Up to where entries reach that were collected, that are being written, and that are in the
+    /// file; positions of the data file.
+    collected_to: u64,
+    running_to: u64,
+    written_to: u64,
+    running: Option<PartState>,
+    /// Where the next batch will stand.
+    position: u64,
+    reserved_to: u64,
+    is_failed: bool,
+    is_syncing: bool,
+}
+
+/// What has happened to it.
+pub(super) enum SumsStep {
+    Nothing,
+    Written(io::Result<()>),
+    Synced(io::Result<()>),
+}
+
+impl<B: Backend> SumsFile<B> {
+    pub(super) fn new(mut backend: B, id: SumsId) -> Self {
+        let mut staging = Staging::new(2, BATCH_BYTES);
+        let (start, bytes) = staging.span();
+        // SAFETY: this keeps it until the backend is dropped, which it is first. That it may not be
+        // registered is not worth a word: writes of it are few and small.
+        let _ = unsafe { backend.register(&[Span { start, bytes }]) };
+        let begin = id.begin();
+        if let Some(room) = staging.bytes_mut(0).first_chunk_mut() {
+            *room = begin;
+        }
+        Self {
+            backend,
+            staging,
+            id,
+            collecting: 0,
+            collected: begin.len(),
+            collected_to: 0,
+            running_to: 0,
+            written_to: 0,
+            running: None,
+            position: 0,
+            reserved_to: 0,
+            is_failed: false,
+            is_syncing: false,
+        }
+    }
+
+    pub(super) fn id(&self) -> SumsId {
+        self.id
+    }
+
+    pub(super) fn now(&self) -> std::time::Duration {
+        self.backend.now()
+    }
+
+    /// Up to where in the data file every segment has its entry in this file.
+    pub(super) fn written_to(&self) -> u64 {
+        self.written_to
+    }
+
+    /// Whether something is on its way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.running.is_some() || self.is_syncing
+    }
+
+    /// Whether everything is in the file that ever will be.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_none() && (self.collected == 0 || self.is_failed)
+    }
+
+    pub(super) fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
+    /// Nothing more comes into the file.
+    pub(super) fn give_up(&mut self) {
+        self.is_failed = true;
+    }
+
+    /// Collects an entry. False when there is no room for it until a write is done.
+    pub(super) fn push(&mut self, sum: &SegmentSum) -> bool {
+        if self.is_failed {
+            return true;
+        }
+        let (at, entry) = (self.collected, sum.entry(self.id));
+        let batch = self.staging.bytes_mut(self.collecting);
+        let Some(room) = batch.get_mut(at..at + SUMS_ENTRY_BYTES) else {
+            return false;
+        };
+        room.copy_from_slice(&entry);
+        self.collected += SUMS_ENTRY_BYTES;
+        self.collected_to = sum.position + sum.bytes;
+        true
+    }
+
+    /// Begins to write what was collected, unless a write is running.
+    pub(super) fn go_on(&mut self) -> io::Result<()> {
+        if self.is_failed {
+            return Ok(());
+        }
+        if self.running.is_none() && self.collected > 0 {
+            let memory = Span {
+                start: self.staging.place(self.collecting),
+                bytes: self.collected,
+            };
+            self.running = Some(PartState::waiting(self.position, memory));
+            self.position += self.collected as u64;
+            self.running_to = self.collected_to;
+            self.collecting = 1 - self.collecting;
+            self.collected = 0;
+        }
+        let Some(part) = self.running.as_mut().filter(|part| !part.is_running) else {
+            return Ok(());
+        };
+        let write = Write {
+            token: WRITE,
+            position: part.position,
+            memory: part.memory,
+        };
+        // SAFETY: the place is not collected in again before its completion has come; and when this
+        // is dropped the backend goes first.
+        unsafe { self.backend.submit(write) }?;
+        part.is_running = true;
+        Ok(())
+    }
+
+    pub(super) fn begin_sync(&mut self) -> io::Result<()> {
+        self.backend.submit_sync(SYNC)?;
+        self.is_syncing = true;
+        Ok(())
+    }
+
+    /// Takes one completion.
+    pub(super) fn step(&mut self, wait: Wait) -> io::Result<SumsStep> {
+        let Some(Completed { token, result }) = self.backend.completed(wait)? else {
+            return Ok(SumsStep::Nothing);
+        };
+        if token == SYNC {
+            self.is_syncing = false;
+            return Ok(SumsStep::Synced(result.map(|_| ())));
+        }
+        let Some(part) = &mut self.running else {
+            return Ok(SumsStep::Nothing);
+        };
+        part.is_running = false;
+        let taken = part.take(result, 1);
+        if taken.is_err() {
+            self.running = None;
+        } else if part.is_written() {
+            self.running = None;
+            self.written_to = self.running_to;
+        }
+        Ok(SumsStep::Written(taken))
+    }
+
+    /// Sets room aside for what is to come.
+    pub(super) fn reserve(&mut self) -> io::Result<()> {
+        let needed = self.position + 3 * BATCH_BYTES as u64;
+        while self.reserved_to < needed && !self.is_failed {
+            self.backend.reserve(self.reserved_to, RESERVE_BYTES)?;
+            self.reserved_to += RESERVE_BYTES;
+        }
+        Ok(())
+    }
+
+    /// Cuts off what is reserved.
+    pub(super) fn trim(&mut self) -> io::Result<()> {
+        self.backend.trim(self.position)
+    }
+}

@@ -1,0 +1,304 @@
+//! Regions that are copied: small ones, and those that do not begin where a write may.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
+use trunkline_record::{
+    BackendWanted, COPY_BELOW_BYTES, Copying, Directness, Durability, QueueError, QueueOptions,
+    RecordError, SimDisk, SimFault, WritePath, WriteQueue, open_file,
+};
+use trunkline_ring::ReadRegion;
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
+
+const BLOCK: usize = 512;
+const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
+
+fn copying(below_bytes: usize, segment_bytes: usize) -> QueueOptions {
+    QueueOptions {
+        outstanding_max: NonZeroUsize::new(3).unwrap(),
+        copying: Some(Copying {
+            below_bytes,
+            segment_bytes,
+            ..Copying::default()
+        }),
+        ..QueueOptions::default()
+    }
+}
+
+/// The next rows, in a region.
+fn next(ring: &mut Ring, count: i64) -> ReadRegion {
+    let from = ring.filler.written() as i64;
+    let pushed = ring.filler.push(&rows(from..from + count)).unwrap();
+    assert_eq!(pushed, count as u64);
+    ring.reader.acquire(count as u64).unwrap()
+}
+
+fn is_aligned(region: &ReadRegion) -> bool {
+    region.bytes().as_ptr().addr().is_multiple_of(BLOCK)
+}
+
+/// Behaviour: ZC-13.
+#[test]
+fn regions_of_any_length_and_begin_are_written_whole_and_every_copied_byte_is_counted() {
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed, BLOCK);
+        let mut ring = ring(1 << 15);
+        let mut sut = recording(disk.clone(), &ring, copying(0, 16 * BLOCK));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut all, mut copied, mut in_place) = (0, 0, 0);
+        for _ in 0..60 {
+            let count = match random.bool() {
+                true => BLOCK_ROWS * random.i64(1..8),
+                false => random.i64(1..200),
+            };
+            let region = next(&mut ring, count);
+            let bytes = region.bytes().len();
+            let is_aligned = is_aligned(&region);
+            copied += match is_aligned {
+                true => bytes % BLOCK,
+                false => bytes,
+            };
+            in_place += u64::from(is_aligned);
+            all += count as u64;
+            sut.write(region).unwrap();
+            let expected = match is_aligned {
+                true => WritePath::InPlace,
+                false => WritePath::Copied,
+            };
+            let progress = sut.progress();
+            assert_eq!(progress.path, Some(expected));
+            assert_eq!(progress.bytes_copied, copied as u64);
+            assert_eq!(progress.regions_in_place, in_place);
+        }
+        assert!(in_place > 0 && copied > 0);
+        assert_eq!(sut.progress().regions_copied, 60 - in_place);
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!((closed.failure, sut.rows_in_file()), (None, all));
+        assert_prefix(disk.file(), all, all);
+        assert!(TdmsFile::open(&disk.file()).unwrap().report().is_sound());
+    }
+}
+
+/// Behaviour: ZC-13.
+#[test]
+fn a_region_that_is_too_long_to_be_copied_is_refused_with_what_would_help() {
+    let disk = SimDisk::new(1, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, copying(0, 4 * BLOCK));
+    sut.write(next(&mut ring, 1)).unwrap();
+    let region = next(&mut ring, 4 * BLOCK_ROWS + 1);
+    let RecordError::Refused(refused) = sut.write(region).unwrap_err() else {
+        panic!("it was not refused");
+    };
+    let bytes = (4 * BLOCK_ROWS as usize + 1) * ROW;
+    assert!(matches!(
+        refused.error,
+        QueueError::Unaligned { bytes: b, copy_bytes_max, .. }
+            if b == bytes && copy_bytes_max == 4 * BLOCK
+    ));
+    let text = refused.error.to_string();
+    assert!(
+        text.contains("allow regions of 2064 bytes to be copied"),
+        "{text}"
+    );
+    sut.close(LONG).unwrap();
+    assert_prefix(disk.file(), 1, 1);
+}
+
+/// Behaviour: ZC-10, ZC-13.
+#[test]
+fn a_queue_copies_what_does_not_begin_at_a_block_and_hands_it_back_at_once() {
+    let disk = SimDisk::new(1, BLOCK);
+    let mut ring = ring(8192);
+    let memories = vec![ring.memory.clone()];
+    let mut sut = WriteQueue::new(disk.clone(), copying(0, 4 * BLOCK), memories);
+    drop(next(&mut ring, 1));
+    let region = next(&mut ring, BLOCK_ROWS + 1);
+    let odd = [9; BLOCK - ROW];
+    sut.append(&[7; BLOCK], region, &odd, true).unwrap();
+    // Nothing is written yet.
+    assert_eq!(sut.outstanding(), 1);
+    let region = sut.take_returned().unwrap();
+    assert!(region.bytes() == rows(1..BLOCK_ROWS + 2));
+    drop(region);
+    assert_eq!(ring.reader.lent(), 0);
+    sut.flush(Durability::InFile, LONG).unwrap();
+    let expected = [vec![7; BLOCK], rows(1..BLOCK_ROWS + 2), odd.to_vec()].concat();
+    assert!(disk.file() == expected);
+}
+
+/// Behaviour: ZC-16.
+#[test]
+fn small_regions_are_collected_into_few_segments_and_large_ones_go_from_where_they_lie() {
+    assert_eq!(Copying::default().below_bytes, COPY_BELOW_BYTES);
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed, BLOCK);
+        let mut ring = ring(1 << 15);
+        let mut sut = recording(disk.clone(), &ring, copying(4 * BLOCK, 16 * BLOCK));
+        for number in 1..=512 {
+            sut.write(next(&mut ring, BLOCK_ROWS / 4)).unwrap();
+            let progress = sut.progress();
+            assert_eq!(ring.reader.lent(), 0, "it is given back at once");
+            assert_eq!(progress.path, Some(WritePath::Copied));
+            assert_eq!(progress.regions_copied, number);
+            assert!(progress.bytes_collected <= 16 * BLOCK);
+        }
+        // What is collected goes first.
+        sut.write(next(&mut ring, 4 * BLOCK_ROWS)).unwrap();
+        assert_eq!(sut.progress().path, Some(WritePath::InPlace));
+        assert_eq!(sut.progress().bytes_collected, 0);
+        assert_eq!(sut.progress().bytes_copied, 128 * BLOCK as u64);
+        sut.close(LONG).unwrap();
+        let all = 132 * BLOCK_ROWS as u64;
+        assert_prefix(disk.file(), all, all);
+        // The opening one, what fills up its block, 128 blocks in sixteens, and the large one.
+        assert_eq!(TdmsFile::open(&disk.file()).unwrap().report().segments, 11);
+    }
+}
+
+/// Behaviour: ZC-16.
+#[test]
+fn what_is_collected_is_written_when_it_is_old() {
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, copying(4 * BLOCK, 16 * BLOCK));
+    let before = sut.progress().accepted;
+    sut.write(next(&mut ring, 3)).unwrap();
+    disk.pass(Duration::from_millis(999));
+    sut.poll().unwrap();
+    assert_eq!(sut.progress().accepted, before);
+    // Its age is that of its oldest row.
+    sut.write(next(&mut ring, 4)).unwrap();
+    disk.pass(Duration::from_millis(1));
+    sut.poll().unwrap();
+    assert!(sut.progress().accepted > before);
+    assert_eq!(sut.progress().bytes_collected, 0);
+    while sut.rows_in_file() < 7 {
+        sut.poll().unwrap();
+    }
+    assert_prefix(disk.file(), 7, 7);
+}
+
+#[test]
+fn a_flush_writes_what_is_collected_and_a_failure_loses_it() {
+    const EIO: i32 = 5;
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, copying(4 * BLOCK, 16 * BLOCK));
+    sut.write(next(&mut ring, 5)).unwrap();
+    sut.flush(Durability::OnDisk, LONG).unwrap();
+    assert_eq!((sut.rows_in_file(), sut.rows()), (5, 5));
+    disk.fault(disk.operations(), SimFault::Fails(EIO));
+    sut.write(next(&mut ring, 6)).unwrap();
+    assert!(sut.flush(Durability::InFile, LONG).is_err());
+    let RecordError::Refused(refused) = sut.write(next(&mut ring, 7)).unwrap_err() else {
+        panic!("it was not refused");
+    };
+    assert!(matches!(refused.error, QueueError::Failed(_)));
+    let closed = sut.close(LONG).unwrap();
+    assert_eq!(closed.failure.unwrap().os_error, EIO);
+    assert_eq!((sut.rows_in_file(), sut.rows()), (5, 11));
+    assert_prefix(disk.file(), 5, 5);
+}
+
+#[test]
+fn a_gap_among_collected_rows_is_where_it_was() {
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, copying(4 * BLOCK, 16 * BLOCK));
+    ring.filler.push(&rows(0..5)).unwrap();
+    ring.filler.lose(3);
+    ring.filler.push(&rows(8..20)).unwrap();
+    sut.write(ring.reader.acquire(5).unwrap()).unwrap();
+    sut.write(ring.reader.acquire(12).unwrap()).unwrap();
+    sut.close(LONG).unwrap();
+    let file = disk.file();
+    assert!(numbers(&file).into_iter().eq((0..5).chain(8..20)));
+    let file = TdmsFile::open(&file).unwrap();
+    let group = file.properties(&ObjectPath::Group("rig".into())).unwrap();
+    assert_eq!(group[b"gap_1_row".as_slice()], PropertyValue::U64(5));
+    assert_eq!(group[b"gap_1_lost".as_slice()], PropertyValue::U64(3));
+}
+
+/// Behaviour: B-70, ZC-16.
+#[test]
+fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
+    let mut files = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed, BLOCK);
+        let mut ring = ring(1 << 14);
+        let mut sut = recording(disk.clone(), &ring, copying(BLOCK, 4 * BLOCK));
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut look = |sut: &rig::Sut| {
+            for file in disk.files_after_kill() {
+                assert_prefix(&file, sut.rows_in_file(), sut.rows());
+                files += 1;
+            }
+        };
+        for _ in 0..30 {
+            let count = match random.bool() {
+                true => random.i64(1..BLOCK_ROWS),
+                false => BLOCK_ROWS * random.i64(1..3),
+            };
+            sut.write(next(&mut ring, count)).unwrap();
+            look(&sut);
+            for _ in 0..random.u8(0..4) {
+                sut.poll().unwrap();
+                look(&sut);
+            }
+            if random.u8(0..6) == 0 {
+                sut.flush(Durability::OnDisk, LONG).unwrap();
+                assert_eq!(sut.rows_in_file(), sut.rows());
+                look(&sut);
+            }
+        }
+        let all = sut.rows();
+        sut.close(LONG).unwrap();
+        assert_prefix(disk.file(), all, all);
+    }
+    assert!(files > 3_000, "{files} files are few");
+}
+
+/// Behaviour: ZC-13, ZC-16, ZC-29.
+#[test]
+fn regions_of_any_length_go_to_files_of_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
+        .into_iter()
+        .enumerate()
+    {
+        let path = folder.path().join(format!("{index}.tdms"));
+        let options = copying(8 << 10, 256 << 10);
+        let opened = open_file(&path, wanted, Directness::IfPossible, options.writes_max());
+        let mut ring = ring(1 << 14);
+        let mut sut = recording(opened.unwrap().backend, &ring, options);
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut all = 0;
+        for _ in 0..300 {
+            let count = random.u64(1..4096);
+            // In two pieces where the memory ends.
+            let mut left = count;
+            while left > 0 {
+                let room = loop {
+                    match ring.filler.room().unwrap() {
+                        0 => sut.poll().unwrap(),
+                        room => break room.min(left) as i64,
+                    }
+                };
+                sut.write(next(&mut ring, room)).unwrap();
+                left -= room as u64;
+            }
+            all += count;
+        }
+        let progress = sut.progress();
+        assert!(progress.regions_copied > 0, "{progress:?}");
+        sut.close(LONG).unwrap();
+        assert_prefix(File::open(&path).unwrap(), all, all);
+    }
+}

@@ -1,0 +1,440 @@
+//! A disk that becomes full: told before, counted while it lasts, and gone on by itself.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rig::{LONG, ROW, Ring, assert_prefix, layout, numbers, recording, ring, rows};
+use trunkline_record::{
+    BackendWanted, Copying, Directness, Durability, FullDisk, QueueError, QueueOptions,
+    RecordError, RoomAlarm, RoomState, Rotation, SimDisk, SimFault, TdmsRecording, TdmsSeries,
+    WriteQueue, series_path, tdms_queue,
+};
+use trunkline_tdms::{ObjectPath, PropertyValue, SumsCheck, TdmsFile};
+
+const BLOCK: usize = 512;
+const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+
+fn options(full_disk: FullDisk) -> QueueOptions {
+    QueueOptions {
+        outstanding_max: NonZeroUsize::new(3).unwrap(),
+        reserve_bytes: 128 << 10,
+        alarm: RoomAlarm {
+            bytes: 256 << 10,
+            time: Duration::from_secs(10),
+        },
+        full_disk,
+        ..QueueOptions::default()
+    }
+}
+
+/// The next blocks of rows, in a region.
+fn next(ring: &mut Ring, blocks: i64) -> trunkline_ring::ReadRegion {
+    let from = ring.filler.written() as i64;
+    let count = blocks * BLOCK_ROWS;
+    ring.filler.push(&rows(from..from + count)).unwrap();
+    ring.reader.acquire(count as u64).unwrap()
+}
+
+fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
+    let file = TdmsFile::open(file).unwrap();
+    let group = file.properties(&ObjectPath::Group("rig".into())).unwrap();
+    group.get(name.as_bytes()).cloned()
+}
+
+#[test]
+fn that_the_disk_becomes_full_is_told_before_by_room_and_by_time() {
+    // One that has little room; and one with much, of which much is used each second.
+    for (room, blocks) in [(1 << 20, 1), (8 << 20, 512)] {
+        let disk = SimDisk::new(2, BLOCK);
+        disk.set_room(room);
+        let mut ring = ring(1 << 16);
+        let mut sut = recording(disk.clone(), &ring, options(FullDisk::Refuse));
+        assert_eq!(sut.progress().room.state, RoomState::Enough);
+        let mut told = None;
+        let full = loop {
+            if let Err(error) = sut.write(next(&mut ring, blocks)) {
+                break error;
+            }
+            disk.pass(Duration::from_millis(500));
+            sut.poll().unwrap();
+            let progress = sut.progress();
+            let left = room - progress.accepted;
+            if progress.room.state == RoomState::Low {
+                told.get_or_insert((left, progress.room));
+            }
+            assert_ne!(progress.room.state, RoomState::Full);
+        };
+        let RecordError::Refused(refused) = full else {
+            panic!("{full}");
+        };
+        assert!(matches!(refused.error, QueueError::DiskFull { .. }));
+        let (left, at) = told.unwrap();
+        let told_left = at.bytes.unwrap();
+        assert!(told_left >= left && told_left < left + blocks as u64 * 3 * BLOCK as u64);
+        match blocks {
+            1 => assert!(told_left < 256 << 10, "{at:?}"),
+            _ => {
+                // Half a mebibyte each second.
+                let full_in = at.full_in.unwrap().as_secs();
+                assert!((4..10).contains(&full_in), "{at:?}");
+                assert!(told_left > 2 << 20);
+            }
+        }
+        assert_eq!(sut.progress().room.state, RoomState::Full);
+        assert_eq!(sut.progress().room.alarms, 1);
+        // With room again the alarm is over.
+        disk.set_room(1 << 40);
+        sut.write(refused.region).unwrap();
+        disk.pass(Duration::from_secs(1000));
+        sut.poll().unwrap();
+        disk.pass(Duration::from_secs(1000));
+        sut.poll().unwrap();
+        assert_eq!(sut.progress().room.state, RoomState::Enough);
+        assert_eq!(sut.progress().room.alarms, 1);
+    }
+}
+
+#[test]
+fn a_full_disk_stops_a_recording_which_says_what_it_loses_and_goes_on_by_itself() {
+    for copying in [None, Some(Copying::default())] {
+        let disk = SimDisk::new(2, BLOCK);
+        disk.set_room(2 << 20);
+        let mut ring = ring(1 << 16);
+        let options = QueueOptions {
+            copying,
+            ..options(FullDisk::Lose)
+        };
+        let mut sut = recording(disk.clone(), &ring, options);
+        let mut expected: Vec<i64> = Vec::new();
+        let mut gaps = Vec::new();
+        let (mut lost, mut all_lost) = (0, 0);
+        for round in 0..1500 {
+            // Twice there is room again, some time after there was none.
+            match round {
+                700 => disk.set_room(3 << 20),
+                1200 => disk.set_room(1 << 30),
+                _ => {}
+            }
+            let from = ring.filler.written() as i64;
+            let before = sut.rows();
+            sut.write(next(&mut ring, 8)).unwrap();
+            let is_taken = sut.rows() > before;
+            assert_eq!(sut.disk_stop().is_stopped, !is_taken);
+            if is_taken {
+                if lost > 0 {
+                    gaps.push((expected.len() as u64, lost));
+                }
+                lost = 0;
+                expected.extend(from..from + 8 * BLOCK_ROWS);
+            } else {
+                lost += 8 * BLOCK_ROWS as u64;
+                all_lost += 8 * BLOCK_ROWS as u64;
+                assert_eq!(sut.progress().room.state, RoomState::Full);
+            }
+            assert_eq!(sut.disk_stop().rows_lost, all_lost);
+        }
+        let stop = sut.disk_stop();
+        assert_eq!((stop.stops, gaps.len()), (2, 2));
+        assert!(stop.rows_lost > 1000);
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!(
+            (closed.durability, closed.failure),
+            (Durability::OnDisk, None)
+        );
+        let file = disk.file();
+        assert!(TdmsFile::open(&file).unwrap().report().is_sound());
+        assert!(numbers(&file) == expected);
+        for (index, (row, lost)) in gaps.into_iter().enumerate() {
+            let name = |what| format!("gap_{}_{what}", index + 1);
+            assert_eq!(of_group(&file, &name("row")), Some(PropertyValue::U64(row)));
+            assert_eq!(
+                of_group(&file, &name("lost")),
+                Some(PropertyValue::U64(lost))
+            );
+        }
+    }
+}
+
+/// A series to disks of a test, each of which `prepare` sees first; and all that was recorded.
+fn record_series(
+    full_disk: FullDisk,
+    regions: usize,
+    prepare: impl Fn(u32, &SimDisk) -> io::Result<()>,
+) -> (Vec<Vec<u8>>, u64, u64) {
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(1 << 14);
+    let memory = ring.memory.clone();
+    let open = |number| {
+        let disk = SimDisk::new(u64::from(number), BLOCK);
+        prepare(number, &disk)?;
+        disks.borrow_mut().push(disk.clone());
+        Ok(WriteQueue::new(
+            disk,
+            options(full_disk),
+            vec![memory.clone()],
+        ))
+    };
+    let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();
+    for region in 0..regions {
+        let mut to_write = next(&mut ring, 1);
+        // What is handed back is tried again.
+        loop {
+            match sut.write(to_write) {
+                Ok(()) => break,
+                Err(RecordError::Refused(refused)) if full_disk == FullDisk::Refuse => {
+                    to_write = refused.region;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if region % 3 == 0 {
+            // Where the sync before has failed, the next region goes to another file.
+            let _ = sut.current().begin_sync();
+        }
+    }
+    let last = sut.close().unwrap();
+    let of_files: u64 = std::iter::from_fn(|| sut.take_ended())
+        .map(|ended| ended.rows_lost)
+        .sum();
+    assert_eq!(ring.reader.lent(), 0);
+    let files = disks.borrow().iter().map(SimDisk::file).collect();
+    (files, of_files + last.rows_lost, sut.disk_stop().rows_lost)
+}
+
+/// Every file is whole, each row is in one file at most, in order, and what is missing is counted.
+fn assert_whole(files: &[Vec<u8>], regions: usize, missing: u64) {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| !file.is_empty()) {
+        assert!(TdmsFile::open(file).unwrap().report().is_sound());
+        found.extend(numbers(file));
+    }
+    assert!(found.is_sorted_by(|one, other| one < other));
+    let all = regions as u64 * BLOCK_ROWS as u64;
+    assert_eq!(found.len() as u64 + missing, all);
+}
+
+/// Behaviour: B-70.
+#[test]
+fn an_error_at_any_write_or_sync_of_a_series_costs_what_was_outstanding_and_nothing_else() {
+    const REGIONS: usize = 30;
+    let mut failed = 0;
+    for code in [EIO, ENOSPC] {
+        // The opening segment and its sync are operations 0 and 1 of each file.
+        for operation in 2..80 {
+            let second = RefCell::new(false);
+            let (files, lost, _) = record_series(FullDisk::Refuse, REGIONS, |number, disk| {
+                if number == 1 {
+                    disk.fault(operation, SimFault::Fails(code));
+                }
+                // And at the first try of the next one, its opening segment or its sync.
+                if number == 2 && !*second.borrow() {
+                    *second.borrow_mut() = true;
+                    disk.fault(operation % 2, SimFault::Fails(code));
+                }
+                Ok(())
+            });
+            assert!(
+                lost <= 4 * BLOCK_ROWS as u64,
+                "operation {operation}: {lost} rows"
+            );
+            assert_whole(&files, REGIONS, lost);
+            // The one that has failed, one that could not be begun, and the rest.
+            assert!(matches!(files.len(), 1 | 3), "{} files", files.len());
+            failed += usize::from(files.len() > 1);
+        }
+    }
+    assert!(failed > 100, "only {failed} files have failed");
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_series_that_cannot_open_its_next_file_for_want_of_room_goes_on_when_it_can() {
+    const REGIONS: usize = 60;
+    for operation in 2..40 {
+        let tries = RefCell::new(0);
+        let (files, failed, stopped) = record_series(FullDisk::Lose, REGIONS, |number, disk| {
+            if number == 1 {
+                disk.fault(operation, SimFault::Fails(ENOSPC));
+                return Ok(());
+            }
+            *tries.borrow_mut() += 1;
+            match *tries.borrow() {
+                // Not even a name; a name and no room behind it; a first write that fails.
+                1..=3 => Err(io::ErrorKind::StorageFull.into()),
+                4..=6 => {
+                    disk.set_room(0);
+                    Ok(())
+                }
+                7 => {
+                    disk.fault(0, SimFault::Fails(ENOSPC));
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        });
+        assert_eq!(*tries.borrow(), 8);
+        assert_eq!(stopped, 7 * BLOCK_ROWS as u64);
+        assert_whole(&files, REGIONS, failed + stopped);
+        let last = files.last().unwrap();
+        let lost = |name: &str| match of_group(last, name) {
+            Some(PropertyValue::U64(lost)) => lost,
+            _ => 0,
+        };
+        assert_eq!(lost("gap_1_lost") + lost("gap_2_lost"), failed + stopped);
+    }
+}
+
+/// The name of the test below, and how its other process knows its folder.
+const IN_CHILD: &str =
+    "a_file_system_of_this_machine_that_becomes_full_stops_and_resumes_a_recording";
+const FOLDER: &str = "TRUNKLINE_TEST_SMALL_DISK";
+const BYTES_MAX: &str = "TRUNKLINE_TEST_BYTES_MAX";
+
+/// Behaviour: B-70.
+#[test]
+fn a_file_system_of_this_machine_that_becomes_full_stops_and_resumes_a_recording() {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let bytes_max = std::env::var(BYTES_MAX).unwrap().parse().unwrap();
+        return fill(Path::new(&folder), bytes_max);
+    }
+    // In one file, and in several.
+    for bytes_max in [u64::MAX, 1 << 20] {
+        run_on_small_disk(bytes_max);
+    }
+}
+
+/// Runs the test again with a file system of its own, in a name space of its own, which goes with
+/// the process.
+#[allow(clippy::print_stderr, reason = "why it was left out")]
+fn run_on_small_disk(bytes_max: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=8m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
+    let ran = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", IN_CHILD, "--nocapture"])
+        .env(FOLDER, folder.path())
+        .env(BYTES_MAX, bytes_max.to_string())
+        .output();
+    match ran {
+        Ok(ran) if ran.status.success() => {}
+        Ok(ran) if String::from_utf8_lossy(&ran.stdout).contains("running 1 test") => {
+            panic!("{}", String::from_utf8_lossy(&ran.stderr));
+        }
+        Ok(ran) => eprintln!(
+            "left out: no file system of one's own here: {}",
+            String::from_utf8_lossy(&ran.stderr)
+        ),
+        Err(error) => eprintln!("left out: no unshare here: {error}"),
+    }
+}
+
+/// Fills the file system of this folder, makes room, and goes on.
+fn fill(folder: &Path, bytes_max: u64) {
+    let ballast = folder.join("ballast");
+    std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
+    let mut ring = ring(1 << 12);
+    let memory = ring.memory.clone();
+    let options = QueueOptions {
+        reserve_bytes: 256 << 10,
+        has_sums: true,
+        ..options(FullDisk::Lose)
+    };
+    let path = |number| series_path(folder, "run", number).unwrap();
+    let open = |number| {
+        let (wanted, directness) = (BackendWanted::BestThereIs, Directness::IfPossible);
+        let memories = vec![memory.clone()];
+        tdms_queue(&path(number), wanted, directness, options, memories).map(|(queue, _)| queue)
+    };
+    let rotation = Rotation {
+        bytes_max,
+        ..Rotation::default()
+    };
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    let mut written = 0;
+    let mut write = |sut: &mut TdmsSeries<_, _>, until: &dyn Fn(u64, bool) -> bool| {
+        let mut is_low = false;
+        let mut rounds = 0;
+        loop {
+            while ring.filler.room().unwrap() < 1024 {
+                sut.poll().unwrap();
+            }
+            ring.filler.push(&rows(written..written + 1024)).unwrap();
+            written += 1024;
+            sut.write(ring.reader.acquire(1024).unwrap()).unwrap();
+            rounds += 1;
+            let stop = sut.disk_stop();
+            is_low |= sut.current().progress().room.state >= RoomState::Low;
+            if until(stop.rows_lost, stop.is_stopped) {
+                return is_low;
+            }
+            assert!(rounds < 10_000, "{stop:?}");
+        }
+    };
+    assert!(write(&mut sut, &|lost, _| lost >= 5 * 1024), "no alarm");
+    std::fs::remove_file(&ballast).unwrap();
+    write(&mut sut, &|_, is_stopped| !is_stopped);
+    let lost = sut.disk_stop().rows_lost;
+    let last = sut.close().unwrap();
+    assert_eq!((last.rows_lost, last.closed.failure), (0, None));
+    let mut found = Vec::new();
+    for number in 1..=sut.number() {
+        let data = File::open(path(number)).unwrap();
+        let sums = File::open(trunkline_record::sums_path(&path(number))).unwrap();
+        assert!(SumsCheck::of(&data, &sums).unwrap().is_good());
+        found.extend(numbers(data));
+    }
+    assert!(
+        !path(sut.number() + 1).exists(),
+        "no file is left behind that is empty"
+    );
+    assert!(found.is_sorted_by(|one, other| one < other));
+    assert_eq!(found.len() as u64 + lost, written as u64);
+}
+
+#[test]
+fn a_file_into_which_nothing_has_come_does_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tdms");
+    for is_started in [false, true] {
+        let ring = ring(1024);
+        let options = QueueOptions {
+            has_sums: true,
+            ..QueueOptions::default()
+        };
+        let (wanted, directness) = (BackendWanted::BestThereIs, Directness::Cached);
+        let memories = vec![ring.memory.clone()];
+        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        if is_started {
+            drop(TdmsRecording::start(queue, &layout(), LONG).unwrap());
+            assert_prefix(File::open(&path).unwrap(), 0, 0);
+        } else {
+            assert!(path.exists());
+            drop(queue);
+        }
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            2 * usize::from(is_started)
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! What a recording does with memory: who touches it, from where it is written, what may lie in it.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    unsafe_code,
+    reason = "a test may panic, and looking at writes needs a backend of one's own"
+)]
+
+mod rig;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rig::{LONG, ROW, layout, ring, rows};
+use trunkline_record::{
+    Backend, BackendKind, BackendWanted, Completed, Directness, FullDisk, QueueOptions, SimDisk,
+    Span, TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
+};
+use trunkline_ring::{PagesWanted, RegionMemory};
+use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType, Values};
+
+const BLOCK: usize = 512;
+const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
+
+/// What was seen of the writes of a disk.
+#[derive(Default, Debug)]
+struct Seen {
+    writes: Vec<(usize, usize)>,
+    running: usize,
+    /// How many were still running whenever one was over.
+    left_running: Vec<usize>,
+    /// How often room was to be set aside.
+    reserved: usize,
+}
+
+/// A disk that says what is written to it, and from where.
+#[derive(Debug)]
+struct Watched(SimDisk, Arc<Mutex<Seen>>);
+
+impl Backend for Watched {
+    fn kind(&self) -> BackendKind {
+        self.0.kind()
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.0.block_bytes()
+    }
+
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.register(memory) }
+    }
+
+    unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
+        let mut seen = self.1.lock().unwrap();
+        let memory = write.memory;
+        seen.writes
+            .push((memory.start.as_ptr().addr(), memory.bytes));
+        seen.running += 1;
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.submit(write) }
+    }
+
+    fn submit_sync(&mut self, token: Token) -> io::Result<()> {
+        self.1.lock().unwrap().running += 1;
+        self.0.submit_sync(token)
+    }
+
+    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
+        let completed = self.0.completed(wait)?;
+        if completed.is_some() {
+            let mut seen = self.1.lock().unwrap();
+            seen.running -= 1;
+            let running = seen.running;
+            seen.left_running.push(running);
+        }
+        Ok(completed)
+    }
+
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        self.1.lock().unwrap().reserved += 1;
+        self.0.reserve(position, bytes)
+    }
+
+    fn room(&self) -> io::Result<u64> {
+        self.0.room()
+    }
+
+    fn trim(&mut self, length: u64) -> io::Result<()> {
+        self.0.trim(length)
+    }
+}
+
+/// Behaviour: ZC-02, ZC-04, ZC-11.
+#[test]
+fn every_value_is_written_from_where_the_device_has_put_it() {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let mut ring = ring(4096);
+    let memory = ring.memory.span();
+    let (from, to) = (
+        memory.0.as_ptr().addr(),
+        memory.0.as_ptr().addr() + memory.1,
+    );
+    let disk = SimDisk::new(1, BLOCK);
+    let backend = Watched(disk.clone(), Arc::clone(&seen));
+    let mut sut = rig::recording(backend, &ring, QueueOptions::default());
+    let all = 40 * BLOCK_ROWS;
+    for at in (0..all).step_by(2 * BLOCK_ROWS as usize) {
+        ring.filler.push(&rows(at..at + 2 * BLOCK_ROWS)).unwrap();
+        sut.write(ring.reader.acquire(2 * BLOCK_ROWS as u64).unwrap())
+            .unwrap();
+    }
+    sut.close(LONG).unwrap();
+    rig::assert_prefix(disk.file(), all as u64, all as u64);
+    let seen = seen.lock().unwrap();
+    let (of_ring, others): (Vec<_>, Vec<_>) = seen
+        .writes
+        .iter()
+        .partition(|(at, _)| (from..to).contains(at));
+    let bytes: usize = of_ring.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(bytes, all as usize * ROW, "each byte once, from the ring");
+    // The rest is headers, of a block each.
+    assert!(
+        others.iter().all(|(_, bytes)| *bytes <= 2 * BLOCK),
+        "{others:?}"
+    );
+    assert_eq!(sut.progress().bytes_copied, 0);
+}
+
+/// Behaviour: ZC-15.
+#[test]
+fn as_long_as_there_is_data_the_disk_has_something_to_do() {
+    for seed in 0..20 {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let mut ring = ring(4096);
+        let backend = Watched(SimDisk::new(seed, BLOCK), Arc::clone(&seen));
+        let mut sut = rig::recording(backend, &ring, QueueOptions::default());
+        let mut write = |sut: &mut TdmsRecording<_>| {
+            let at = ring.filler.written() as i64;
+            ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
+            // Nobody takes completions but this call.
+            sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
+                .unwrap();
+        };
+        for _ in 0..4 {
+            write(&mut sut);
+        }
+        seen.lock().unwrap().left_running.clear();
+        for _ in 0..200 {
+            write(&mut sut);
+            // As soon as a call returns, there is more to do.
+            assert!(seen.lock().unwrap().running > 0);
+        }
+        // Each region is a body and a header, and several are on their way at a time.
+        let left = &seen.lock().unwrap().left_running;
+        assert!(left.len() > 390);
+        assert!(
+            left.iter().any(|running| *running >= 3),
+            "one after the other"
+        );
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_not_tried_again_before_it_says_that_it_has_room() {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let mut ring = ring(4096);
+    let disk = SimDisk::new(1, BLOCK);
+    let options = QueueOptions {
+        reserve_bytes: 64 << 10,
+        full_disk: FullDisk::Lose,
+        ..QueueOptions::default()
+    };
+    disk.set_room(64 << 10);
+    let backend = Watched(disk.clone(), Arc::clone(&seen));
+    let mut sut = rig::recording(backend, &ring, options);
+    let mut write = |sut: &mut TdmsRecording<_>| {
+        let at = ring.filler.written() as i64;
+        ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
+        sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
+            .unwrap();
+    };
+    for _ in 0..500 {
+        write(&mut sut);
+    }
+    assert!(sut.disk_stop().is_stopped);
+    // What there was, and one try in vain.
+    assert_eq!(seen.lock().unwrap().reserved, 2);
+    disk.set_room(1 << 30);
+    write(&mut sut);
+    assert!(!sut.disk_stop().is_stopped);
+    assert_eq!(seen.lock().unwrap().reserved, 3);
+    sut.close(LONG).unwrap();
+}
+
+/// Behaviour: ZC-26.
+#[test]
+fn rows_hold_values_of_every_type_of_fixed_size_in_one_channel_or_in_several() {
+    let one: [(&str, TdmsType, Vec<u8>); 12] = [
+        ("i8", TdmsType::I8, vec![0xff]),
+        ("u8", TdmsType::U8, vec![200]),
+        ("i16", TdmsType::I16, (-300_i16).to_le_bytes().into()),
+        ("u16", TdmsType::U16, 60_000_u16.to_le_bytes().into()),
+        ("i32", TdmsType::I32, (-70_000_i32).to_le_bytes().into()),
+        ("u32", TdmsType::U32, 4_000_000_000_u32.to_le_bytes().into()),
+        ("i64", TdmsType::I64, i64::MIN.to_le_bytes().into()),
+        ("u64", TdmsType::U64, u64::MAX.to_le_bytes().into()),
+        ("f32", TdmsType::F32, 1.5_f32.to_le_bytes().into()),
+        ("f64", TdmsType::F64, (-2.25_f64).to_le_bytes().into()),
+        ("bool", TdmsType::Bool, vec![1]),
+        (
+            "time",
+            TdmsType::Time,
+            [1_u64 << 63, 3_850_070_400].map(u64::to_le_bytes).concat(),
+        ),
+    ];
+    let expected = |name: &str| match name {
+        "i8" => Values::I8(vec![-1; 7]),
+        "u8" => Values::U8(vec![200; 7]),
+        "i16" => Values::I16(vec![-300; 7]),
+        "u16" => Values::U16(vec![60_000; 7]),
+        "i32" => Values::I32(vec![-70_000; 7]),
+        "u32" => Values::U32(vec![4_000_000_000; 7]),
+        "i64" => Values::I64(vec![i64::MIN; 7]),
+        "u64" => Values::U64(vec![u64::MAX; 7]),
+        "f32" => Values::F32(vec![1.5; 7]),
+        "f64" => Values::F64(vec![-2.25; 7]),
+        "bool" => Values::Bool(vec![true; 7]),
+        name => panic!("{name}"),
+    };
+    // Each alone, and all of them in one row.
+    let alone = (0..one.len()).map(|at| at..at + 1);
+    for range in alone.chain(std::iter::once(0..one.len())) {
+        let channels = &one[range];
+        let row: Vec<u8> = channels
+            .iter()
+            .flat_map(|(.., bytes)| bytes.clone())
+            .collect();
+        // As many rows as make whole blocks of memory.
+        let made = RegionMemory::to_record(row.len(), 4096, PagesWanted::Ordinary, 4);
+        let (memory, mut filler, mut reader) = made.unwrap();
+        let disk = SimDisk::new(1, BLOCK);
+        let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), vec![memory]);
+        let layout = TdmsLayout {
+            channels: channels
+                .iter()
+                .map(|(name, ty, _)| ((*name).into(), *ty))
+                .collect(),
+            ..layout()
+        };
+        let mut sut = TdmsRecording::start(queue, &layout, LONG).unwrap();
+        filler.push(&row.repeat(7)).unwrap();
+        sut.write(reader.acquire(7).unwrap()).unwrap();
+        sut.close(LONG).unwrap();
+        let file = disk.file();
+        let file = TdmsFile::open(&file).unwrap();
+        assert!(file.report().is_sound());
+        for (name, data_type, _) in channels {
+            let channel = file.channel(&ObjectPath::channel("rig", *name)).unwrap();
+            assert_eq!((channel.data_type(), channel.len()), (*data_type, 7));
+            let values = channel.read(0, 7).unwrap();
+            match &values {
+                Values::Time(times) => {
+                    let at = times[6].to_timestamp().unwrap().to_string();
+                    assert!(at.starts_with("2026-01-01T00:00:00.5"), "{at}");
+                }
+                values => assert_eq!(*values, expected(name)),
+            }
+        }
+    }
+}
+
+/// A wall clock may step at any time; this is not one.
+#[test]
+fn the_clock_of_every_backend_is_the_monotonic_one() {
+    let monotonic = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
+        .into_iter()
+        .enumerate()
+    {
+        let path = folder.path().join(index.to_string());
+        let opened = open_file(&path, wanted, Directness::Cached, 1).unwrap();
+        let before = monotonic();
+        let now = opened.backend.now();
+        assert!((before..=monotonic()).contains(&now), "{now:?}");
+    }
+}

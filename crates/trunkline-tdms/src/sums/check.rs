@@ -1,0 +1,224 @@
+//! A file compared with its checksums: bytes alone, whatever stands in them.
+
+use std::io;
+
+use super::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+use crate::fault::{Fault, Finding};
+use crate::read_at::ReadAt;
+
+/// Bytes that are read at once.
+const PIECE_BYTES: u64 = 64 * 1024;
+/// Findings that are kept; further ones are counted.
+const FINDINGS_MAX: usize = 1_000;
+
+/// Whether checksums are of use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SumsState {
+    /// They are of this file.
+    OfThisFile,
+    /// The first segment is not what they say: they are of another file, or it is damaged. Nothing
+    /// else was compared.
+    OfAnother,
+    /// They cannot be read, or there is none.
+    Unusable,
+}
+
+/// What came of comparing a file with its checksums.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct SumsCheck {
+    /// Whether they are of use.
+    pub state: SumsState,
+    /// Segments whose bytes are what they were when they were written.
+    pub segments: u64,
+    /// Every byte before this place of the data file is in such a segment.
+    pub good_to: u64,
+    /// Where the first segment begins whose bytes are others.
+    pub first_wrong: Option<u64>,
+    /// Bytes of the data file that no checksum covers.
+    pub bytes_unsummed: u64,
+    /// Everything that is wrong, in the order of the file; positions are those of the data file.
+    pub findings: Vec<Finding>,
+    /// Further findings that were not kept.
+    pub findings_dropped: u64,
+}
+
+impl SumsCheck {
+    /// Reads all of `data` that `sums` covers, and compares it.
+    ///
+    /// Both may have any contents: what is wrong with them is in the result. Memory does not depend
+    /// on them.
+    ///
+    /// # Errors
+    /// Whatever one of the sources fails with.
+    pub fn of<R, S>(data: &R, sums: &S) -> io::Result<Self>
+    where
+        R: ReadAt + ?Sized,
+        S: ReadAt + ?Sized,
+    {
+        let mut sut = Self {
+            state: SumsState::Unusable,
+            segments: 0,
+            good_to: 0,
+            first_wrong: None,
+            bytes_unsummed: 0,
+            findings: Vec::new(),
+            findings_dropped: 0,
+        };
+        let mut comparing = Comparing {
+            data_len: data.byte_len()?,
+            data,
+            next: 0,
+            is_good_so_far: true,
+            damaged: 0,
+            piece: Vec::new(),
+        };
+        sut.compare(&mut comparing, sums)?;
+        Ok(sut)
+    }
+
+    /// Whether every byte is in a segment with a checksum, and is what it was.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.state == SumsState::OfThisFile && self.findings.is_empty()
+    }
+
+    fn compare<R: ReadAt + ?Sized, S: ReadAt + ?Sized>(
+        &mut self,
+        comparing: &mut Comparing<'_, R>,
+        sums: &S,
+    ) -> io::Result<()> {
+        let sums_len = sums.byte_len()?;
+        let entry_bytes = SUMS_ENTRY_BYTES as u64;
+        let entries = (sums_len / entry_bytes).saturating_sub(1);
+        let mut entry = [0; SUMS_ENTRY_BYTES];
+        let mut id = None;
+        if entries > 0 {
+            sums.read_exact_at(&mut entry, 0)?;
+            id = SumsId::read(&entry);
+            // Without the first segment nobody knows whether they are of this file.
+            sums.read_exact_at(&mut entry, entry_bytes)?;
+            let first = id.and_then(|id| SegmentSum::read(&entry, id));
+            id = id.filter(|_| first.is_some_and(|first| first.position == 0));
+        }
+        let Some(id) = id else {
+            self.bytes_unsummed = comparing.data_len;
+            self.find(0, Fault::UnusableSums { bytes: sums_len });
+            return Ok(());
+        };
+        self.state = SumsState::OfThisFile;
+        for number in 1..=entries {
+            sums.read_exact_at(&mut entry, number * entry_bytes)?;
+            match SegmentSum::read(&entry, id).filter(|sum| comparing.may_follow(sum)) {
+                Some(sum) => self.take(comparing, &sum)?,
+                None => comparing.damaged += 1,
+            }
+            if self.state == SumsState::OfAnother {
+                self.bytes_unsummed = comparing.data_len;
+                return Ok(());
+            }
+        }
+        self.report_damaged(comparing);
+        self.report_unsummed(comparing, comparing.data_len);
+        let cut = sums_len % entry_bytes;
+        if cut > 0 {
+            let position = comparing.next;
+            self.find(position, Fault::CutSums { bytes: cut });
+        }
+        Ok(())
+    }
+
+    /// Compares one segment.
+    fn take<R: ReadAt + ?Sized>(
+        &mut self,
+        comparing: &mut Comparing<'_, R>,
+        sum: &SegmentSum,
+    ) -> io::Result<()> {
+        self.report_damaged(comparing);
+        self.report_unsummed(comparing, sum.position);
+        let end = sum.position + sum.bytes;
+        let fault = match end.checked_sub(comparing.data_len).filter(|m| *m > 0) {
+            Some(missing) => Some(Fault::SummedBeyondEnd { missing }),
+            None => {
+                (comparing.sum(sum)? != sum.sum).then_some(Fault::WrongSum { bytes: sum.bytes })
+            }
+        };
+        comparing.next = end;
+        let Some(fault) = fault else {
+            self.segments += 1;
+            if comparing.is_good_so_far {
+                self.good_to = end;
+            }
+            return Ok(());
+        };
+        comparing.is_good_so_far = false;
+        if sum.position == 0 {
+            self.state = SumsState::OfAnother;
+            self.find(0, Fault::SumsOfAnother);
+            return Ok(());
+        }
+        self.first_wrong.get_or_insert(sum.position);
+        self.find(sum.position, fault);
+        Ok(())
+    }
+
+    /// Entries that could not be read.
+    fn report_damaged<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>) {
+        let entries = std::mem::take(&mut comparing.damaged);
+        if entries > 0 {
+            comparing.is_good_so_far = false;
+            self.find(comparing.next, Fault::DamagedSums { entries });
+        }
+    }
+
+    /// Data up to `end` that has no checksum.
+    fn report_unsummed<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>, end: u64) {
+        let bytes = end.min(comparing.data_len).saturating_sub(comparing.next);
+        if bytes > 0 {
+            comparing.is_good_so_far = false;
+            self.bytes_unsummed += bytes;
+            self.find(comparing.next, Fault::NoSum { bytes });
+        }
+    }
+
+    fn find(&mut self, position: u64, fault: Fault) {
+        match self.findings.len() < FINDINGS_MAX {
+            true => self.findings.push(Finding { position, fault }),
+            false => self.findings_dropped += 1,
+        }
+    }
+}
+
+/// How far it is.
+struct Comparing<'a, R: ?Sized> {
+    data: &'a R,
+    data_len: u64,
+    /// Where the next segment should begin.
+    next: u64,
+    is_good_so_far: bool,
+    /// Entries that could not be read, one behind the other.
+    damaged: u64,
+    piece: Vec<u8>,
+}
+
+impl<R: ReadAt + ?Sized> Comparing<'_, R> {
+    /// Whether an entry goes on in the file.
+    fn may_follow(&self, sum: &SegmentSum) -> bool {
+        let has_end = sum.position.checked_add(sum.bytes).is_some();
+        has_end && sum.bytes > 0 && sum.position >= self.next
+    }
+
+    /// The checksum that the bytes of a segment have now; they are all there.
+    fn sum(&mut self, segment: &SegmentSum) -> io::Result<u32> {
+        let (mut at, end) = (segment.position, segment.position + segment.bytes);
+        let mut sum = 0;
+        while at < end {
+            self.piece.resize((end - at).min(PIECE_BYTES) as usize, 0);
+            self.data.read_exact_at(&mut self.piece, at)?;
+            sum = crc32c::crc32c_append(sum, &self.piece);
+            at += self.piece.len() as u64;
+        }
+        Ok(sum)
+    }
+}

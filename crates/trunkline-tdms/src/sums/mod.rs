@@ -1,0 +1,117 @@
+//! Checksums of a file's segments, in a file beside it: `x.tdms.sums`.
+//!
+//! The format has none, so values that change unseen are other values. Other readers do not know
+//! this file, and need not.
+//!
+//! ```text
+//! 0          8          16        20        24
+//! | TLSUMS1\n | id       | zeros   | check   |     once
+//! | position  | bytes    | sum     | check   |     for each segment, in the order of the file
+//! ```
+//!
+//! All numbers are little-endian. `sum` is the CRC32C of the segment's bytes in the data file.
+//! `check` is the CRC32C of the 20 bytes before it; of an entry it goes on from that of the file's
+//! begin, so that entries of another file are none of this one. Every entry has the same length:
+//! where one is damaged, the next is found.
+
+mod check;
+mod open;
+
+pub use self::check::{SumsCheck, SumsState};
+pub use self::open::{Summed, Unsummed};
+
+/// Bytes of an entry, and of what stands before the first.
+pub const SUMS_ENTRY_BYTES: usize = 24;
+
+/// What such a file begins with.
+const MAGIC: [u8; 8] = *b"TLSUMS1\n";
+/// Bytes that are covered by `check`.
+const CHECKED: usize = 20;
+
+/// A segment, or several that were written at once, and the checksum of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentSum {
+    /// Where it begins in the data file, in bytes.
+    pub position: u64,
+    /// Its bytes: lead-in, metadata and raw data.
+    pub bytes: u64,
+    /// CRC32C of them.
+    pub sum: u32,
+}
+
+/// What all entries of one file go on from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SumsId {
+    id: u64,
+    check: u32,
+}
+
+impl SumsId {
+    /// Of a new file; `id` is a number that no other one has.
+    #[must_use]
+    pub fn new(id: u64) -> Self {
+        let check = crc32c::crc32c(&Self { id, check: 0 }.begin()[..CHECKED]);
+        Self { id, check }
+    }
+
+    /// The number it was made of.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.id
+    }
+
+    /// What the file begins with.
+    #[must_use]
+    pub fn begin(self) -> [u8; SUMS_ENTRY_BYTES] {
+        let mut bytes = [0; SUMS_ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
+        bytes[CHECKED..].copy_from_slice(&self.check.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what a file begins with; none where it is no such file.
+    fn read(bytes: &[u8; SUMS_ENTRY_BYTES]) -> Option<Self> {
+        let id = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+        let sut = Self::new(id);
+        (sut.begin() == *bytes).then_some(sut)
+    }
+}
+
+impl SegmentSum {
+    /// Of a segment at `position` whose bytes are these pieces, one behind the other.
+    #[must_use]
+    pub fn of(position: u64, pieces: [&[u8]; 3]) -> Self {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let sum = pieces
+            .iter()
+            .fold(0, |sum, p| crc32c::crc32c_append(sum, p));
+        Self {
+            position,
+            bytes: bytes as u64,
+            sum,
+        }
+    }
+
+    /// The entry of a file that begins with `id`.
+    #[must_use]
+    pub fn entry(&self, id: SumsId) -> [u8; SUMS_ENTRY_BYTES] {
+        let mut bytes = [0; SUMS_ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&self.position.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[16..CHECKED].copy_from_slice(&self.sum.to_le_bytes());
+        let check = crc32c::crc32c_append(id.check, &bytes[..CHECKED]);
+        bytes[CHECKED..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// Reads an entry; none where it is damaged, or of another file.
+    fn read(bytes: &[u8; SUMS_ENTRY_BYTES], id: SumsId) -> Option<Self> {
+        let sut = Self {
+            position: u64::from_le_bytes(*bytes.first_chunk()?),
+            bytes: u64::from_le_bytes(*bytes[8..].first_chunk()?),
+            sum: u32::from_le_bytes(*bytes[16..].first_chunk()?),
+        };
+        (sut.entry(id) == *bytes).then_some(sut)
+    }
+}

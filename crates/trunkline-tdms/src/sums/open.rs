@@ -1,0 +1,92 @@
+//! Opening a file as far as its checksums vouch for it.
+
+use super::{SumsCheck, SumsState};
+use crate::fault::{Fault, Finding};
+use crate::file::TdmsFile;
+use crate::open::{Limits, OpenError};
+use crate::read_at::ReadAt;
+use crate::walk::{Kind, Walk};
+
+/// What becomes of segments at the end of a file that have no checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsummed {
+    /// They are not read, nor what is behind them. Right after a loss of power: such a segment can
+    /// have a header and zeros for values.
+    Cut,
+    /// They are read. Right where the checksums have lost their end for another reason.
+    Keep,
+}
+
+/// A file that was opened as far as its checksums vouch for it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Summed<R> {
+    /// The file. Where something was left out, it is incomplete
+    /// ([`Report::incomplete`](crate::Report::incomplete)), and
+    /// [`repair`](TdmsFile::repair) says how to cut it off.
+    pub file: TdmsFile<R>,
+    /// What came of comparing.
+    pub check: SumsCheck,
+    /// Values that can be read without checksums and are left out.
+    pub values_left_out: u64,
+}
+
+impl<R: ReadAt> TdmsFile<R> {
+    /// Opens a data file up to its first segment that is not complete, valid, and what its checksum
+    /// says. All of it is read.
+    ///
+    /// Checksums that are of another file, or cannot be read, leave nothing out:
+    /// [`SumsCheck::state`] says so.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_summed<S: ReadAt + ?Sized>(
+        source: R,
+        sums: &S,
+        unsummed: Unsummed,
+        limits: Limits,
+    ) -> Result<Summed<R>, OpenError> {
+        let failed = |source| OpenError::Source {
+            position: 0,
+            source,
+        };
+        let check = SumsCheck::of(&source, sums).map_err(failed)?;
+        let len = source.byte_len().map_err(failed)?;
+        let end = match (check.state, unsummed) {
+            (SumsState::OfThisFile, Unsummed::Cut) => check.good_to,
+            (SumsState::OfThisFile, Unsummed::Keep) => check.first_wrong.unwrap_or(len),
+            _ => len,
+        };
+        let walk = |end, limits| Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?.run_to(end);
+        let mut map = walk(end, limits)?;
+        let mut values_of_all = 0;
+        if end < len {
+            let is_behind = |finding: &&Finding| finding.position >= end;
+            let fault = check.findings.iter().find(is_behind);
+            let fault = fault.map(|finding| finding.fault.clone());
+            let fault = fault.unwrap_or(Fault::NoSum { bytes: len - end });
+            let position = end;
+            map.incomplete.get_or_insert(Finding { position, fault });
+            map.bytes_lost += len - end;
+            // As much as can be read at all.
+            let is_salvaging = true;
+            let salvaging = Limits {
+                is_salvaging,
+                ..limits
+            };
+            let all = walk(len, salvaging);
+            values_of_all = all.map_or(0, |map| TdmsFile::of(&source, map).values());
+        }
+        let file = Self::of(source, map);
+        Ok(Summed {
+            values_left_out: values_of_all.saturating_sub(file.values()),
+            file,
+            check,
+        })
+    }
+
+    /// Values of all channels.
+    fn values(&self) -> u64 {
+        self.channels().map(|channel| channel.len()).sum()
+    }
+}

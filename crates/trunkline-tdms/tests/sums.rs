@@ -1,0 +1,305 @@
+//! Checksums beside a file: what they see, and what is done with those that are of no use.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod dump;
+mod random_file;
+
+use proptest::prelude::*;
+use trunkline_tdms::{
+    Arrangement, Fault, Limits, Mending, ObjectPath, OpenError, SUMS_ENTRY_BYTES, SegmentSum,
+    Summed, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType, Unsummed, Writer, WriterOptions,
+};
+
+use self::random_file::random_file;
+
+/// A file of so many segments with ten values each, its checksums, and where its segments begin.
+fn summed(segments: i32, id: u64) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
+    let mut writer = Writer::new(WriterOptions::default());
+    let channel = writer.channel("g", "a", TdmsType::I32).unwrap();
+    writer.set(&ObjectPath::File, "sums_id", id).unwrap();
+    let (mut data, mut starts) = (Vec::new(), Vec::new());
+    let id = SumsId::new(id);
+    let mut sums = id.begin().to_vec();
+    for segment in 0..segments {
+        let values: Vec<i32> = (segment * 10..segment * 10 + 10).collect();
+        let from = data.len();
+        let values = [(channel, values.as_slice().into())];
+        writer
+            .write(&values, Arrangement::Contiguous, &mut data)
+            .unwrap();
+        let (head, tail) = data[from..].split_at(28);
+        sums.extend(SegmentSum::of(from as u64, [head, &[], tail]).entry(id));
+        starts.push(from);
+    }
+    starts.push(data.len());
+    (data, sums, starts)
+}
+
+fn check(data: &[u8], sums: &[u8]) -> SumsCheck {
+    SumsCheck::of(data, sums).unwrap()
+}
+
+fn opened<'a>(data: &'a [u8], sums: &[u8], unsummed: Unsummed) -> Summed<&'a [u8]> {
+    TdmsFile::open_summed(data, sums, unsummed, Limits::default()).unwrap()
+}
+
+fn values(file: &TdmsFile<&[u8]>) -> Vec<i32> {
+    let Some(channel) = file.channel(&ObjectPath::channel("g", "a")) else {
+        return Vec::new();
+    };
+    let mut values = vec![0; channel.len() as usize];
+    channel.read_into(0, &mut values).unwrap();
+    values
+}
+
+/// Behaviour: B-70.
+#[test]
+fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
+    let (mut data, sums, starts) = summed(12, 7);
+    let whole = check(&data, &sums);
+    assert!(whole.is_good(), "{whole:?}");
+    assert_eq!((whole.segments, whole.good_to), (12, data.len() as u64));
+    for at in 0..data.len() {
+        let segment = starts.iter().filter(|start| **start <= at).count() - 1;
+        for bit in 0..8 {
+            data[at] ^= 1 << bit;
+            let found = check(&data, &sums);
+            assert_eq!(found.findings.len(), 1, "byte {at}, bit {bit}");
+            let position = starts[segment] as u64;
+            assert_eq!(found.findings[0].position, position);
+            if segment == 0 {
+                assert_eq!(found.state, SumsState::OfAnother);
+                assert_eq!(found.findings[0].fault, Fault::SumsOfAnother);
+            } else {
+                let bytes = (starts[segment + 1] - starts[segment]) as u64;
+                assert_eq!(found.findings[0].fault, Fault::WrongSum { bytes });
+                assert_eq!(found.first_wrong, Some(position));
+                assert_eq!((found.segments, found.good_to), (11, position));
+            }
+            data[at] ^= 1 << bit;
+        }
+    }
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_file_is_opened_up_to_the_first_segment_that_is_not_what_it_was_and_cut_there() {
+    let (whole, sums, starts) = summed(6, 7);
+    // A page of zeros, and a flipped bit.
+    for damage in [0, 1] {
+        for segment in 1..6 {
+            let mut data = whole.clone();
+            match damage {
+                0 => data[starts[segment] + 40..starts[segment + 1]].fill(0),
+                _ => data[starts[segment + 1] - 1] ^= 1,
+            }
+            for unsummed in [Unsummed::Cut, Unsummed::Keep] {
+                let sut = opened(&data, &sums, unsummed);
+                let expected: Vec<i32> = (0..segment as i32 * 10).collect();
+                assert_eq!(values(&sut.file), expected);
+                assert_eq!(sut.values_left_out, (6 - segment as u64) * 10);
+                let report = sut.file.report();
+                let bytes = (whole.len() - starts[segment]) as u64;
+                assert_eq!(report.bytes_lost, bytes);
+                let repair = sut.file.repair(Mending::Cut).unwrap().unwrap();
+                assert_eq!(
+                    (repair.length, repair.patch),
+                    (starts[segment] as u64, None)
+                );
+                assert_eq!(repair.bytes_lost, bytes);
+                assert!(matches!(repair.finding.fault, Fault::WrongSum { .. }));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_contradicts_itself_is_cut_off_where_opening_would_refuse() {
+    let (mut data, sums, starts) = summed(6, 7);
+    // More metadata than the whole segment.
+    data[starts[3] + 26] = 1;
+    assert!(matches!(TdmsFile::open(&data), Err(OpenError::Refused(_))));
+    let sut = opened(&data, &sums, Unsummed::Keep);
+    assert_eq!(values(&sut.file), (0..30).collect::<Vec<i32>>());
+}
+
+#[test]
+fn segments_without_a_checksum_are_told_and_left_out_only_if_wanted() {
+    let (data, sums, starts) = summed(6, 7);
+    for (entries, start) in starts.iter().enumerate().take(6).skip(1) {
+        for cut in [0, 1, 23] {
+            let kept = (entries + 1) * SUMS_ENTRY_BYTES + cut;
+            let found = check(&data, &sums[..kept]);
+            assert_eq!(found.state, SumsState::OfThisFile);
+            assert_eq!(found.good_to, *start as u64);
+            let bytes = (data.len() - start) as u64;
+            assert_eq!(found.bytes_unsummed, bytes);
+            assert_eq!(found.findings[0].fault, Fault::NoSum { bytes });
+            let of_cut = Fault::CutSums { bytes: cut as u64 };
+            let is_cut = found.findings.iter().any(|finding| finding.fault == of_cut);
+            assert_eq!(is_cut, cut > 0);
+            let sut = opened(&data, &sums[..kept], Unsummed::Cut);
+            assert_eq!(values(&sut.file).len(), entries * 10);
+            let sut = opened(&data, &sums[..kept], Unsummed::Keep);
+            assert_eq!(values(&sut.file).len(), 60);
+            assert_eq!(sut.values_left_out, 0);
+        }
+    }
+    // A tail of zeros, as a reservation that became visible.
+    let mut long = data.clone();
+    long.resize(data.len() + 5_000, 0);
+    let found = check(&long, &sums);
+    assert_eq!(found.findings[0].fault, Fault::NoSum { bytes: 5_000 });
+    let repair = opened(&long, &sums, Unsummed::Cut)
+        .file
+        .repair(Mending::Cut);
+    assert_eq!(repair.unwrap().unwrap().length, data.len() as u64);
+}
+
+#[test]
+fn checksums_that_are_of_no_use_leave_nothing_out() {
+    let (data, sums, _) = summed(6, 7);
+    let (_, other, _) = summed(6, 8);
+    let mut no_begin = sums.clone();
+    no_begin[3] ^= 1;
+    let mut no_first = sums.clone();
+    no_first[SUMS_ENTRY_BYTES] ^= 1;
+    // Those of a file with another number, although every later segment is the same.
+    for (sums, state) in [
+        (other.as_slice(), SumsState::OfAnother),
+        (&no_begin, SumsState::Unusable),
+        (&no_first, SumsState::Unusable),
+        (&sums[..SUMS_ENTRY_BYTES], SumsState::Unusable),
+        (&[], SumsState::Unusable),
+        (&data, SumsState::Unusable),
+    ] {
+        for unsummed in [Unsummed::Cut, Unsummed::Keep] {
+            let sut = opened(&data, sums, unsummed);
+            assert_eq!(sut.check.state, state);
+            assert_eq!(sut.check.findings.len(), 1);
+            assert_eq!(sut.check.bytes_unsummed, data.len() as u64);
+            assert_eq!(values(&sut.file).len(), 60);
+            assert!(sut.file.report().is_sound());
+        }
+    }
+    // The begin of this file, with entries of another: they are damaged ones here.
+    let mixed = [
+        &sums[..2 * SUMS_ENTRY_BYTES],
+        &other[2 * SUMS_ENTRY_BYTES..],
+    ]
+    .concat();
+    let found = check(&data, &mixed);
+    assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 5 });
+    assert_eq!(found.segments, 1);
+}
+
+#[test]
+fn a_checksum_that_is_damaged_spoils_no_other() {
+    let (data, sums, starts) = summed(6, 7);
+    for entry in 2..=6 {
+        for at in 0..SUMS_ENTRY_BYTES {
+            let mut sums = sums.clone();
+            sums[entry * SUMS_ENTRY_BYTES + at] ^= 0x10;
+            let found = check(&data, &sums);
+            assert_eq!(found.segments, 5);
+            assert_eq!(found.first_wrong, None);
+            assert_eq!(found.good_to, starts[entry - 1] as u64);
+            assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 1 });
+            let bytes = (starts[entry] - starts[entry - 1]) as u64;
+            assert_eq!(found.findings[1].fault, Fault::NoSum { bytes });
+            assert_eq!(values(&opened(&data, &sums, Unsummed::Keep).file).len(), 60);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_has_lost_its_end_is_good_up_to_the_last_whole_segment() {
+    let (data, sums, starts) = summed(4, 7);
+    for len in starts[1]..data.len() {
+        let whole = starts.iter().filter(|start| **start <= len).count() - 1;
+        let found = check(&data[..len], &sums);
+        assert_eq!(found.good_to, starts[whole] as u64, "cut at {len}");
+        let missing = (starts[whole + 1] - len) as u64;
+        assert_eq!(found.findings[0].fault, Fault::SummedBeyondEnd { missing });
+        let sut = opened(&data[..len], &sums, Unsummed::Cut);
+        assert_eq!(values(&sut.file).len(), whole * 10);
+    }
+}
+
+#[test]
+fn entries_that_overlap_run_backwards_or_over_the_end_of_numbers_are_damaged() {
+    let (data, sums, starts) = summed(3, 7);
+    let id = SumsId::new(7);
+    let hostile = [
+        (0, 10),
+        (starts[1] as u64 - 1, 50),
+        (u64::MAX, 1),
+        (starts[1] as u64, u64::MAX),
+        (starts[1] as u64, 0),
+    ];
+    for (position, bytes) in hostile {
+        let entry = SegmentSum {
+            position,
+            bytes,
+            sum: 0,
+        }
+        .entry(id);
+        let sums = [&sums[..2 * SUMS_ENTRY_BYTES], &entry].concat();
+        let found = check(&data, &sums);
+        assert_eq!(found.findings[0].fault, Fault::DamagedSums { entries: 1 });
+        assert_eq!(found.good_to, starts[1] as u64);
+    }
+    // One that names more than there is reads nothing.
+    let entry = SegmentSum {
+        position: u64::MAX - 1,
+        bytes: 1,
+        sum: 0,
+    }
+    .entry(id);
+    let found = check(&data, &[&sums[..2 * SUMS_ENTRY_BYTES], &entry].concat());
+    assert!(matches!(
+        found.findings[1].fault,
+        Fault::SummedBeyondEnd { .. }
+    ));
+}
+
+proptest! {
+    /// Behaviour: B-70.
+    #[test]
+    fn any_flipped_bit_of_any_file_is_reported(
+        seed in any::<u64>(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8_u8,
+    ) {
+        let mut data = random_file(seed).bytes;
+        prop_assume!(!data.is_empty());
+        let id = SumsId::new(seed);
+        let begin = data.len() / 2;
+        let mut sums = id.begin().to_vec();
+        let (first, second) = data.split_at(begin);
+        if begin > 0 {
+            sums.extend(SegmentSum::of(0, [first, &[], &[]]).entry(id));
+        }
+        sums.extend(SegmentSum::of(begin as u64, [second, &[], &[]]).entry(id));
+        prop_assert!(check(&data, &sums).is_good());
+        let at = at.index(data.len());
+        data[at] ^= 1_u8 << bit;
+        prop_assert!(!check(&data, &sums).is_good());
+    }
+
+    #[test]
+    fn any_bytes_may_be_checksums(
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        sums in prop::collection::vec(any::<u8>(), 0..200),
+        begins in any::<bool>(),
+    ) {
+        let mut sums = sums;
+        if begins {
+            sums.splice(0..0, SumsId::new(1).begin());
+        }
+        let found = check(&data, &sums);
+        prop_assert!(found.good_to <= data.len() as u64);
+        prop_assert!(!found.is_good());
+    }
+}
