@@ -75,7 +75,7 @@ fn after_the_first_regions_nothing_is_allocated() {
                 ..Copying::default()
             }),
             has_sums,
-            ..QueueOptions::default()
+            ..rig::options()
         };
         let mut ring = ring(8 * REGION_ROWS as usize);
         let memories = vec![ring.memory.clone()];

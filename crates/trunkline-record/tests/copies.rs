@@ -27,7 +27,7 @@ fn copying(below_bytes: usize, segment_bytes: usize) -> QueueOptions {
             segment_bytes,
             ..Copying::default()
         }),
-        ..QueueOptions::default()
+        ..rig::options()
     }
 }
 

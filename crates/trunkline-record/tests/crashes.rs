@@ -15,7 +15,7 @@ const BLOCK_ROWS: i64 = 512 / ROW as i64;
 fn options(outstanding: usize) -> QueueOptions {
     QueueOptions {
         outstanding_max: NonZeroUsize::new(outstanding).unwrap(),
-        ..QueueOptions::default()
+        ..rig::options()
     }
 }
 

@@ -25,7 +25,7 @@ const ENOSPC: i32 = 28;
 fn options(outstanding: usize) -> QueueOptions {
     QueueOptions {
         outstanding_max: NonZeroUsize::new(outstanding).unwrap(),
-        ..QueueOptions::default()
+        ..rig::options()
     }
 }
 
@@ -90,8 +90,8 @@ fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so(
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, options(4));
-    assert_eq!(QueueOptions::default().outstanding_max.get(), 4);
-    assert_eq!(QueueOptions::default().wait, Duration::from_secs(5));
+    assert_eq!(rig::options().outstanding_max.get(), 4);
+    assert_eq!(rig::options().wait, Duration::from_secs(5));
     // The oldest never gets done; those behind it do, and cannot be passed over.
     disk.fault(BEFORE, SimFault::Stands);
     for written in 1..=4 {

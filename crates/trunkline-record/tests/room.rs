@@ -34,7 +34,7 @@ fn options(full_disk: FullDisk) -> QueueOptions {
             time: Duration::from_secs(10),
         },
         full_disk,
-        ..QueueOptions::default()
+        ..rig::options()
     }
 }
 
@@ -420,7 +420,7 @@ fn a_file_into_which_nothing_has_come_does_not_stay() {
         let ring = ring(1024);
         let options = QueueOptions {
             has_sums: true,
-            ..QueueOptions::default()
+            ..rig::options()
         };
         let (wanted, directness) = (BackendWanted::BestThereIs, Directness::Cached);
         let memories = vec![ring.memory.clone()];

@@ -23,7 +23,7 @@ const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
 fn options() -> QueueOptions {
     QueueOptions {
         outstanding_max: NonZeroUsize::new(3).unwrap(),
-        ..QueueOptions::default()
+        ..rig::options()
     }
 }
 

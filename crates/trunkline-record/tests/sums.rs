@@ -22,7 +22,7 @@ const EIO: i32 = 5;
 fn options(outstanding: usize) -> QueueOptions {
     QueueOptions {
         outstanding_max: NonZeroUsize::new(outstanding).unwrap(),
-        ..QueueOptions::default()
+        ..rig::options()
     }
 }
 
@@ -285,7 +285,7 @@ fn checksums_stand_beside_the_file_and_those_of_an_earlier_one_are_removed() {
         let mut ring = ring(4096);
         let options = QueueOptions {
             has_sums,
-            ..QueueOptions::default()
+            ..rig::options()
         };
         let (wanted, directness) = (BackendWanted::BestThereIs, Directness::IfPossible);
         let memories = vec![ring.memory.clone()];

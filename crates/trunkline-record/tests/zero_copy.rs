@@ -109,7 +109,7 @@ fn every_value_is_written_from_where_the_device_has_put_it() {
     );
     let disk = SimDisk::new(1, BLOCK);
     let backend = Watched(disk.clone(), Arc::clone(&seen));
-    let mut sut = rig::recording(backend, &ring, QueueOptions::default());
+    let mut sut = rig::recording(backend, &ring, rig::options());
     let all = 40 * BLOCK_ROWS;
     for at in (0..all).step_by(2 * BLOCK_ROWS as usize) {
         ring.filler.push(&rows(at..at + 2 * BLOCK_ROWS)).unwrap();
@@ -140,7 +140,7 @@ fn as_long_as_there_is_data_the_disk_has_something_to_do() {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut ring = ring(4096);
         let backend = Watched(SimDisk::new(seed, BLOCK), Arc::clone(&seen));
-        let mut sut = rig::recording(backend, &ring, QueueOptions::default());
+        let mut sut = rig::recording(backend, &ring, rig::options());
         let mut write = |sut: &mut TdmsRecording<_>| {
             let at = ring.filler.written() as i64;
             ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
@@ -175,7 +175,7 @@ fn a_disk_that_is_full_is_not_tried_again_before_it_says_that_it_has_room() {
     let options = QueueOptions {
         reserve_bytes: 64 << 10,
         full_disk: FullDisk::Lose,
-        ..QueueOptions::default()
+        ..rig::options()
     };
     disk.set_room(64 << 10);
     let backend = Watched(disk.clone(), Arc::clone(&seen));
@@ -246,7 +246,7 @@ fn rows_hold_values_of_every_type_of_fixed_size_in_one_channel_or_in_several() {
         let made = RegionMemory::to_record(row.len(), 4096, PagesWanted::Ordinary, 4);
         let (memory, mut filler, mut reader) = made.unwrap();
         let disk = SimDisk::new(1, BLOCK);
-        let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), vec![memory]);
+        let queue = WriteQueue::new(disk.clone(), rig::options(), vec![memory]);
         let layout = TdmsLayout {
             channels: channels
                 .iter()

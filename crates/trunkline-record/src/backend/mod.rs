@@ -129,6 +129,15 @@ pub trait Backend: Send + fmt::Debug {
     /// `StorageFull`: there is none. `Unsupported`: this file system has no such thing.
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()>;
 
+    /// Makes the file `length` bytes long, which is more than it has, with zeros at the end.
+    ///
+    /// # Errors
+    /// `Unsupported`: nothing is gained by it here. Or what the system says.
+    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+        let _ = length;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Bytes that the file system has left, without those that are set aside.
     ///
     /// # Errors
@@ -178,6 +187,10 @@ impl Backend for Box<dyn Backend> {
 
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
         (**self).reserve(position, bytes)
+    }
+
+    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+        (**self).lengthen(length)
     }
 
     fn room(&self) -> io::Result<u64> {

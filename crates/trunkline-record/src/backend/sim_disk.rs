@@ -37,6 +37,8 @@ struct State {
     faults: Vec<(u64, SimFault)>,
     operations: u64,
     reserved_to: u64,
+    /// How long the file was made ahead of its writes.
+    length: u64,
     room_bytes: u64,
     cut_at: Option<u64>,
 }
@@ -77,6 +79,7 @@ impl SimDisk {
             faults: Vec::new(),
             operations: 0,
             reserved_to: 0,
+            length: 0,
             room_bytes: u64::MAX,
             cut_at: None,
         })))
@@ -113,7 +116,7 @@ impl SimDisk {
     #[must_use]
     pub fn file(&self) -> Vec<u8> {
         let state = self.state();
-        let mut file = Vec::new();
+        let mut file = state.zeros();
         state
             .applied
             .iter()
@@ -131,7 +134,7 @@ impl SimDisk {
     pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
         let state = self.state();
         let running = state.waiting.iter().filter_map(|w| w.begun_with.as_ref());
-        let mut done = Vec::new();
+        let mut done = state.zeros();
         state
             .applied
             .iter()
@@ -148,12 +151,15 @@ impl SimDisk {
     }
 
     /// A file that can be there when power is lost now: what was synced, and of every other write
-    /// nothing, its first half, or all, as the seed says.
+    /// nothing, its first half, or all, as the seed says; as long as it was made ahead, or not.
     #[must_use]
     pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut file = Vec::new();
+        let mut file = match random.bool() {
+            true => state.zeros(),
+            false => Vec::new(),
+        };
         for write in &state.applied {
             match write.is_durable {
                 true => write.apply(&mut file),
@@ -191,6 +197,12 @@ impl SimDisk {
 }
 
 impl State {
+    /// The file before anything is written.
+    fn zeros(&self) -> Vec<u8> {
+        // Below the length of a vector.
+        vec![0; self.length as usize]
+    }
+
     /// Whether a disk with such blocks refuses it.
     fn is_odd(&self, write: &Write) -> bool {
         let address = write.memory.start.as_ptr().addr();
@@ -326,6 +338,12 @@ impl Backend for SimDisk {
             return Err(io::ErrorKind::StorageFull.into());
         }
         state.reserved_to = to;
+        Ok(())
+    }
+
+    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.length = length.max(state.length);
         Ok(())
     }
 

@@ -192,8 +192,26 @@ impl<B: Backend> WriteQueue<B> {
         self.sums.as_mut().map_or(Ok(()), SumsFile::reserve)
     }
 
+    /// Makes the file longer ahead, up to `end` and further, where writes run at the same time.
+    /// Where one is over before the next begins, the file is as long as what is written.
+    fn lengthen(&mut self, end: u64) {
+        let bytes = self.options.lengthen_bytes;
+        let is_wanted = bytes > 0 && self.block_bytes > 1 && self.outstanding() > 0;
+        if !is_wanted || end <= self.lengthened_to {
+            return;
+        }
+        // No further than there is room for.
+        let length = end.saturating_add(bytes).min(self.reserved_to.max(end));
+        match self.backend.lengthen(length) {
+            Ok(()) => self.lengthened_to = length,
+            // Then each write does, as slowly as that may be.
+            Err(_) => self.options.lengthen_bytes = 0,
+        }
+    }
+
     /// Begins to write a segment that was checked, and for which there is room.
     pub(super) fn begin(&mut self, header: &[u8], body: Body, behind: &[u8], end: u64) {
+        self.lengthen(end);
         let number = self.next;
         let place = self.place(number);
         let start = self.staging.place(place);

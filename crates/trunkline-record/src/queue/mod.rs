@@ -76,6 +76,8 @@ pub struct WriteQueue<B: Backend> {
     /// The first segment that will not be in the file.
     failed_from: u64,
     reserved_to: u64,
+    /// How long the file was made ahead of what is written.
+    lengthened_to: u64,
     reservation: Reservation,
     /// Regions that the caller wants to have back.
     returned: VecDeque<ReadRegion>,
@@ -139,6 +141,7 @@ impl<B: Backend> WriteQueue<B> {
             is_closed: false,
             failed_from: u64::MAX,
             reserved_to: 0,
+            lengthened_to: 0,
             reservation: match options.reserve_bytes {
                 0 => Reservation::NotWanted,
                 _ => Reservation::Ahead,

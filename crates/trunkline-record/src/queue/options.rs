@@ -18,6 +18,13 @@ pub struct QueueOptions {
     pub header_bytes_max: usize,
     /// Room on the disk that is set aside at a time; 0: none. Unless set, 256 MiB.
     pub reserve_bytes: u64,
+    /// By how much a file that is written directly is made longer at a time, ahead of what is
+    /// written, while several segments are outstanding; 0: by each write. Behind what is written
+    /// stand zeros then, until the file is closed. Unless set, 32 MiB.
+    ///
+    /// A file system may do writes that make a file longer one at a time, and in threads of its
+    /// own, as ext4 does.
+    pub lengthen_bytes: u64,
     /// Whether regions may be copied that are small, or that do not begin where a direct write may.
     /// Unless set, none is: those that cannot be written from where they lie are refused.
     pub copying: Option<Copying>,
@@ -37,6 +44,7 @@ impl Default for QueueOptions {
             wait: Duration::from_secs(5),
             header_bytes_max: 64 << 10,
             reserve_bytes: 256 << 20,
+            lengthen_bytes: 32 << 20,
             copying: None,
             has_sums: false,
             alarm: RoomAlarm::default(),

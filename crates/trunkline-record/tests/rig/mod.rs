@@ -52,6 +52,14 @@ pub fn layout() -> TdmsLayout {
     }
 }
 
+/// As unless set, but that files are not made much longer than what a test writes.
+pub fn options() -> QueueOptions {
+    QueueOptions {
+        lengthen_bytes: 64 << 10,
+        ..QueueOptions::default()
+    }
+}
+
 pub fn recording<B: Backend>(backend: B, ring: &Ring, options: QueueOptions) -> TdmsRecording<B> {
     let queue = WriteQueue::new(backend, options, vec![ring.memory.clone()]);
     TdmsRecording::start(queue, &layout(), LONG).unwrap()
