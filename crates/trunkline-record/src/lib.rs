@@ -28,6 +28,8 @@
 //! - [`TdmsRecording`] in `tdms_recording`: rows of a ring as TDMS channels.
 //! - [`TdmsSeries`] in `tdms_series`: one recording in several files, by size, by time, and when
 //!   one has failed. [`tdms_queue`] opens one of them.
+//! - [`ReadQueue`] in `read_queue`: the same reversed, from a file into regions.
+//! - [`card`]: a simulated acquisition card, the bench of it all.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -35,21 +37,29 @@
 // It hands memory to the kernel.
 #[allow(unsafe_code)]
 mod backend;
+pub mod card;
 mod clock;
 mod error;
 // It promises the backend that memory stays where it is.
 #[allow(unsafe_code)]
 mod queue;
+// It promises the backend that nobody else has the memory.
+#[allow(unsafe_code)]
+mod read_queue;
 #[allow(unsafe_code)]
 mod staging;
 mod tdms_recording;
 mod tdms_series;
 
 pub use backend::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, OpenedFile,
-    PlainWrites, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
+    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, OpenedFile,
+    PlainWrites, Read, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
+    open_to_read,
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use queue::{Closed, Durability, Progress, QueueOptions, Reservation, WriteQueue};
+pub use read_queue::{
+    ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,
+};
 pub use tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, tdms_queue};
