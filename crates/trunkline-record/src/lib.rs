@@ -29,6 +29,8 @@
 //! - [`TdmsSeries`] in `tdms_series`: one recording in several files, by size, by time, and when
 //!   one has failed. [`tdms_queue`] opens one of them.
 //! - [`ReadQueue`] in `read_queue`: the same reversed, from a file into regions.
+//! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: a recording into a ring, and when
+//!   each of its rows is due.
 //! - [`card`]: a simulated acquisition card, the bench of it all.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
@@ -40,6 +42,7 @@ mod backend;
 pub mod card;
 mod clock;
 mod error;
+mod playback;
 // It promises the backend that memory stays where it is.
 #[allow(unsafe_code)]
 mod queue;
@@ -57,6 +60,10 @@ pub use backend::{
     open_to_read,
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
+pub use playback::{
+    Gap, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress, PlaybackError, PlayedChannel,
+    Recording, Selection, TdmsPlayback, series_files,
+};
 pub use queue::{Closed, Durability, Progress, QueueOptions, Reservation, WriteQueue};
 pub use read_queue::{
     ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,

@@ -158,8 +158,8 @@ fn record_a_second(rate: u64) -> (u64, u64) {
     (recording.rows(), device.counts().lost)
 }
 
-/// The way the published table was measured: the rate is raised until the device overflows. What was
-/// recorded beyond is right as well, with its gaps.
+/// The way the published table was measured: the rate is raised until the device overflows. What
+/// was recorded beyond is right as well, with its gaps.
 ///
 /// Behaviour: ZC-18, ZC-21.
 #[test]

@@ -109,8 +109,9 @@ pub trait Backend: Send + fmt::Debug {
     /// Time by which waits are bounded.
     fn now(&self) -> Duration;
 
-    /// Says which memory will be written from or read into, once, before anything is. None: it is registered
-    /// with the kernel, or that is of no use here; else why not, and each write registers its own.
+    /// Says which memory will be written from or read into, once, before anything is. None: it is
+    /// registered with the kernel, or that is of no use here; else why not, and each write or read
+    /// registers its own.
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.

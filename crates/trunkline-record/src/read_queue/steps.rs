@@ -50,9 +50,9 @@ impl<B: Backend> ReadQueue<B> {
             memory: read.memory,
         };
         self.slots[place].is_running[part as usize] = true;
-        // SAFETY: region and staging stay until the completion has come: the slot keeps both, and is
-        // not used again before; when this is dropped the backend goes first. Nobody has the region
-        // before it is finished, and a piece is read once at a time.
+        // SAFETY: region and staging stay until the completion has come: the slot keeps both, and
+        // is not used again before; when this is dropped the backend goes first. Nobody has the
+        // region before it is finished, and a piece is read once at a time.
         if let Err(error) = unsafe { self.backend.submit_read(read) } {
             self.slots[place].is_running[part as usize] = false;
             let number_of_error = error.raw_os_error();
@@ -140,8 +140,8 @@ impl<B: Backend> ReadQueue<B> {
     fn copy(&mut self, place: usize, odd: usize, piece: Piece, bytes: usize) {
         let staged = self.staging.bytes_mut(place);
         let staged = staged.get(odd..odd + bytes).unwrap_or_default();
-        // SAFETY: the slot has the region, of which nothing else runs into this piece, and which has
-        // at least as many bytes from there on.
+        // SAFETY: the slot has the region, of which nothing else runs into this piece, and which
+        // has at least as many bytes from there on.
         unsafe {
             let memory = piece.memory.start.as_ptr();
             ptr::copy_nonoverlapping(staged.as_ptr(), memory, staged.len());
