@@ -31,6 +31,8 @@
 //! - [`ReadQueue`] in `read_queue`: the same reversed, from a file into regions.
 //! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: a recording into a ring, and when
 //!   each of its rows is due.
+//! - [`VariableRecording`], [`RecordedVariables`] in `variables`: updates of variables, each with
+//!   its time, to a file and back.
 //! - [`card`]: a simulated acquisition card, the bench of it all.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
@@ -53,6 +55,7 @@ mod read_queue;
 mod staging;
 mod tdms_recording;
 mod tdms_series;
+mod variables;
 
 pub use backend::{
     Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, OpenedFile,
@@ -70,3 +73,7 @@ pub use read_queue::{
 };
 pub use tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, tdms_queue};
+pub use variables::{
+    PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments, VariableId,
+    VariableProgress, VariableRecordError, VariableRecording,
+};

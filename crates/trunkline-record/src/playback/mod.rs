@@ -20,5 +20,6 @@ pub use self::drain::PacedDrain;
 pub use self::error::PlaybackError;
 pub use self::pace::{Gaps, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
+pub(crate) use self::recording::open as open_recording;
 pub use self::recording::{Gap, PlayedChannel, Recording, Selection};
 pub use self::series::series_files;

@@ -255,7 +255,7 @@ impl Recording {
 }
 
 /// Opens a file as far as it is sound: recordings end wherever their program did.
-pub(super) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
+pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
     let file = File::open(path).map_err(|source| PlaybackError::File {
         path: path.to_owned(),
         source,
