@@ -485,3 +485,29 @@ fn a_read_that_fails_ends_playing_after_what_stands_before() {
     assert_eq!(count, 3 * REGION);
     check_samples(1, 0, &got[..count as usize * 16]).unwrap();
 }
+
+/// What a direct disk makes the program copy is counted over all files.
+///
+/// Behaviour: ZC-13, ZC-25.
+#[test]
+fn what_does_not_lie_in_its_block_is_copied_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    write(&path, 3000, Arrangement::Interleaved, |_| ());
+    std::fs::copy(&path, folder.path().join("x_0002.tdms")).unwrap();
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    assert_eq!(recording.rows(), 6000);
+    let made = RegionMemory::to_play(10, 8192, PagesWanted::Ordinary, 16);
+    let (memory, writer, drain) = made.unwrap();
+    let opens = |path: &Path, _| {
+        let disk = SimDisk::new(3, 512);
+        let bytes = std::fs::read(path)?;
+        disk.set_file(bytes.clone());
+        Ok((Box::new(disk) as Box<dyn Backend>, bytes.len() as u64))
+    };
+    let options = PlayOptions::default();
+    let sut = TdmsPlayback::with_backends(recording, memory, writer, options, opens).unwrap();
+    let mut playing = Playing { sut, drain };
+    assert_eq!(play_all(&mut playing), [rows(3000), rows(3000)].concat());
+    assert_eq!(playing.sut.progress().bytes_copied, 60_000);
+}

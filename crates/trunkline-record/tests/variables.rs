@@ -117,6 +117,11 @@ fn a_recording_that_is_cut_anywhere_plays_what_is_whole() {
     let level = sut.add("rig/level", &DataType::I32).unwrap();
     let text = sut.add("rig/text", &DataType::String).unwrap();
     let mut whole = vec![(0, 0)];
+    let bad = Quality::bad(Reason::None);
+    let at = |value, milliseconds| Sample {
+        quality: bad,
+        ..at(value, milliseconds)
+    };
     for turn in 0..6 {
         for number in 0..4 {
             let number = turn * 4 + number;
@@ -150,7 +155,11 @@ fn a_recording_that_is_cut_anywhere_plays_what_is_whole() {
                 0 => Value::I32(number as i32),
                 _ => Value::String(number.to_string().into()),
             };
-            assert_eq!(update.value, expected, "{length}");
+            assert_eq!(
+                (&update.value, update.quality),
+                (&expected, bad),
+                "{length}"
+            );
         }
     }
 }

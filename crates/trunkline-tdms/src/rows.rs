@@ -78,13 +78,6 @@ impl<R: ReadAt> TdmsFile<R> {
             }
             offset += size;
         }
-        extents.dedup_by(|next, last| {
-            let follows = next.position == last.position + last.rows * row_bytes;
-            if follows {
-                last.rows += next.rows;
-            }
-            follows
-        });
         Some(extents)
     }
 }

@@ -31,7 +31,7 @@ pub struct StreamPlayed {
 }
 
 /// Plays a recording into a stream until it is over or stopped, each row when it is due; `on_rows`
-/// is called after each call that gave rows. The stream's elements are the rows, as they lie in
+/// is called after each attempt to give some. The stream's elements are the rows, as they lie in
 /// memory.
 ///
 /// A row is copied once, from the ring to where the stream sends it from. A stream that is full
@@ -74,8 +74,8 @@ pub fn play_into_stream(
         done.rows += written;
         done.underruns = drain.underruns();
         done.lateness = drain.lateness();
+        on_rows(&done);
         if written > 0 {
-            on_rows(&done);
             continue;
         }
         // Either a row is not due yet, or not there yet.

@@ -69,7 +69,7 @@ pub struct VariablesPlayed {
 
 /// Plays a recording into variables until it is over or stopped, each update when it is due.
 /// `target` says into which variable a recorded one is played, none to leave it out; its type has
-/// to be the same. `on_updates` is called after each batch.
+/// to be the same. `on_updates` is called after each batch, and while it is waited for what is due.
 ///
 /// # Errors
 /// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`]: the engine does not answer;
@@ -99,6 +99,7 @@ pub fn play_into_variables(
         let now = clock.now().since(since);
         if due > now {
             next = Some(first);
+            on_updates(&done);
             if stopped.within((due - now).min(LOOK_EVERY)) {
                 break;
             }
