@@ -81,7 +81,7 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
 /// What a stream brings is in the file, each element once and in order, and from there in another
 /// stream.
 ///
-/// Behaviour: ZC-05, ZC-08, ZC-12, B-72.
+/// Behaviour: ZC-08, ZC-12, B-72.
 #[test]
 fn a_stream_is_recorded_and_played_into_another_one() {
     let folder = tempfile::tempdir().unwrap();
