@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::rig::{Running, Served};
+use crate::rig::{Running, Served, run};
 
 fn path(served: &Served, name: &str) -> String {
     let path = served.folder.path().join(name);
@@ -144,4 +144,35 @@ fn what_cannot_be_recorded_or_played_is_said() {
     let list = served.run(&["record", "ls", folder]);
     assert_eq!(list.code, Some(1), "{list:?}");
     assert!(list.out.contains("no.tdms"), "{list:?}");
+}
+
+/// Behaviour: ZC-18, ZC-21.
+#[test]
+fn simulated_devices_are_recorded_and_every_value_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let bench = [
+        "record",
+        "bench",
+        path,
+        "--devices",
+        "2",
+        "--for",
+        "300ms",
+        "--rate",
+        "8MB",
+        "--json",
+    ];
+    let done = run(&bench);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let line: Json = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(
+        (&line["lost"], &line["overflows"], &line["devices"]),
+        (&0.into(), &0.into(), &2.into())
+    );
+    assert!(line["bytes"].as_u64().unwrap() > 0);
+    assert!(done.err.contains("backend"), "{done:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let nowhere = run(&["record", "bench", "/nowhere/at/all", "--for", "10ms"]);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
 }

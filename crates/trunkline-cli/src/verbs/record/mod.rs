@@ -2,8 +2,9 @@
 //!
 //! # Layout
 //! - `start`: variables; `stream`: a stream. `list`: what recordings there are, and what is in one.
-//! - `disk`: how much room is left.
+//! - `bench`: simulated devices. `disk`: how much room is left.
 
+mod bench;
 mod disk;
 mod list;
 mod start;
@@ -33,13 +34,18 @@ use crate::problem::{Problem, Stop};
 ///
 /// `record ls DIR` lists the recordings of a folder, `record info FILE` tells what is in one:
 /// variables or channels, updates, gaps. A recording that was cut off is told as far as it goes.
+///
+/// `record bench DIR` needs no engine: simulated devices fill memory, for 5 s unless --for says
+/// otherwise, as fast as there is room or at --rate; each is recorded to a file of its own, of
+/// which every value is checked before it is removed. It ends with the line `lost 0`, or how many
+/// rows a device had no room for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
     #[arg(value_name = "VERB")]
     verb: Order,
 
-    /// The file; of ls the folder, this one unless said
+    /// The file; of ls and bench the folder, this one unless said
     #[arg(value_name = "FILE", required_if_eq_any([("verb", "start"), ("verb", "info")]))]
     file: Option<PathBuf>,
 
@@ -59,7 +65,20 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
     data_type: DataType,
 
-    /// start: end after so long
+    /// bench: simulated devices
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
+    devices: u16,
+
+    /// bench: bytes per second of each device, such as 500MB; unless said as fast as there is room
+    #[arg(long, value_name = "SIZE", value_parser = super::stream::units::size)]
+    rate: Option<u64>,
+
+    /// start, bench: end after so long
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::duration)]
     span: Option<Duration>,
 
@@ -77,6 +96,8 @@ enum Order {
     Ls,
     /// What is in a recording
     Info,
+    /// Measure recording of simulated devices to this folder, and check every value
+    Bench,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -99,6 +120,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         (Order::Start, None) => start::run(args, context),
         (Order::Ls, _) => list::ls(args, context),
         (Order::Info, _) => list::info(args, context),
+        (Order::Bench, _) => bench::run(args, context),
     }
 }
 

@@ -133,7 +133,7 @@ fn create(args: &Args, url: &str, context: &Context) -> Result<ValueReader, Prob
 }
 
 /// Says what it writes with, and why it is nothing better: never silently.
-fn say_backend(report: &FileReport, context: &Context) -> Result<(), Stop> {
+pub(super) fn say_backend(report: &FileReport, context: &Context) -> Result<(), Stop> {
     let cache = match report.is_direct {
         true => "around the system's cache",
         false => "through the system's cache",
