@@ -279,16 +279,13 @@ impl TdmsPlayback {
             path,
             source: Box::new(source),
         })?;
-        let mut extents = extents.into_iter();
-        let nothing = RowExtent {
-            position: 0,
-            rows: 0,
-        };
-        let extent = extents.next().unwrap_or(nothing);
         self.source = Source::InPlace {
             queue: Box::new(queue),
-            extents,
-            extent,
+            extents: extents.into_iter(),
+            extent: RowExtent {
+                position: 0,
+                rows: 0,
+            },
             rows_left: rows,
         };
         Ok(true)
@@ -339,7 +336,8 @@ impl TdmsPlayback {
             self.begun += rows;
         }
         // The next file is opened when nothing of this one runs any more.
-        Ok((*rows_left == 0 || extent.rows == 0) && queue.outstanding() == 0)
+        let is_over = *rows_left == 0 || extent.rows == 0 && extents.len() == 0;
+        Ok(is_over && queue.outstanding() == 0)
     }
 
     /// True when nothing of this file is left.
