@@ -188,6 +188,26 @@ fn the_device_gets_everything_in_order_wherever_it_begins_and_whatever_is_read_f
     }
 }
 
+/// A region that lies in its block as the bytes do in the file is copied at its ends alone.
+///
+/// Behaviour: ZC-12, ZC-13.
+#[test]
+fn a_region_that_begins_within_a_block_as_its_bytes_do_is_copied_at_its_ends_alone() {
+    let all = content(4096 + 3 * ELEMENT);
+    for seed in 0..50 {
+        let disk = disk(seed, 512, &all);
+        let mut ring = ring();
+        let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+        sut.read(ring.writer.acquire(1).unwrap()).unwrap();
+        sut.read(ring.writer.acquire(REGION + 2).unwrap()).unwrap();
+        sut.wait(LONG).unwrap();
+        assert!(sut.progress().is_finished);
+        assert!(drained(&mut ring.drain) == all);
+        // The first block, and what is behind the last one.
+        assert_eq!(sut.progress().bytes_copied, 512 + 3 * ELEMENT as u64);
+    }
+}
+
 /// Without a total everything is read; bytes at the end that are no element stay where they are.
 ///
 /// Behaviour: ZC-25.
