@@ -50,6 +50,10 @@ pub(crate) enum Command {
     Audit(verbs::audit::Args),
     // It has far more options than the others.
     Stream(Box<verbs::stream::Args>),
+    #[cfg(target_os = "linux")]
+    Record(verbs::record::Args),
+    #[cfg(target_os = "linux")]
+    Play(verbs::play::Args),
     Io(verbs::io::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

@@ -30,6 +30,12 @@
 //! - [`TdmsRecording`] in `tdms_recording`: rows of a ring as TDMS channels.
 //! - [`TdmsSeries`] in `tdms_series`: one recording in several files, by size, by time, and when
 //!   one has failed. [`tdms_queue`] opens one of them.
+//! - [`ReadQueue`] in `read_queue`: the same reversed, from a file into regions.
+//! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: a recording into a ring, and when
+//!   each of its rows is due.
+//! - [`VariableRecording`], [`RecordedVariables`] in `variables`: updates of variables, each with
+//!   its time, to a file and back.
+//! - [`card`]: a simulated acquisition card, the bench of it all.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -37,24 +43,42 @@
 // It hands memory to the kernel.
 #[allow(unsafe_code)]
 mod backend;
+pub mod card;
 mod clock;
 mod error;
+mod playback;
 // It promises the backend that memory stays where it is.
 #[allow(unsafe_code)]
 mod queue;
+// It promises the backend that nobody else has the memory.
+#[allow(unsafe_code)]
+mod read_queue;
 #[allow(unsafe_code)]
 mod staging;
 mod tdms_recording;
 mod tdms_series;
+mod variables;
 
 pub use backend::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, OpenedFile,
-    PlainWrites, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
+    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, OpenedFile,
+    PlainWrites, Read, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
+    open_to_read,
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
+pub use playback::{
+    Gap, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress, PlaybackError, PlayedChannel,
+    Recording, Selection, TdmsPlayback, series_files,
+};
 pub use queue::{
     COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,
     Room, RoomAlarm, RoomState, WritePath, WriteQueue,
 };
+pub use read_queue::{
+    ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,
+};
 pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, sums_path, tdms_queue};
+pub use variables::{
+    PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments, VariableId,
+    VariableProgress, VariableRecordError, VariableRecording,
+};

@@ -42,6 +42,11 @@ impl Staging {
         }
     }
 
+    /// Bytes of a place.
+    pub(crate) fn place_bytes(&self) -> usize {
+        self.place_bytes
+    }
+
     /// All of it.
     pub(crate) fn span(&self) -> (NonNull<u8>, usize) {
         (self.start, self.layout.size())

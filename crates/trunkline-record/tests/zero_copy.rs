@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, layout, ring, rows};
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, FullDisk, QueueOptions, SimDisk,
-    Span, TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
+    Backend, BackendKind, BackendWanted, Completed, Directness, FullDisk, QueueOptions, Read,
+    SimDisk, Span, TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType, Values};
@@ -65,6 +65,11 @@ impl Backend for Watched {
         seen.running += 1;
         // SAFETY: as the caller vouches.
         unsafe { self.0.submit(write) }
+    }
+
+    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.submit_read(read) }
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {

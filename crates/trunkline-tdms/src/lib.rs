@@ -37,6 +37,8 @@
 //! - [`TdmsFile`] and [`Channel`]: reading, from anything that is [`ReadAt`], in pieces.
 //!   [`Limits`] bound what a file may make its reader do; [`Report`] and [`Fault`] say what is
 //!   wrong with it.
+//! - [`RowExtent`], [`RowPlace`]: rows of several channels, where they lie in the file and as they
+//!   lie in memory.
 //! - [`Scaling`]: from raw numbers to engineering values.
 //! - [`Writer`]: segments, whole when they are given out, with [`index_of`] for the index file.
 //! - [`ObjectPath`], [`Properties`], [`PropertyValue`], [`TdmsType`], [`TdmsTime`], [`Text`],
@@ -69,6 +71,7 @@ mod read_at;
 mod read_values;
 mod recover;
 mod rewrite;
+mod rows;
 mod scale;
 mod sums;
 mod text;
@@ -92,6 +95,7 @@ pub use raw_index::Scaler;
 pub use read_at::ReadAt;
 pub use recover::{Mending, Repair, Verification};
 pub use rewrite::{RewriteError, Rewritten};
+pub use rows::{RowExtent, RowPlace};
 pub use scale::{ScaleChain, ScaleError, Scaling};
 pub use sums::{SUMS_ENTRY_BYTES, SegmentSum, Summed, SumsCheck, SumsId, SumsState, Unsummed};
 pub use text::Text;

@@ -28,6 +28,7 @@
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
 //! - [`stream`]: lossless streams, from program to program.
+//! - `record`: recordings of devices, streams and variables, and how they are played; on Linux.
 //! - [`types`], [`config`], [`io`]: what the verbs speak of.
 
 #![forbid(unsafe_code)]
@@ -43,6 +44,8 @@ mod keeper;
 pub mod local;
 mod machine;
 mod provider;
+#[cfg(target_os = "linux")]
+pub mod record;
 mod retention;
 mod sessions;
 
@@ -63,6 +66,8 @@ pub use trunkline_config as config;
 pub use trunkline_io as io;
 pub use trunkline_net::{Peer, SPIN_DEFAULT, TransportUsed};
 pub use trunkline_stream as stream;
+#[cfg(target_os = "linux")]
+pub use trunkline_tdms as tdms;
 pub use trunkline_types as types;
 
 /// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.

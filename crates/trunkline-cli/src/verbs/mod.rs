@@ -14,7 +14,11 @@ pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod ls;
 pub(crate) mod monitor;
+#[cfg(target_os = "linux")]
+pub(crate) mod play;
 pub(crate) mod put;
+#[cfg(target_os = "linux")]
+pub(crate) mod record;
 pub(crate) mod request;
 pub(crate) mod send;
 pub(crate) mod serve;
@@ -75,6 +79,10 @@ pub(crate) const VERBS: &[Verb] = &[
     library::VERB,
     audit::VERB,
     stream::VERB,
+    #[cfg(target_os = "linux")]
+    record::VERB,
+    #[cfg(target_os = "linux")]
+    play::VERB,
     io::VERB,
     serve::VERB,
     demo::VERB,
@@ -104,6 +112,10 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Library(args) => library::run(args, context),
         Command::Audit(args) => audit::run(args, context),
         Command::Stream(args) => stream::run(args, context),
+        #[cfg(target_os = "linux")]
+        Command::Record(args) => record::run(args, context),
+        #[cfg(target_os = "linux")]
+        Command::Play(args) => play::run(args, context),
         Command::Io(args) => io::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),

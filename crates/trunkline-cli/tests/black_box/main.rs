@@ -25,6 +25,8 @@ mod libraries;
 mod local_sockets;
 mod providers;
 mod reading;
+#[cfg(target_os = "linux")]
+mod recordings;
 mod registers;
 mod rig;
 mod schema;

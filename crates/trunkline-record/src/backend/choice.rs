@@ -84,8 +84,8 @@ impl fmt::Display for WhyNot {
                  limit (ulimit -l)",
             ),
             Self::NoDirectWrites => f.write_str(
-                "this file system writes through its cache alone (no O_DIRECT); record to another \
-                 one, or allow cached writes",
+                "this file system writes and reads through its cache alone (no O_DIRECT); take \
+                 another one, or allow its cache",
             ),
             Self::Other(text) => f.write_str(text),
         }
@@ -111,7 +111,7 @@ impl WhyNot {
     }
 }
 
-/// What a file is written with.
+/// What a file is written or read with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FileReport {
@@ -183,7 +183,7 @@ fn create(
     }
 }
 
-fn with_backend(
+pub(super) fn with_backend(
     file: File,
     wanted: BackendWanted,
     is_direct: bool,
@@ -210,7 +210,7 @@ fn with_backend(
     Ok(OpenedFile { backend, report })
 }
 
-fn unsupported(reason: WhyNot) -> io::Error {
+pub(super) fn unsupported(reason: WhyNot) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 

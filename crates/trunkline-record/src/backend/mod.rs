@@ -1,6 +1,7 @@
-//! What a queue writes with: one open file, several writes at a time.
+//! What a queue writes or reads with: one open file, several writes or reads at a time.
 
 mod choice;
+mod opening;
 mod plain;
 mod sim_disk;
 mod uring;
@@ -11,6 +12,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 pub use self::choice::{BackendWanted, Directness, FileReport, OpenedFile, WhyNot, open_file};
+pub use self::opening::{FileToRead, open_to_read};
 pub use self::plain::PlainWrites;
 pub use self::sim_disk::{SimDisk, SimFault};
 pub use self::uring::Uring;
@@ -21,7 +23,7 @@ pub use self::uring::Uring;
 pub enum BackendKind {
     /// io_uring, from registered memory.
     Uring,
-    /// One write of the system after the other, in a thread.
+    /// One call of the system after the other, in a thread.
     PlainWrites,
     /// A disk of a test.
     Simulated,
@@ -31,7 +33,7 @@ impl fmt::Display for BackendKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uring => "io_uring",
-            Self::PlainWrites => "plain writes",
+            Self::PlainWrites => "plain writes and reads",
             Self::Simulated => "simulated disk",
         })
     }
@@ -64,12 +66,24 @@ pub struct Write {
     pub memory: Span,
 }
 
-/// A write, or a sync, that is over.
+/// One read at a place of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Read {
+    /// Comes back with its completion.
+    pub token: Token,
+    /// Where in the file.
+    pub position: u64,
+    /// Where to.
+    pub memory: Span,
+}
+
+/// A write, a read or a sync that is over.
 #[derive(Debug)]
 pub struct Completed {
-    /// Of the write, or of the sync.
+    /// Of the write, the read or the sync.
     pub token: Token,
-    /// Bytes that were written, which may be fewer than were to be; 0 for a sync.
+    /// Bytes that were written or read, which may be fewer than were to be; 0 for a sync, and for a
+    /// read at the end of the file.
     pub result: io::Result<usize>,
 }
 
@@ -82,7 +96,7 @@ pub enum Wait {
     Until(Duration),
 }
 
-/// One open file that is written asynchronously. Completions come in any order.
+/// One open file that is written or read asynchronously. Completions come in any order.
 ///
 /// Dropping it waits until nothing is running any more.
 pub trait Backend: Send + fmt::Debug {
@@ -95,8 +109,9 @@ pub trait Backend: Send + fmt::Debug {
     /// Time by which waits are bounded.
     fn now(&self) -> Duration;
 
-    /// Says which memory will be written from, once, before anything is. None: it is registered
-    /// with the kernel, or that is of no use here; else why not, and each write registers its own.
+    /// Says which memory will be written from or read into, once, before anything is. None: it is
+    /// registered with the kernel, or that is of no use here; else why not, and each write or read
+    /// registers its own.
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
@@ -110,6 +125,16 @@ pub trait Backend: Send + fmt::Debug {
     /// # Safety
     /// The memory stays mapped until its completion has come, or until this backend is dropped.
     unsafe fn submit(&mut self, write: Write) -> io::Result<()>;
+
+    /// Begins a read.
+    ///
+    /// # Errors
+    /// What the system says; it has not begun then.
+    ///
+    /// # Safety
+    /// The memory stays mapped, and nobody else reads or writes it, until its completion has come,
+    /// or until this backend is dropped.
+    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()>;
 
     /// Begins an `fdatasync` of what has been written by now.
     ///
@@ -175,6 +200,11 @@ impl Backend for Box<dyn Backend> {
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         // SAFETY: as the caller vouches.
         unsafe { (**self).submit(write) }
+    }
+
+    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
+        // SAFETY: as the caller vouches.
+        unsafe { (**self).submit_read(read) }
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {

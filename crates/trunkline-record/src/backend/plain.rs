@@ -1,4 +1,4 @@
-//! Plain writes: one `pwrite` after the other, in a thread of its own.
+//! Plain calls: one `pwrite` or `pread` after the other, in a thread of its own.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
+use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
 
 /// What direct writes are multiples of.
@@ -27,6 +27,7 @@ pub struct PlainWrites {
 #[derive(Debug)]
 enum Job {
     Write(Write),
+    Read(Read),
     Sync(Token),
 }
 
@@ -67,6 +68,7 @@ fn work(file: &File, to_do: &Receiver<Job>, finished: &SyncSender<Completed>) {
     for job in to_do {
         let (token, result) = match job {
             Job::Write(write) => (write.token, write_once(file, write)),
+            Job::Read(read) => (read.token, read_once(file, read)),
             Job::Sync(token) => (token, file.sync_data().map(|()| 0)),
         };
         if finished.send(Completed { token, result }).is_err() {
@@ -81,6 +83,14 @@ fn write_once(file: &File, write: Write) -> io::Result<usize> {
     // program may change it meanwhile, and then other bytes are written.
     let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) };
     file.write_at(bytes, write.position)
+}
+
+fn read_once(file: &File, read: Read) -> io::Result<usize> {
+    let Span { start, bytes } = read.memory;
+    // SAFETY: mapped and nobody else's until this completion has come, as who began the read
+    // vouches; it is memory of a ring or of staging, which was initialised when it was made.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) };
+    file.read_at(bytes, read.position)
 }
 
 impl Backend for PlainWrites {
@@ -107,12 +117,16 @@ impl Backend for PlainWrites {
         self.give(Job::Write(write))
     }
 
+    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
+        self.give(Job::Read(read))
+    }
+
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {
         self.give(Job::Sync(token))
     }
 
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
-        let ended = || io::Error::other("the thread that writes has ended");
+        let ended = || io::Error::other("the thread that writes and reads has ended");
         match wait {
             Wait::No => match self.done.try_recv() {
                 Ok(completed) => Ok(Some(completed)),

@@ -1,10 +1,11 @@
-//! A disk of a test: writes are done in any order, fail as told, and a crash can come anywhere.
+//! A disk of a test: writes and reads are done in any order, fail as told, and a crash can come
+//! anywhere.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
+use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 
 /// A sector: what a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -15,7 +16,7 @@ const SECTOR_BYTES: usize = 512;
 pub enum SimFault {
     /// It fails with this number of the system, and nothing is done.
     Fails(i32),
-    /// Only so many bytes are written.
+    /// Only so many bytes are written or read.
     Short(usize),
     /// It is never done.
     Stands,
@@ -61,6 +62,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Write(Write),
+    Read(Read),
     /// And how many writes it makes safe.
     Sync(Token, usize),
 }
@@ -85,7 +87,18 @@ impl SimDisk {
         })))
     }
 
-    /// Something goes wrong with operation `number`, counted from 0: writes and syncs.
+    /// The file is there already, on the disk, with this in it.
+    pub fn set_file(&self, bytes: Vec<u8>) {
+        let mut state = self.state();
+        state.applied.clear();
+        state.applied.push(Applied {
+            position: 0,
+            bytes,
+            is_durable: true,
+        });
+    }
+
+    /// Something goes wrong with operation `number`, counted from 0: writes, reads and syncs.
     pub fn fault(&self, number: u64, fault: SimFault) {
         self.state().faults.push((number, fault));
     }
@@ -115,17 +128,7 @@ impl SimDisk {
     /// The file as the system sees it.
     #[must_use]
     pub fn file(&self) -> Vec<u8> {
-        let state = self.state();
-        let mut file = state.zeros();
-        state
-            .applied
-            .iter()
-            .for_each(|write| write.apply(&mut file));
-        if let Some(length) = state.cut_at {
-            // Below the length of a vector.
-            file.truncate(length as usize);
-        }
-        file
+        self.state().file()
     }
 
     /// Every file that can be there when the program is killed now: what is done, and of each write
@@ -183,7 +186,11 @@ impl SimDisk {
         state.operations += 1;
         let fault = state.faults.iter().find(|(at, _)| *at == number);
         let fault = fault.map(|(_, fault)| *fault);
-        let is_odd = matches!(operation, Operation::Write(write) if state.is_odd(&write));
+        let is_odd = match operation {
+            Operation::Write(write) => state.is_odd(write.position, write.memory),
+            Operation::Read(read) => state.is_odd(read.position, read.memory),
+            Operation::Sync(..) => false,
+        };
         let fault = match is_odd {
             true => Some(SimFault::Fails(rustix::io::Errno::INVAL.raw_os_error())),
             false => fault,
@@ -203,11 +210,22 @@ impl State {
         vec![0; self.length as usize]
     }
 
+    fn file(&self) -> Vec<u8> {
+        let mut file = self.zeros();
+        let applied = self.applied.iter();
+        applied.for_each(|write| write.apply(&mut file));
+        if let Some(length) = self.cut_at {
+            // Below the length of a vector.
+            file.truncate(length as usize);
+        }
+        file
+    }
+
     /// Whether a disk with such blocks refuses it.
-    fn is_odd(&self, write: &Write) -> bool {
-        let address = write.memory.start.as_ptr().addr();
+    fn is_odd(&self, position: u64, memory: Span) -> bool {
+        let address = memory.start.as_ptr().addr();
         // Positions of a test's file are indices of a vector.
-        let numbers = [write.position as usize, write.memory.bytes, address];
+        let numbers = [position as usize, memory.bytes, address];
         let mut numbers = numbers.into_iter();
         numbers.any(|number| !number.is_multiple_of(self.block_bytes))
     }
@@ -223,6 +241,7 @@ impl State {
         } = self.waiting.remove(at);
         let token = match operation {
             Operation::Write(write) => write.token,
+            Operation::Read(read) => read.token,
             Operation::Sync(token, _) => token,
         };
         let result = match (operation, fault) {
@@ -236,6 +255,22 @@ impl State {
                 // write vouches.
                 self.applied.push(unsafe { Applied::of(&write, bytes) });
                 Ok(bytes)
+            }
+            (Operation::Read(read), fault) => {
+                let bytes = match fault {
+                    Some(SimFault::Short(bytes)) => bytes.min(read.memory.bytes),
+                    _ => read.memory.bytes,
+                };
+                let file = self.file();
+                let from = file.len().min(read.position as usize);
+                let there = &file[from..file.len().min(from + bytes)];
+                // SAFETY: its completion has not been given out, so it is mapped and nobody else's,
+                // as who began the read vouches; no longer than it.
+                unsafe {
+                    let memory = read.memory.start.as_ptr();
+                    std::ptr::copy_nonoverlapping(there.as_ptr(), memory, there.len());
+                }
+                Ok(there.len())
             }
             (Operation::Sync(_, covered), _) => {
                 let covered = self.applied.iter_mut().take(covered);
@@ -310,6 +345,11 @@ impl Backend for SimDisk {
         // SAFETY: mapped now, as the caller vouches.
         let begun_with = unsafe { Applied::of(&write, write.memory.bytes) };
         self.begin(Operation::Write(write), Some(begun_with));
+        Ok(())
+    }
+
+    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
+        self.begin(Operation::Read(read), None);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! io_uring: writes from registered memory, of which several run at a time.
+//! io_uring: writes from registered memory, and reads into it, of which several run at a time.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
-use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
+use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
 
 /// What direct writes are multiples of.
@@ -160,6 +160,22 @@ impl Backend for Uring {
                 .build(),
         };
         self.begin(&entry.user_data(write.token.0))
+    }
+
+    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
+        let start = read.memory.start.as_ptr();
+        // What is not read at once comes back as read short.
+        let bytes = read.memory.bytes.min(PIECE_MAX) as u32;
+        let entry = match self.piece_of(read.memory) {
+            Some(piece) => opcode::ReadFixed::new(Fixed(0), start, bytes, piece)
+                .offset(read.position)
+                .build(),
+            // Not registered, or over the end of a piece that is.
+            None => opcode::Read::new(Fixed(0), start, bytes)
+                .offset(read.position)
+                .build(),
+        };
+        self.begin(&entry.user_data(read.token.0))
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {

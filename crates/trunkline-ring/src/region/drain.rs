@@ -32,6 +32,14 @@ impl RegionDrain {
         self.consumer.shape().element_bytes().unwrap_or(1)
     }
 
+    /// Elements that are there now.
+    ///
+    /// # Errors
+    /// [`Corrupt`]: the writer's position cannot be true.
+    pub fn available(&mut self) -> Result<u64, Corrupt> {
+        Ok(self.consumer.available()?.1)
+    }
+
     /// Takes elements out until `bytes` is full, or as far as there are any; how many. Those that
     /// are missing are counted, and their bytes are left as they were.
     ///

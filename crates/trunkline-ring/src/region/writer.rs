@@ -159,6 +159,12 @@ impl WriteRegion {
         (self.bytes / self.lender.element_bytes()) as u64
     }
 
+    /// Bytes of them.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.bytes
+    }
+
     /// Number of its first element, counted from the beginning of the ring.
     #[must_use]
     pub fn position(&self) -> u64 {

@@ -18,7 +18,7 @@ mod peers;
 mod read;
 mod reading_end;
 mod text;
-mod units;
+pub(super) mod units;
 mod write;
 mod writing_end;
 
@@ -296,7 +296,7 @@ fn data_type(text: &str) -> Result<DataType, String> {
 }
 
 /// What a failure of an end means to the user.
-fn problem(error: &StreamError) -> Problem {
+pub(super) fn problem(error: &StreamError) -> Problem {
     let (exit, code) = match error {
         StreamError::Url(_) => (Exit::Usage, "bad-name"),
         StreamError::NotHere { .. } => (Exit::Usage, "not-here"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
 
 /// A size with three digits that count.
-pub(super) fn bytes_text(bytes: f64) -> String {
+pub(in crate::verbs) fn bytes_text(bytes: f64) -> String {
     match UNITS.iter().find(|(_, size)| bytes >= *size) {
         None => format!("{bytes:.0} B"),
         Some((unit, size)) => {
@@ -18,7 +18,7 @@ pub(super) fn bytes_text(bytes: f64) -> String {
 }
 
 /// A large number with three digits that count.
-pub(super) fn counted_text(count: u64) -> String {
+pub(in crate::verbs) fn counted_text(count: u64) -> String {
     let count = count as f64;
     match [("G", 1e9), ("M", 1e6), ("k", 1e3)]
         .iter()
@@ -29,18 +29,18 @@ pub(super) fn counted_text(count: u64) -> String {
     }
 }
 
-pub(super) fn rate_text(bytes_per_second: f64) -> String {
+pub(in crate::verbs) fn rate_text(bytes_per_second: f64) -> String {
     format!("{}/s", bytes_text(bytes_per_second))
 }
 
 /// So much within that time, per second.
-pub(super) fn per_second(count: u64, elapsed: Duration) -> f64 {
+pub(in crate::verbs) fn per_second(count: u64, elapsed: Duration) -> f64 {
     // A clock that has not moved makes no rate infinite.
     count as f64 / elapsed.as_secs_f64().max(1e-9)
 }
 
 /// Reads a size such as `1GB`, `64 MiB`, `4096`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(in crate::verbs) fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,0 +1,309 @@
+//! `play`: recordings into live variables, or into a stream.
+
+use std::path::PathBuf;
+
+use trunkline::record::regions::{PagesWanted, RegionMemory};
+use trunkline::record::{
+    Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, RecordedVariables, Recording,
+    Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed, play_into_stream,
+    play_into_variables, stopper,
+};
+use trunkline::stream::{Options, ValueWriter};
+use trunkline_types::text::parse_type;
+use trunkline_types::{DataType, Tick};
+
+use super::record::problem;
+use super::{Context, Verb};
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::targets;
+
+/// Play a recording into variables, or into a stream
+///
+/// Each update goes into the variable of the name under which it was recorded, or with --as
+/// 'rig/=test/' into the one whose name begins otherwise; a variable has to be of the recorded
+/// type. With --stream the rows of a group go into a stream whose elements they are.
+///
+/// It is as fast as it was, with --speed so many times as fast, with --full as fast as it goes.
+/// Ctrl-C ends it. Exit code 1 says that some could not be played.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The recording; a series is played from its first file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Play into the variables whose names begin with NEW where recorded ones begin with OLD
+    #[arg(long = "as", value_name = "OLD=NEW", value_parser = renaming)]
+    renaming: Option<(String, String)>,
+
+    /// So many times as fast
+    #[arg(long, value_name = "FACTOR", conflicts_with = "full")]
+    speed: Option<f64>,
+
+    /// As fast as it goes
+    #[arg(long)]
+    full: bool,
+
+    /// Updates keep the times at which they were measured
+    #[arg(long)]
+    keep_times: bool,
+
+    /// Do not wait where rows are missing in the recording
+    #[arg(long, requires = "stream")]
+    skip_gaps: bool,
+
+    /// Play into a stream: the name of this end
+    #[arg(long, value_name = "URL", conflicts_with = "renaming")]
+    stream: Option<String>,
+
+    /// --stream: the reading end to write to; without it, any that names this one
+    #[arg(long, value_name = "PEER", requires = "stream")]
+    to: Option<String>,
+
+    /// --stream: the type of the elements, which are the rows
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
+    data_type: DataType,
+
+    /// --stream: the group, where the recording has several
+    #[arg(long, value_name = "GROUP", requires = "stream")]
+    group: Option<String>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "play",
+    writes: true,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::Lost,
+        Exit::Interrupted,
+    ],
+};
+
+/// Rows of the ring between file and stream.
+const RING_ROWS: usize = 1 << 16;
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let interrupted = Interrupted::new(&context.terminal)?;
+    interrupted.end_in_order();
+    let pace = match (args.full, args.speed) {
+        (true, _) => Pace::Full,
+        (false, Some(speed)) => Pace::Scaled(speed),
+        (false, None) => Pace::Original,
+    };
+    match &args.stream {
+        Some(url) => into_stream(args, url, pace, &interrupted, context),
+        None => into_variables(args, pace, &interrupted, context),
+    }
+}
+
+fn into_variables(
+    args: &Args,
+    pace: Pace,
+    interrupted: &Interrupted,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    let recorded = RecordedVariables::open(&args.file);
+    let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
+    let engine = targets::engine(&context.settings)?;
+    let connection = Connection::new(&engine, context)?;
+    let options = PlayVariablesOptions {
+        pace,
+        keeps_times: args.keep_times,
+        timeout: connection.timeout(),
+    };
+    let target = |name: &str| {
+        let name = match &args.renaming {
+            Some((old, new)) => format!("{new}{}", name.strip_prefix(old.as_str())?),
+            None => name.to_owned(),
+        };
+        (!context.settings.is_excluded(&name)).then_some(name)
+    };
+    let total: u64 = recorded.variables().iter().map(|one| one.updates).sum();
+    let started = context.clock.now();
+    let (stopper, stopped) = stopper();
+    let mut watch = Watch::new(stopper, interrupted, context);
+    let client = &connection.client;
+    let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
+        watch.look(|| {
+            let played = done.updates + done.left_out;
+            format!(
+                "{played} of {} · {} late",
+                counted(total, "update"),
+                done.late
+            )
+        });
+    });
+    let done = done.map_err(|error| problem(&error))?;
+    sum_up_variables(&done, started, context)?;
+    for (name, why) in &done.refused {
+        let refused = Problem::new(Exit::SomeFailed, "not-played", why).of(name);
+        context.terminal.problem(&refused, name.len())?;
+    }
+    Ok(match done.is_complete {
+        false => Exit::Interrupted,
+        true if done.failed > 0 || !done.refused.is_empty() => Exit::SomeFailed,
+        true => Exit::Done,
+    })
+}
+
+fn sum_up_variables(done: &VariablesPlayed, started: Tick, context: &Context) -> Result<(), Stop> {
+    let seconds = context.clock.now().since(started).as_secs_f64();
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "played");
+        object.put("updates", done.updates);
+        object.put("left_out", done.left_out);
+        object.put("applied", done.applied);
+        object.put("unchanged", done.unchanged);
+        object.put("failed", done.failed);
+        object.put("late", done.late);
+        object.put("lateness_max_seconds", done.lateness_max.as_secs_f64());
+        object.put("seconds", seconds);
+        return context.terminal.note(&object.into_json().to_string());
+    }
+    context.terminal.note(&format!(
+        "{} played in {seconds:.1} s: {} applied, {} unchanged, {} failed, {} late",
+        counted(done.updates, "update"),
+        done.applied,
+        done.unchanged,
+        done.failed,
+        done.late,
+    ))
+}
+
+fn into_stream(
+    args: &Args,
+    url: &str,
+    pace: Pace,
+    interrupted: &Interrupted,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    let selection = Selection {
+        group: args.group.as_deref().map(Into::into),
+        ..Selection::default()
+    };
+    let gaps = match args.skip_gaps {
+        true => Gaps::Skipped,
+        false => Gaps::AsTime,
+    };
+    let in_recording = |error: trunkline::record::PlaybackError| problem(&error.into());
+    let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
+    let pacer = Pacer::new(&recording, pace, gaps).map_err(in_recording)?;
+    let made = RegionMemory::to_play(
+        recording.row_bytes(),
+        RING_ROWS,
+        PagesWanted::LargestThereAre,
+        16,
+    );
+    let (memory, ring, drain) = made.map_err(|error| problem(&error.into()))?;
+    let total = recording.rows();
+    let playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
+    let mut playback = playback.map_err(in_recording)?;
+    let mut drain = PacedDrain::new(drain, pacer);
+    let engine = targets::engine(&context.settings)?;
+    let options = Options {
+        peer: args.to.clone(),
+        timeout: context.settings.patience(),
+        directory_port: engine.port_or_default(),
+        program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..Options::default()
+    };
+    let in_stream = |error| super::stream::problem(&error);
+    let mut stream = ValueWriter::create(url, &args.data_type, options).map_err(in_stream)?;
+    let started = context.clock.now();
+    let (stopper, stopped) = stopper();
+    let mut watch = Watch::new(stopper, interrupted, context);
+    let done = play_into_stream(&mut playback, &mut drain, &mut stream, &stopped, |done| {
+        watch.look(|| {
+            format!(
+                "{} of {} · {}",
+                done.rows,
+                counted(total, "row"),
+                counted(done.underruns, "underrun")
+            )
+        });
+    });
+    let done = done.map_err(|error| problem(&error))?;
+    let left = stream.close(context.settings.patience()).elements;
+    sum_up_stream(&done, left, started, context)?;
+    Ok(match (left, done.is_complete) {
+        (1.., _) => Exit::Lost,
+        (0, true) => Exit::Done,
+        (0, false) => Exit::Interrupted,
+    })
+}
+
+fn sum_up_stream(
+    done: &StreamPlayed,
+    left: u64,
+    started: Tick,
+    context: &Context,
+) -> Result<(), Stop> {
+    let seconds = context.clock.now().since(started).as_secs_f64();
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "played");
+        object.put("rows", done.rows);
+        object.put("left", left);
+        object.put("underruns", done.underruns);
+        object.put("late_seconds", done.lateness.as_secs_f64());
+        object.put("seconds", seconds);
+        return context.terminal.note(&object.into_json().to_string());
+    }
+    context.terminal.note(&format!(
+        "{} played in {seconds:.1} s; {left} stayed behind, {}, {:.3} s late",
+        counted(done.rows, "row"),
+        counted(done.underruns, "underrun"),
+        done.lateness.as_secs_f64(),
+    ))
+}
+
+/// Looks for Ctrl-C, and shows how it goes.
+struct Watch<'a> {
+    stopper: Option<Stopper>,
+    interrupted: &'a Interrupted,
+    context: &'a Context,
+    shown: Tick,
+}
+
+impl<'a> Watch<'a> {
+    fn new(stopper: Stopper, interrupted: &'a Interrupted, context: &'a Context) -> Self {
+        Self {
+            stopper: Some(stopper),
+            interrupted,
+            context,
+            shown: context.clock.now(),
+        }
+    }
+
+    fn look(&mut self, text: impl FnOnce() -> String) {
+        if self.interrupted.is_so() {
+            self.stopper = None;
+        }
+        let now = self.context.clock.now();
+        let is_due = now.since(self.shown) >= std::time::Duration::from_millis(500);
+        if is_due && self.context.terminal.shows_progress() {
+            self.shown = now;
+            self.context.terminal.progress(&text());
+        }
+    }
+}
+
+fn renaming(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) => Ok((old.to_owned(), new.to_owned())),
+        None => Err("write it as OLD=NEW, such as rig/=test/".to_owned()),
+    }
+}
+
+fn data_type(text: &str) -> Result<DataType, String> {
+    parse_type(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,203 @@
+//! `record bench`: simulated devices to files, as fast as it goes or at a rate, every value
+//! checked.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use trunkline::record::card::{CardOptions, CardRing, DeviceCounts, SAMPLE_BYTES, SimCard, sample};
+use trunkline::record::regions::{NoRegion, PagesWanted};
+use trunkline::record::{
+    BackendWanted, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
+    tdms_queue,
+};
+use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
+
+use super::stream::say_backend;
+use super::{Args, problem};
+use crate::exit::Exit;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
+
+/// Rows of a region: 1 MiB of one channel.
+const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
+
+/// Regions of a ring.
+const REGIONS: usize = 16;
+
+/// How long a disk may stand.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// What became of a device.
+struct Device {
+    rows: u64,
+    report: FileReport,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let folder = args.path();
+    let span = args.span.unwrap_or(Duration::from_secs(5));
+    let options = CardOptions {
+        devices: args.devices,
+        channels: 1,
+        // 16 MiB for each device.
+        ring_rows: REGION_ROWS as usize * REGIONS,
+        transfer_rows: REGION_ROWS / 16,
+        rate: args.rate.unwrap_or(0) / SAMPLE_BYTES as u64,
+        rows_max: None,
+        lent_max: REGIONS,
+        pages: PagesWanted::LargestThereAre,
+    };
+    let failed = |error: RecordingError| Stop::from(problem(&error));
+    let paths: Vec<PathBuf> = (0..args.devices)
+        .map(|device| folder.join(format!("bench{device}.tdms")))
+        .collect();
+    let (card, rings) = SimCard::start(&options).map_err(|error| failed(error.into()))?;
+    let started = context.clock.now();
+    let mut card = Some(card);
+    let mut counts = Vec::new();
+    let devices = thread::scope(|scope| {
+        let running: Vec<_> = rings
+            .into_iter()
+            .zip(&paths)
+            .map(|(ring, path)| scope.spawn(move || record(ring, path)))
+            .collect();
+        let (_stopper, stopped) = trunkline::record::stopper();
+        let _ = stopped.within(span);
+        counts = card.take().map(SimCard::stop).unwrap_or_default();
+        let ended = running.into_iter().map(|one| {
+            one.join()
+                .unwrap_or_else(|_| Err(std::io::Error::other("a recorder has failed").into()))
+        });
+        ended.collect::<Result<Vec<Device>, RecordingError>>()
+    });
+    let elapsed = context.clock.now().since(started);
+    let devices = devices.map_err(failed)?;
+    if let Some(first) = devices.first() {
+        say_backend(&first.report, context)?;
+    }
+    let mut wrong = None;
+    for ((device, path), counts) in (0..).zip(&paths).zip(&counts) {
+        wrong = wrong.or(check(device, path, counts)?);
+        // They are of no use any more.
+        let _ = std::fs::remove_file(path);
+    }
+    if let Some(wrong) = wrong {
+        return Err(Problem::new(Exit::SomeFailed, "altered", &wrong).into());
+    }
+    let rows: u64 = devices.iter().map(|device| device.rows).sum();
+    let lost: u64 = counts.iter().map(|counts| counts.lost).sum();
+    let overflows: u64 = counts.iter().map(|counts| counts.overflows).sum();
+    let bytes = rows * SAMPLE_BYTES as u64;
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "benched");
+        object.put("devices", args.devices);
+        object.put("bytes", bytes);
+        object.put("seconds", elapsed.as_secs_f64());
+        object.put("bytes_per_second", per_second(bytes, elapsed));
+        object.put("lost", lost);
+        object.put("overflows", overflows);
+        context.terminal.line(&object.into_json().to_string())?;
+    } else {
+        context.terminal.line(&format!(
+            "{} of {} in {:.1} s: {}, {}",
+            bytes_text(bytes as f64),
+            counted(u64::from(args.devices), "device"),
+            elapsed.as_secs_f64(),
+            rate_text(per_second(bytes, elapsed)),
+            counted(overflows, "overflow"),
+        ))?;
+        context.terminal.line(&format!("lost {lost}"))?;
+    }
+    Ok(match lost {
+        0 => Exit::Done,
+        _ => Exit::Lost,
+    })
+}
+
+/// Records one device until it ends.
+fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
+    let (queue, report) = tdms_queue(
+        path,
+        BackendWanted::BestThereIs,
+        Directness::IfPossible,
+        QueueOptions {
+            wait: WAIT,
+            ..QueueOptions::default()
+        },
+        vec![ring.memory.clone()],
+    )?;
+    let layout = TdmsLayout {
+        group: "card".into(),
+        channels: vec![("in0".into(), TdmsType::I64)],
+    };
+    let mut recording = TdmsRecording::start(queue, &layout, WAIT)?;
+    loop {
+        match ring.next(REGION_ROWS, Duration::from_millis(100)) {
+            Ok(Some(region)) => recording.write(region)?,
+            Ok(None) => break,
+            Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => recording.poll()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let closed = recording.close(WAIT)?;
+    if let Some(failure) = closed.failure {
+        return Err(std::io::Error::other(failure).into());
+    }
+    Ok(Device {
+        rows: recording.rows(),
+        report,
+    })
+}
+
+/// Looks at every value of a device's file; what is wrong, if anything is.
+fn check(device: u16, path: &Path, counts: &DeviceCounts) -> Result<Option<String>, Stop> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let sentence = format!("{} cannot be checked: {error}", path.display());
+        Stop::from(Problem::new(Exit::SomeFailed, "file", &sentence))
+    };
+    let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
+    let file = TdmsFile::open(file).map_err(|error| failed(&error))?;
+    let channel = file.channel(&ObjectPath::channel("card", "in0"));
+    let Some(channel) = channel else {
+        return Ok(Some(format!("{} has no channel", path.display())));
+    };
+    let number = |name: String| {
+        let properties = file.properties(&ObjectPath::group("card"));
+        properties.and_then(|all| all.get(name.as_bytes())?.as_u64())
+    };
+    let mut gaps = (1_u64..).map_while(|gap| {
+        let row = number(format!("gap_{gap}_row"))?;
+        Some((row, number(format!("gap_{gap}_lost"))?))
+    });
+    let (mut gap, mut missing) = (gaps.next(), 0);
+    let mut values = vec![0_i64; 1 << 16];
+    let mut row = 0;
+    while row < channel.len() {
+        let count = channel.read_into(row, &mut values);
+        let count = count.map_err(|error| failed(&error))?;
+        for value in values.iter().take(count) {
+            if let Some((_, lost)) = gap.filter(|(behind, _)| *behind == row) {
+                missing += lost;
+                gap = gaps.next();
+            }
+            if *value != sample(device, row + missing) {
+                return Ok(Some(format!("{}: row {row} is {value:#x}", path.display())));
+            }
+            row += 1;
+        }
+    }
+    let acquired = channel.len() + counts.lost;
+    Ok((acquired != counts.acquired).then(|| {
+        format!(
+            "{}: {acquired} rows in it or lost, and {} acquired",
+            path.display(),
+            counts.acquired
+        )
+    }))
+}

@@ -1,0 +1,185 @@
+//! `record ls` and `record info`: what recordings there are, and what is in one.
+
+use std::path::Path;
+
+use trunkline::record::RecordedVariables;
+use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
+
+use super::Args;
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::terminal::Mood;
+use crate::verbs::Context;
+use crate::verbs::stream::units::bytes_text;
+
+pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let folder = args.path();
+    let failed = |error: std::io::Error| {
+        let sentence = format!("{} cannot be read: {error}", folder.display());
+        Problem::new(Exit::SomeFailed, "file", &sentence)
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|end| end == "tdms") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let columns = &["file", "size", "groups", "channels", "values", "state"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut exit = Exit::Done;
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let bytes = path.metadata().map_or(0, |known| known.len());
+        let mut object = Object::new();
+        object.put("file", name.as_ref());
+        object.put("bytes", bytes);
+        let (cells, mood) = match open(&path) {
+            Ok(file) => {
+                let groups = file.groups().count();
+                let (mut channels, mut values) = (0_u64, 0_u64);
+                for channel in file.channels() {
+                    channels += 1;
+                    values += channel.len();
+                }
+                let is_whole = file.report().incomplete.is_none();
+                object.put("groups", groups);
+                object.put("channels", channels);
+                object.put("values", values);
+                object.put("is_whole", is_whole);
+                let state = ["cut off", "whole"][usize::from(is_whole)].to_owned();
+                let counts = [groups as u64, channels, values].map(|count| count.to_string());
+                (counts.into_iter().chain([state]).collect(), Mood::Plain)
+            }
+            Err(problem) => {
+                exit = problem.exit;
+                object.put("problem", problem.message.as_str());
+                let nothing = std::iter::repeat_n("-".to_owned(), 3);
+                (nothing.chain([problem.message]).collect(), Mood::Bad)
+            }
+        };
+        let mut all: Vec<String> = vec![name.into_owned(), bytes_text(bytes as f64)];
+        let cells: Vec<String> = cells;
+        all.extend(cells);
+        records.push(Row {
+            cells: all,
+            object,
+            mood,
+        })?;
+    }
+    records.finish()?;
+    Ok(exit)
+}
+
+pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let path = args.path();
+    let file = open(&path)?;
+    if let Some(finding) = file.report().incomplete {
+        let line = format!("{} was cut off: {finding}", path.display());
+        context.terminal.note(&line)?;
+    }
+    let variables = RecordedVariables::open(&path)
+        .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &error.to_string()))?;
+    let columns = &["name", "type", "values", "gaps", "lost"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    for variable in variables.variables() {
+        let group = ObjectPath::group(variable.name.as_str());
+        let gaps = gaps(&file, &group);
+        records.push(row(
+            &variable.name,
+            &variable.data_type.to_string(),
+            variable.updates,
+            gaps,
+        ))?;
+    }
+    for path in variables.skipped() {
+        let Some(channel) = file.channel(path) else {
+            continue;
+        };
+        let group = path.parent().unwrap_or(ObjectPath::File);
+        records.push(row(
+            &name_of(&channel),
+            &channel.data_type().to_string(),
+            channel.len(),
+            gaps(&file, &group),
+        ))?;
+    }
+    records.finish()?;
+    Ok(Exit::Done)
+}
+
+fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
+    let mut object = Object::new();
+    object.put("name", name);
+    object.put("type", data_type);
+    object.put("values", values);
+    object.put("gaps", gaps.count);
+    object.put("lost", gaps.lost);
+    object.put("unknown_gaps", gaps.unknown);
+    let lost = match gaps.unknown {
+        0 => gaps.lost.to_string(),
+        _ => format!("{} at least", gaps.lost),
+    };
+    Row {
+        cells: vec![
+            name.to_owned(),
+            data_type.to_owned(),
+            values.to_string(),
+            gaps.count.to_string(),
+            lost,
+        ],
+        object,
+        mood: match gaps.count {
+            0 => Mood::Plain,
+            _ => Mood::Bad,
+        },
+    }
+}
+
+/// What is missing in a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    count: u64,
+    lost: u64,
+    /// Gaps of which nobody knows how many are missing.
+    unknown: u64,
+}
+
+fn gaps<R>(file: &TdmsFile<R>, group: &ObjectPath) -> Gaps {
+    let mut gaps = Gaps::default();
+    let Some(properties) = file.properties(group) else {
+        return gaps;
+    };
+    while let Some(lost) = properties.get(format!("gap_{}_lost", gaps.count + 1).as_bytes()) {
+        gaps.count += 1;
+        match lost.as_u64() {
+            Some(lost) => gaps.lost = gaps.lost.saturating_add(lost),
+            None => gaps.unknown += 1,
+        }
+    }
+    gaps
+}
+
+fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
+    let path = channel.path();
+    let group = path.parent().unwrap_or(ObjectPath::File);
+    format!("{}/{}", group.name(), path.name())
+}
+
+/// Opens a file as far as it goes.
+fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
+    let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
+    let file = std::fs::File::open(path)
+        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
+    let limits = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    TdmsFile::open_with(file, limits)
+        .map_err(|error| failed(format!("{}: {error}", path.display())))
+}

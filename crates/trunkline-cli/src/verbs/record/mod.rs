@@ -1,0 +1,148 @@
+//! `record`: variables, streams and simulated devices into TDMS files.
+//!
+//! # Layout
+//! - `start`: variables; `stream`: a stream. `list`: what recordings there are, and what is in one.
+//! - `bench`: simulated devices. `disk`: how much room is left.
+
+mod bench;
+mod disk;
+mod list;
+mod start;
+mod stream;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trunkline::record::RecordingError;
+use trunkline_types::text::parse_type;
+use trunkline_types::{Contract, DataType};
+
+use super::{Context, Verb};
+use crate::arguments;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+
+/// Record variables, or a stream, to a TDMS file
+///
+/// `record start FILE PATTERN...` records every update of what matches, each with its time and
+/// quality, until Ctrl-C, a request to end, or --for. What is lost on the way stands in the file
+/// and is said at the end, with exit code 7. A disk that is full is waited for; --contract says how
+/// much may wait.
+///
+/// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
+/// comes, until the stream ends. The writer waits while the disk does: nothing is lost.
+///
+/// `record ls DIR` lists the recordings of a folder, `record info FILE` tells what is in one:
+/// variables or channels, updates, gaps. A recording that was cut off is told as far as it goes.
+///
+/// `record bench DIR` needs no engine: simulated devices fill memory, for 5 s unless --for says
+/// otherwise, as fast as there is room or at --rate; each is recorded to a file of its own, of
+/// which every value is checked before it is removed. It ends with the line `lost 0`, or how many
+/// rows a device had no room for.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to do
+    #[arg(value_name = "VERB")]
+    verb: Order,
+
+    /// The file; of ls and bench the folder, this one unless said
+    #[arg(value_name = "FILE", required_if_eq_any([("verb", "start"), ("verb", "info")]))]
+    file: Option<PathBuf>,
+
+    /// start: variables, as names or patterns such as 'boiler/**'
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// start: the name of this end of a stream that is recorded
+    #[arg(long, value_name = "URL", conflicts_with = "names")]
+    stream: Option<String>,
+
+    /// start --stream: the writing end to read from; without it, any that names this one
+    #[arg(long, value_name = "PEER", requires = "stream")]
+    from: Option<String>,
+
+    /// start --stream: the type of the elements
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
+    data_type: DataType,
+
+    /// bench: simulated devices
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
+    devices: u16,
+
+    /// bench: bytes per second of each device, such as 500MB; unless said as fast as there is room
+    #[arg(long, value_name = "SIZE", value_parser = super::stream::units::size)]
+    rate: Option<u64>,
+
+    /// start, bench: end after so long
+    #[arg(long = "for", value_name = "TIME", value_parser = arguments::duration)]
+    span: Option<Duration>,
+
+    /// start: what is recorded of each variable: all, latest, last:N, first:N, sampled:PERIOD
+    #[arg(long, value_name = "CONTRACT", default_value = "all")]
+    contract: Contract,
+}
+
+/// What can be done with recordings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Order {
+    /// Record until Ctrl-C
+    Start,
+    /// List the recordings of a folder
+    Ls,
+    /// What is in a recording
+    Info,
+    /// Measure recording of simulated devices to this folder, and check every value
+    Bench,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "record",
+    writes: true,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::Lost,
+        Exit::Interrupted,
+    ],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    match (args.verb, &args.stream) {
+        (Order::Start, Some(url)) => stream::run(args, url, context),
+        (Order::Start, None) => start::run(args, context),
+        (Order::Ls, _) => list::ls(args, context),
+        (Order::Info, _) => list::info(args, context),
+        (Order::Bench, _) => bench::run(args, context),
+    }
+}
+
+impl Args {
+    fn path(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| PathBuf::from("."))
+    }
+}
+
+fn data_type(text: &str) -> Result<DataType, String> {
+    parse_type(text).map_err(|error| error.to_string())
+}
+
+/// What a failure means to the user.
+pub(super) fn problem(error: &RecordingError) -> Problem {
+    let (exit, code) = match error {
+        RecordingError::Stream(error) => return super::stream::problem(error),
+        RecordingError::File(_) => (Exit::SomeFailed, "file"),
+        RecordingError::Type { .. } | RecordingError::OtherRows { .. } => (Exit::Usage, "type"),
+        RecordingError::NothingToPlay { .. } => (Exit::SomeFailed, "nothing-to-play"),
+        RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
+        _ => (Exit::SomeFailed, "failed"),
+    };
+    Problem::new(exit, code, &error.to_string())
+}

@@ -1,0 +1,175 @@
+//! `record start`: variables.
+
+use std::path::Path;
+use std::time::Duration;
+
+use trunkline::record::{VariableRecorder, VariableRecorderOptions, VariableRecorderStatus};
+use trunkline_types::{Pattern, Tick};
+
+use super::disk::{SHOWN_EVERY, room_text};
+use super::{Args, problem};
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::targets::{self, Wanted};
+use crate::verbs::Context;
+use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
+
+/// How long it is waited before it is looked whether to end.
+const SLICE: Duration = Duration::from_millis(50);
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let path = args.path();
+    if args.names.is_empty() {
+        return Err(Problem::usage("nothing to record; name variables, or --stream URL").into());
+    }
+    let interrupted = Interrupted::new(&context.terminal)?;
+    let targets = targets::resolve(&args.names, &context.settings)?;
+    let patterns = patterns(targets.wanted)?;
+    let connection = Connection::new(&targets.engine, context)?;
+    let options = VariableRecorderOptions {
+        contract: args.contract,
+        ..VariableRecorderOptions::default()
+    };
+    let excluded = &context.settings.exclude;
+    let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, &path, options);
+    let recorder = recorder.map_err(|error| problem(&error))?;
+    interrupted.end_in_order();
+    begin(&path, context)?;
+    let started = context.clock.now();
+    let until = args.span.map(|span| started.saturating_add(span));
+    let mut shown = Shown {
+        at: started,
+        bytes: 0,
+        updates: 0,
+    };
+    let (_stopper, stopped) = trunkline::record::stopper();
+    let mut is_interrupted = false;
+    while !is_interrupted {
+        let now = context.clock.now();
+        let left = until.map_or(SLICE, |until| until.since(now).min(SLICE));
+        if left.is_zero() {
+            break;
+        }
+        let _ = stopped.within(left);
+        is_interrupted = interrupted.is_so();
+        shown.show(&recorder, &path, now, context);
+    }
+    let status = recorder.stop();
+    sum_up(&status, &path, context.clock.now().since(started), context)?;
+    for (name, why) in &status.refused {
+        let refused = Problem::new(Exit::SomeFailed, "not-recorded", why).of(name);
+        context.terminal.problem(&refused, name.len())?;
+    }
+    if let Some(trouble) = &status.trouble {
+        return Err(Problem::new(Exit::SomeFailed, "file", trouble).into());
+    }
+    Ok(match &status {
+        status if status.progress.lost > 0 || status.progress.unknown_gaps > 0 => Exit::Lost,
+        status if status.refused_count > 0 => Exit::SomeFailed,
+        _ => Exit::Done,
+    })
+}
+
+/// Says that it has begun.
+fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "recording");
+        object.put("file", path.display().to_string());
+        return context.terminal.note(&object.into_json().to_string());
+    }
+    let line = format!("recording to {}; Ctrl-C ends it", path.display());
+    context.terminal.note(&line)
+}
+
+/// Names are patterns without wildcards.
+fn patterns(wanted: Vec<Wanted>) -> Result<Vec<Pattern>, Stop> {
+    let mut patterns = Vec::new();
+    for one in wanted {
+        patterns.push(match one {
+            Wanted::Pattern(pattern) => pattern,
+            Wanted::Name(name) => Pattern::parse(&name)
+                .map_err(|error| Problem::usage(&error.to_string()).of(&name))?,
+            Wanted::Wrong(problem) => return Err(problem.into()),
+        });
+    }
+    Ok(patterns)
+}
+
+/// What was shown last.
+struct Shown {
+    at: Tick,
+    bytes: u64,
+    updates: u64,
+}
+
+impl Shown {
+    fn show(&mut self, recorder: &VariableRecorder, path: &Path, now: Tick, context: &Context) {
+        let elapsed = now.since(self.at);
+        if !context.terminal.shows_progress() || elapsed < SHOWN_EVERY {
+            return;
+        }
+        let status = recorder.status();
+        let progress = status.progress;
+        let rate = per_second(progress.bytes.saturating_sub(self.bytes), elapsed);
+        let updates = per_second(progress.updates.saturating_sub(self.updates), elapsed);
+        (self.at, self.bytes, self.updates) = (now, progress.bytes, progress.updates);
+        let lost = match progress.lost {
+            0 => String::new(),
+            lost => format!(" · {lost} lost"),
+        };
+        let trouble = match (&status.trouble, status.is_connected) {
+            (Some(trouble), _) => format!(" · {trouble}"),
+            (None, false) => " · not connected".to_owned(),
+            _ => String::new(),
+        };
+        context.terminal.progress(&format!(
+            "{} of {} · {updates:.0}/s · {} · {} · queue {} · {}{lost}{trouble}",
+            counted(progress.updates, "update"),
+            counted(progress.variables, "variable"),
+            bytes_text(progress.bytes as f64),
+            rate_text(rate),
+            bytes_text(progress.waiting_bytes as f64),
+            room_text(path, rate),
+        ));
+    }
+}
+
+fn sum_up(
+    status: &VariableRecorderStatus,
+    path: &Path,
+    elapsed: Duration,
+    context: &Context,
+) -> Result<(), Stop> {
+    let progress = status.progress;
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "recorded");
+        object.put("file", path.display().to_string());
+        object.put("variables", progress.variables);
+        object.put("updates", progress.updates);
+        object.put("on_disk", progress.on_disk);
+        object.put("lost", progress.lost);
+        object.put("unknown_gaps", progress.unknown_gaps);
+        object.put("bytes", progress.bytes);
+        object.put("seconds", elapsed.as_secs_f64());
+        return context.terminal.note(&object.into_json().to_string());
+    }
+    let unknown = match progress.unknown_gaps {
+        0 => String::new(),
+        gaps => format!(", and an unknown number in {}", counted(gaps, "gap")),
+    };
+    context.terminal.note(&format!(
+        "{} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}",
+        counted(progress.on_disk, "update"),
+        counted(progress.variables, "variable"),
+        path.display(),
+        bytes_text(progress.bytes as f64),
+        elapsed.as_secs_f64(),
+        progress.lost,
+    ))
+}

@@ -1,0 +1,156 @@
+//! `record start --stream`: a stream.
+
+use std::time::Duration;
+
+use trunkline::record::regions::{PagesWanted, RegionMemory};
+use trunkline::record::{
+    BackendWanted, Directness, FileReport, QueueOptions, TdmsRecording, record_stream, stopper,
+    stream_layout, tdms_queue,
+};
+use trunkline::stream::{Options, ValueReader, element_bytes};
+
+use super::disk::{SHOWN_EVERY, room_text};
+use super::{Args, problem};
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::targets;
+use crate::verbs::Context;
+use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
+
+/// Bytes of a region, about: what is written at a time.
+const REGION_BYTES: usize = 1 << 20;
+
+/// Regions of the ring.
+const REGIONS: usize = 16;
+
+/// How long making the file and closing it may take.
+const FILE_WAIT: Duration = Duration::from_secs(30);
+
+pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
+    let path = args.path();
+    let interrupted = Interrupted::new(&context.terminal)?;
+    let layout = stream_layout("stream", "value", &args.data_type);
+    let layout = layout.map_err(|error| problem(&error))?;
+    let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
+    // Whole blocks, so that regions are written from where they lie.
+    let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
+    let failed = |error: std::io::Error| problem(&error.into());
+    let made = RegionMemory::to_record(
+        row_bytes,
+        rows * REGIONS,
+        PagesWanted::LargestThereAre,
+        REGIONS,
+    );
+    let (memory, mut filler, mut reader) = made.map_err(failed)?;
+    let (queue, report) = tdms_queue(
+        &path,
+        BackendWanted::BestThereIs,
+        Directness::IfPossible,
+        QueueOptions::default(),
+        vec![memory],
+    )
+    .map_err(failed)?;
+    let start = TdmsRecording::start(queue, &layout, FILE_WAIT);
+    let mut recording = start.map_err(|error| problem(&error.into()))?;
+    let mut stream = create(args, url, context)?;
+    say_backend(&report, context)?;
+    interrupted.end_in_order();
+    let started = context.clock.now();
+    let until = args.span.map(|span| started.saturating_add(span));
+    let (stopper, stopped) = stopper();
+    let mut stopper = Some(stopper);
+    let mut shown = (started, 0);
+    let ends = (&mut filler, &mut reader);
+    let done = record_stream(
+        &mut stream,
+        ends,
+        &mut recording,
+        rows as u64,
+        &stopped,
+        |recording| {
+            let now = context.clock.now();
+            if interrupted.is_so() || until.is_some_and(|until| until <= now) {
+                stopper = None;
+            }
+            let elapsed = now.since(shown.0);
+            if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
+                let progress = recording.progress();
+                let rate = per_second(progress.written.saturating_sub(shown.1), elapsed);
+                shown = (now, progress.written);
+                context.terminal.progress(&format!(
+                    "{} · {} · {} · queue {} · {}",
+                    counted(recording.rows(), "element"),
+                    bytes_text(progress.written as f64),
+                    rate_text(rate),
+                    progress.outstanding,
+                    room_text(&path, rate),
+                ));
+            }
+        },
+    );
+    let closed = recording.close(FILE_WAIT);
+    let done = done.map_err(|error| problem(&error))?;
+    let closed = closed.map_err(|error| problem(&error.into()))?;
+    if let Some(failure) = closed.failure {
+        return Err(Problem::new(Exit::SomeFailed, "file", &failure.to_string()).into());
+    }
+    let elapsed = context.clock.now().since(started);
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "recorded");
+        object.put("file", path.display().to_string());
+        object.put("elements", done.elements);
+        object.put("bytes", closed.length);
+        object.put("seconds", elapsed.as_secs_f64());
+        context.terminal.note(&object.into_json().to_string())?;
+    } else {
+        context.terminal.note(&format!(
+            "{} recorded in {} ({}) in {:.1} s: {}",
+            counted(done.elements, "element"),
+            path.display(),
+            bytes_text(closed.length as f64),
+            elapsed.as_secs_f64(),
+            rate_text(per_second(done.bytes, elapsed)),
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn create(args: &Args, url: &str, context: &Context) -> Result<ValueReader, Problem> {
+    let engine = targets::engine(&context.settings)?;
+    let options = Options {
+        peer: args.from.clone(),
+        timeout: context.settings.patience(),
+        directory_port: engine.port_or_default(),
+        program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..Options::default()
+    };
+    ValueReader::create(url, &args.data_type, options)
+        .map_err(|error| crate::verbs::stream::problem(&error))
+}
+
+/// Says what it writes with, and why it is nothing better: never silently.
+pub(super) fn say_backend(report: &FileReport, context: &Context) -> Result<(), Stop> {
+    let cache = match report.is_direct {
+        true => "around the system's cache",
+        false => "through the system's cache",
+    };
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "recording");
+        object.put("backend", report.backend.to_string());
+        object.put("is_direct", report.is_direct);
+        let why_not: Vec<String> = report.why_not.iter().map(ToString::to_string).collect();
+        object.put("why_not", why_not);
+        return context.terminal.note(&object.into_json().to_string());
+    }
+    let line = format!("recording with {}, {cache}", report.backend);
+    context.terminal.note(&line)?;
+    for why_not in &report.why_not {
+        context.terminal.note(&format!("  because {why_not}"))?;
+    }
+    Ok(())
+}

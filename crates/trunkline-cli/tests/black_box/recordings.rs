@@ -1,0 +1,178 @@
+//! Recordings made and played from the command line.
+
+use serde_json::Value as Json;
+
+use crate::rig::{Running, Served, run};
+
+fn path(served: &Served, name: &str) -> String {
+    let path = served.folder.path().join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// What `record info` says of a variable; none where it is not in the file yet.
+fn info(served: &Served, file: &str, name: &str) -> Option<Json> {
+    let info = served.run(&["record", "info", file, "--json"]);
+    let lines = info.out.lines();
+    let lines = lines.map(|line| serde_json::from_str::<Json>(line).unwrap());
+    lines.into_iter().find(|line| line["name"] == name)
+}
+
+/// Waits until so many updates of a variable are in the file.
+fn wait_for(served: &Served, file: &str, name: &str, updates: u64) {
+    for _ in 0..1_000 {
+        let found = info(served, file, name);
+        if found.is_some_and(|found| found["values"].as_u64().unwrap() >= updates) {
+            return;
+        }
+    }
+    panic!("{:?}", info(served, file, name));
+}
+
+fn started(served: &Served, arguments: &[&str]) -> Running {
+    let recorder = served.spawn(arguments);
+    recorder.error_with("recording to");
+    recorder
+}
+
+/// Behaviour: B-72.
+#[test]
+fn variables_are_recorded_until_ctrl_c_and_played_again() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let recorder = started(
+        &served,
+        &["record", "start", &file, "rig/level", "rig/mode"],
+    );
+    wait_for(&served, &file, "rig/mode", 1);
+    for value in ["10", "20", "30"] {
+        assert_eq!(served.run(&["put", "rig/level", value]).code, Some(0));
+    }
+    assert_eq!(served.run(&["put", "rig/mode", "HAND"]).code, Some(0));
+    wait_for(&served, &file, "rig/level", 4);
+    wait_for(&served, &file, "rig/mode", 2);
+    recorder.signal("INT");
+    recorder.error_with("6 updates of 2 variables recorded");
+    assert_eq!(recorder.end().0, Some(0));
+
+    let level = info(&served, &file, "rig/level").unwrap();
+    assert_eq!((&level["values"], &level["gaps"]), (&4.into(), &0.into()));
+    assert_eq!(level["type"], "f64");
+    let folder = served.folder.path().to_str().unwrap();
+    let list = served.run(&["record", "ls", folder]);
+    assert_eq!(list.code, Some(0));
+    assert!(
+        list.out.contains("run.tdms") && list.out.contains("whole"),
+        "{list:?}"
+    );
+
+    // Nothing is written over.
+    let again = served.run(&["record", "start", &file, "rig/level"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+
+    served.run(&["put", "rig/level", "99"]);
+    served.run(&["put", "rig/mode", "OFF"]);
+    let played = served.run(&["play", "--full", &file]);
+    assert_eq!(played.code, Some(0), "{played:?}");
+    assert!(played.err.contains("6 updates played"), "{played:?}");
+    assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "30.0");
+    assert_eq!(served.run(&["get", "-t", "rig/mode"]).out.trim(), "HAND");
+    // Into others: of another type, or not there.
+    let other = served.run(&["play", "--full", "--as", "rig/level=rig/setpoint", &file]);
+    assert_eq!(other.code, Some(0), "{other:?}");
+    assert_eq!(
+        served.run(&["get", "-t", "rig/setpoint"]).out.trim(),
+        "30.0"
+    );
+    let wrong = served.run(&["play", "--full", "--as", "rig/mode=rig/level", &file]);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(
+        wrong.err.contains("enum(OFF, AUTO, HAND) was recorded"),
+        "{wrong:?}"
+    );
+}
+
+/// Behaviour: B-72.
+#[test]
+fn a_stream_is_recorded_and_played_into_a_stream() {
+    let served = Served::rig();
+    let file = path(&served, "stream.tdms");
+    let start = ["record", "start", &file, "--stream", "in", "--type", "i32"];
+    let recorder = served.spawn(&start);
+    let numbers: String = (0..5_000).map(|number| format!("{number}\n")).collect();
+    let written = served.run_with_input(
+        &["stream", "write", "out", "--to", "in", "--type", "i32"],
+        &numbers,
+    );
+    assert_eq!(written.code, Some(0), "{written:?}");
+    recorder.error_with("recording with");
+    recorder.error_with("5000 elements recorded");
+    assert_eq!(recorder.end().0, Some(0));
+    let info = info(&served, &file, "stream/value").unwrap();
+    assert_eq!((&info["values"], &info["lost"]), (&5_000.into(), &0.into()));
+
+    let player = served.spawn(&[
+        "play", &file, "--full", "--stream", "player", "--type", "i32",
+    ]);
+    let read = served.run(&[
+        "stream", "read", "again", "--from", "player", "--type", "i32",
+    ]);
+    assert_eq!((read.code, read.out), (Some(0), numbers));
+    assert_eq!(player.end().0, Some(0));
+    // It does not say when its rows were taken, and how fast that was.
+    let unpaced = served.run(&["play", &file, "--stream", "player", "--type", "i32"]);
+    assert!(unpaced.err.contains("wf_increment"), "{unpaced:?}");
+}
+
+#[test]
+fn what_cannot_be_recorded_or_played_is_said() {
+    let served = Served::rig();
+    let file = path(&served, "x.tdms");
+    let nothing = served.run(&["record", "start", &file]);
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    let missing = served.run(&["play", &file]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    let text = served.run(&[
+        "record", "start", &file, "--stream", "in", "--type", "string",
+    ]);
+    assert_eq!(text.code, Some(2), "{text:?}");
+    let no_file = served.file(
+        "no.tdms",
+        "this is no recording, and long enough to be looked at",
+    );
+    assert_eq!(served.run(&["record", "info", &no_file]).code, Some(1));
+    let folder = served.folder.path().to_str().unwrap();
+    let list = served.run(&["record", "ls", folder]);
+    assert_eq!(list.code, Some(1), "{list:?}");
+    assert!(list.out.contains("no.tdms"), "{list:?}");
+}
+
+/// Behaviour: ZC-18, ZC-21.
+#[test]
+fn simulated_devices_are_recorded_and_every_value_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let bench = [
+        "record",
+        "bench",
+        path,
+        "--devices",
+        "2",
+        "--for",
+        "300ms",
+        "--rate",
+        "8MB",
+        "--json",
+    ];
+    let done = run(&bench);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let line: Json = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(
+        (&line["lost"], &line["overflows"], &line["devices"]),
+        (&0.into(), &0.into(), &2.into())
+    );
+    assert!(line["bytes"].as_u64().unwrap() > 0);
+    assert!(done.err.contains("backend"), "{done:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let nowhere = run(&["record", "bench", "/nowhere/at/all", "--for", "10ms"]);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+}

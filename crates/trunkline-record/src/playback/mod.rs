@@ -1,0 +1,25 @@
+//! Playing: a recording into a ring, from which a device, a stream or a program takes its rows.
+//!
+//! ```text
+//!   name.tdms, name_0002.tdms --> Recording: which rows there are, and when they were taken
+//!            |                        |
+//!            v                        v
+//!       TdmsPlayback --> ring --> PacedDrain: each row when it is due, by a Pacer
+//!                             \-> a device, at its own rate
+//! ```
+
+mod drain;
+mod error;
+mod pace;
+mod player;
+mod recording;
+mod series;
+mod times;
+
+pub use self::drain::PacedDrain;
+pub use self::error::PlaybackError;
+pub use self::pace::{Gaps, Pace, Pacer};
+pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
+pub(crate) use self::recording::open as open_recording;
+pub use self::recording::{Gap, PlayedChannel, Recording, Selection};
+pub use self::series::series_files;

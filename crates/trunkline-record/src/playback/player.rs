@@ -1,0 +1,398 @@
+//! From the files of a recording into a ring.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_ring::{NoRegion, RegionMemory, RegionWriter};
+use trunkline_tdms::{RowExtent, RowPlace, TdmsFile};
+
+use super::error::PlaybackError;
+use super::recording::{PlayedFile, Recording, find, open};
+use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_to_read};
+use crate::read_queue::{ReadOptions, ReadQueue};
+
+/// How a recording is brought into a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlayOptions {
+    /// Rows of a region; fewer where the ring or a piece of the file ends. Unless set, 4096.
+    pub region_rows: u64,
+    /// Reads that may be outstanding. Unless set, 4.
+    pub outstanding_max: NonZeroUsize,
+    /// Unless set, the best backend there is.
+    pub backend: BackendWanted,
+    /// Unless set, around the system's cache where the file system can.
+    pub directness: Directness,
+}
+
+impl Default for PlayOptions {
+    fn default() -> Self {
+        let of_queue = ReadOptions::default();
+        Self {
+            region_rows: 4096,
+            outstanding_max: of_queue.outstanding_max,
+            backend: BackendWanted::default(),
+            directness: Directness::default(),
+        }
+    }
+}
+
+/// How far playing is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PlayProgress {
+    /// Rows whose reading was begun.
+    pub begun: u64,
+    /// Rows of the recording.
+    pub total: u64,
+    /// Everything is in the ring.
+    pub is_finished: bool,
+    /// Bytes that the CPU has copied or decoded on their way into the ring.
+    pub bytes_copied: u64,
+    /// What reads the file that was opened last; none where it is read value by value.
+    pub backend: Option<FileReport>,
+    /// How often the device has found too few rows.
+    pub underruns: u64,
+    /// Rows that it has not found.
+    pub missed: u64,
+}
+
+/// Opens a file to be read, with so many reads at a time: a backend, the length, and what is said
+/// of it.
+type Opens =
+    dyn FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64, Option<FileReport>)> + Send;
+
+/// Plays a recording into a ring: reads ahead as far as the ring has room.
+///
+/// Rows that lie in the file as they do in memory are read to where the device takes them, and
+/// nothing is copied. Others are read value by value, in the calling thread, and counted.
+pub struct TdmsPlayback {
+    ring: RegionWriter,
+    memory: Arc<RegionMemory>,
+    recording: Recording,
+    options: PlayOptions,
+    opens: Box<Opens>,
+    /// Files that were begun.
+    files: usize,
+    source: Source,
+    begun: u64,
+    bytes_copied: u64,
+    report: Option<FileReport>,
+}
+
+/// The file that is being played.
+enum Source {
+    None,
+    InPlace {
+        queue: Box<ReadQueue<Box<dyn Backend>>>,
+        extents: std::vec::IntoIter<RowExtent>,
+        extent: RowExtent,
+        rows_left: u64,
+    },
+    Copied {
+        file: Box<TdmsFile<File>>,
+        row: u64,
+        rows: u64,
+    },
+}
+
+impl TdmsPlayback {
+    /// Plays `recording` into the ring of `memory`, whose elements are its rows.
+    ///
+    /// # Errors
+    /// [`PlaybackError::OtherRows`].
+    pub fn new(
+        recording: Recording,
+        memory: Arc<RegionMemory>,
+        ring: RegionWriter,
+        options: PlayOptions,
+    ) -> Result<Self, PlaybackError> {
+        let opens = move |path: &Path, reads_max| {
+            let file = open_to_read(path, options.backend, options.directness, reads_max)?;
+            let opened = file.opened;
+            Ok((opened.backend, file.length, Some(opened.report)))
+        };
+        Self::new_over(recording, memory, ring, options, Box::new(opens))
+    }
+
+    /// [`new`](Self::new) with backends of the caller's: for tests. `opens` makes one for a file
+    /// and so many reads at a time, and says how long the file is.
+    ///
+    /// # Errors
+    /// [`PlaybackError::OtherRows`].
+    pub fn with_backends(
+        recording: Recording,
+        memory: Arc<RegionMemory>,
+        ring: RegionWriter,
+        options: PlayOptions,
+        mut opens: impl FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64)> + Send + 'static,
+    ) -> Result<Self, PlaybackError> {
+        let opens = move |path: &Path, reads_max| {
+            opens(path, reads_max).map(|(backend, length)| (backend, length, None))
+        };
+        Self::new_over(recording, memory, ring, options, Box::new(opens))
+    }
+
+    fn new_over(
+        recording: Recording,
+        memory: Arc<RegionMemory>,
+        ring: RegionWriter,
+        options: PlayOptions,
+        opens: Box<Opens>,
+    ) -> Result<Self, PlaybackError> {
+        let (element_bytes, row_bytes) = (ring.element_bytes(), recording.row_bytes());
+        if element_bytes != row_bytes {
+            return Err(PlaybackError::OtherRows {
+                element_bytes,
+                row_bytes,
+            });
+        }
+        Ok(Self {
+            ring,
+            memory,
+            recording,
+            options,
+            opens,
+            files: 0,
+            source: Source::None,
+            begun: 0,
+            bytes_copied: 0,
+            report: None,
+        })
+    }
+
+    /// Reads on as far as there is room in the ring and reads may be outstanding, without waiting
+    /// for one. Returns how many rows were begun.
+    ///
+    /// # Errors
+    /// [`PlaybackError`]: nothing more is played then; what was read before is.
+    pub fn fill(&mut self) -> Result<u64, PlaybackError> {
+        let before = self.begun;
+        loop {
+            let is_at_end = match &mut self.source {
+                Source::None => true,
+                Source::InPlace { .. } => self.fill_in_place()?,
+                Source::Copied { .. } => self.fill_by_copy()?,
+            };
+            if !is_at_end || !self.open_next()? {
+                return Ok(self.begun - before);
+            }
+        }
+    }
+
+    /// Waits until one of the reads that run is done; at once when none runs.
+    ///
+    /// # Errors
+    /// [`PlaybackError::Queue`].
+    pub fn wait_for_one(&mut self, wait: Duration) -> Result<(), PlaybackError> {
+        let path = self.path().to_owned();
+        match &mut self.source {
+            Source::InPlace { queue, .. } => {
+                queue
+                    .wait_for_one(wait)
+                    .map_err(|source| PlaybackError::Queue {
+                        path,
+                        source: Box::new(source),
+                    })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> PlayProgress {
+        let running = match &self.source {
+            Source::InPlace { queue, .. } => queue.outstanding(),
+            _ => 0,
+        };
+        let total = self.recording.rows();
+        PlayProgress {
+            begun: self.begun,
+            total,
+            is_finished: self.begun == total && running == 0,
+            bytes_copied: self.bytes_copied + self.bounced(),
+            backend: self.report.clone(),
+            underruns: self.ring.underruns(),
+            missed: self.ring.missed(),
+        }
+    }
+
+    /// What is played.
+    #[must_use]
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// What the queue of the current file has copied.
+    fn bounced(&self) -> u64 {
+        match &self.source {
+            Source::InPlace { queue, .. } => queue.progress().bytes_copied,
+            _ => 0,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        let file = self.recording.files.get(self.files.saturating_sub(1));
+        file.map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// Opens the next file; false when there is none.
+    fn open_next(&mut self) -> Result<bool, PlaybackError> {
+        let Some(file) = self.recording.files.get(self.files) else {
+            return Ok(false);
+        };
+        let PlayedFile {
+            path,
+            rows,
+            in_place,
+        } = file.clone();
+        self.bytes_copied += self.bounced();
+        self.files += 1;
+        self.report = None;
+        let Some(extents) = in_place else {
+            let file = Box::new(open(&path)?);
+            self.source = Source::Copied { file, row: 0, rows };
+            return Ok(true);
+        };
+        let options = ReadOptions {
+            outstanding_max: self.options.outstanding_max,
+            ..ReadOptions::default()
+        };
+        let opened = (self.opens)(&path, options.reads_max());
+        let (backend, length, report) = opened.map_err(|source| PlaybackError::File {
+            path: path.clone(),
+            source,
+        })?;
+        self.report = report;
+        let total = rows * self.recording.row_bytes() as u64;
+        let options = ReadOptions {
+            total: Some(total),
+            ..options
+        };
+        let memories = vec![self.memory.clone()];
+        let queue = ReadQueue::new(backend, length, options, memories);
+        let queue = queue.map_err(|source| PlaybackError::Queue {
+            path,
+            source: Box::new(source),
+        })?;
+        self.source = Source::InPlace {
+            queue: Box::new(queue),
+            extents: extents.into_iter(),
+            extent: RowExtent {
+                position: 0,
+                rows: 0,
+            },
+            rows_left: rows,
+        };
+        Ok(true)
+    }
+
+    /// True when nothing of this file is left.
+    fn fill_in_place(&mut self) -> Result<bool, PlaybackError> {
+        let path = self.path().to_owned();
+        let in_queue = |source| PlaybackError::Queue {
+            path: path.clone(),
+            source: Box::new(source),
+        };
+        let row_bytes = self.recording.row_bytes() as u64;
+        let Source::InPlace {
+            queue,
+            extents,
+            extent,
+            rows_left,
+        } = &mut self.source
+        else {
+            return Ok(true);
+        };
+        queue.poll().map_err(in_queue)?;
+        if let Some(failure) = queue.progress().failure {
+            return Err(in_queue(failure.into()));
+        }
+        while queue.outstanding() < self.options.outstanding_max.get() && *rows_left > 0 {
+            if extent.rows == 0 {
+                let Some(next) = extents.next() else { break };
+                *extent = next;
+                continue;
+            }
+            let wanted = extent.rows.min(*rows_left);
+            let wanted = wanted.min(self.options.region_rows.clamp(1, self.ring.capacity()));
+            let region = match self.ring.acquire(wanted) {
+                Ok(region) => region,
+                Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+            let rows = region.elements();
+            queue.seek(extent.position);
+            queue
+                .read(region)
+                .map_err(|refused| in_queue(refused.error))?;
+            extent.position += rows * row_bytes;
+            extent.rows -= rows;
+            *rows_left -= rows;
+            self.begun += rows;
+        }
+        // The next file is opened when nothing of this one runs any more.
+        let is_over = *rows_left == 0 || extent.rows == 0 && extents.len() == 0;
+        Ok(is_over && queue.outstanding() == 0)
+    }
+
+    /// True when nothing of this file is left.
+    fn fill_by_copy(&mut self) -> Result<bool, PlaybackError> {
+        let path = self.path().to_owned();
+        let row_bytes = self.recording.row_bytes();
+        let Source::Copied { file, row, rows } = &mut self.source else {
+            return Ok(true);
+        };
+        for _ in 0..self.options.outstanding_max.get() {
+            let wanted = (*rows - *row).min(self.options.region_rows.max(1));
+            if wanted == 0 {
+                return Ok(true);
+            }
+            let mut region = match self.ring.acquire(wanted.min(self.ring.capacity())) {
+                Ok(region) => region,
+                Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+            let count = region.elements();
+            let bytes = region.bytes_mut();
+            for channel in self.recording.channels() {
+                let place = RowPlace {
+                    offset: channel.offset,
+                    row_bytes,
+                };
+                let found = find(file, &path, &channel.path)?;
+                let read = match channel.is_scaled {
+                    true => found.read_scaled_into_rows(*row, place, bytes),
+                    false => found.read_into_rows(*row, place, bytes),
+                };
+                let read = read.map_err(|source| PlaybackError::Read {
+                    path: path.clone(),
+                    source: Box::new(source),
+                })?;
+                if read < count {
+                    return Err(PlaybackError::OtherFile {
+                        path,
+                        what: format!("{} is shorter than it says", channel.path),
+                    });
+                }
+            }
+            self.bytes_copied += bytes.len() as u64;
+            region.finish();
+            *row += count;
+            self.begun += count;
+        }
+        Ok(false)
+    }
+}
+
+impl std::fmt::Debug for TdmsPlayback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TdmsPlayback")
+            .field("progress", &self.progress())
+            .finish_non_exhaustive()
+    }
+}

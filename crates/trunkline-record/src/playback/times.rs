@@ -1,0 +1,114 @@
+//! When rows were taken, as a channel of times says it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::PathBuf;
+
+use trunkline_tdms::{ObjectPath, TdmsFile, TdmsTime};
+
+use super::error::PlaybackError;
+use super::pace::Gaps;
+use super::recording::{Recording, find, open};
+
+/// Times that are read at once.
+const READ_ROWS: usize = 4096;
+
+/// Reads a channel of times along with the rows.
+#[derive(Debug)]
+pub(super) struct RecordedTimes {
+    channel: ObjectPath,
+    /// Path and rows of each file that was not begun.
+    files: VecDeque<(PathBuf, u64)>,
+    open: Option<(PathBuf, TdmsFile<File>, u64)>,
+    /// Rows of the open file whose times were read.
+    read: u64,
+    /// Rows before which the time is taken out.
+    skipped: VecDeque<u64>,
+    /// The row at the front of `after`.
+    row: u64,
+    /// Nanoseconds after the first row.
+    after: VecDeque<i64>,
+    last: Option<(TdmsTime, i64)>,
+}
+
+impl RecordedTimes {
+    pub(super) fn new(recording: &Recording, channel: &ObjectPath, gaps: Gaps) -> Self {
+        let files = recording.files.iter();
+        Self {
+            channel: channel.clone(),
+            files: files.map(|file| (file.path.clone(), file.rows)).collect(),
+            open: None,
+            read: 0,
+            skipped: match gaps {
+                Gaps::AsTime => VecDeque::new(),
+                Gaps::Skipped => recording.gaps().iter().map(|gap| gap.row).collect(),
+            },
+            row: 0,
+            after: VecDeque::new(),
+            last: None,
+        }
+    }
+
+    /// How long after the first row this one was taken, in nanoseconds. Asked for in order.
+    pub(super) fn after(&mut self, row: u64) -> Result<f64, PlaybackError> {
+        while self.row < row && self.after.pop_front().is_some() {
+            self.row += 1;
+        }
+        if self.after.is_empty() {
+            self.read_on()?;
+        }
+        let last = self.last.map_or(0, |(_, after)| after);
+        Ok(self.after.front().copied().unwrap_or(last) as f64)
+    }
+
+    fn read_on(&mut self) -> Result<(), PlaybackError> {
+        let mut times = [TdmsTime::default(); READ_ROWS];
+        while self.after.is_empty() {
+            let Some((path, file, rows)) = &self.open else {
+                let Some((path, rows)) = self.files.pop_front() else {
+                    return Ok(());
+                };
+                self.open = Some((path.clone(), open(&path)?, rows));
+                self.read = 0;
+                continue;
+            };
+            let left = usize::try_from(rows - self.read).unwrap_or(usize::MAX);
+            let wanted = times.get_mut(..left.min(READ_ROWS)).unwrap_or_default();
+            let channel = find(file, path, &self.channel)?;
+            let count = channel.read_into(self.read, wanted);
+            let count = count.map_err(|source| PlaybackError::Read {
+                path: path.clone(),
+                source: Box::new(source),
+            })?;
+            if count == 0 {
+                self.open = None;
+                continue;
+            }
+            self.read += count as u64;
+            for (time, row) in times.iter().take(count).zip(self.row..) {
+                while self.skipped.front().is_some_and(|gap| *gap < row) {
+                    self.skipped.pop_front();
+                }
+                let is_skipped = self.skipped.front() == Some(&row);
+                let after = match self.last {
+                    None => 0,
+                    Some((_, after)) if is_skipped => after,
+                    Some((last, after)) => after.saturating_add(between(last, *time)),
+                };
+                self.last = Some((*time, after));
+                self.after.push_back(after);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds from one time to the next; none where a clock was put back.
+fn between(last: TdmsTime, next: TdmsTime) -> i64 {
+    let nanoseconds = |time: TdmsTime| {
+        let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;
+        i128::from(time.seconds) * 1_000_000_000 + below as i128
+    };
+    let step = nanoseconds(next) - nanoseconds(last);
+    i64::try_from(step.max(0)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,231 @@
+//! One read into a region that is outstanding.
+
+use std::io;
+use std::ptr::NonNull;
+
+use trunkline_ring::WriteRegion;
+
+use super::error::ReadFault;
+use crate::backend::Span;
+
+/// How often a read is begun again that the system has only put off.
+const TRIES_MAX: u8 = 100;
+
+/// What a region is read in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// Whole blocks, into the region.
+    Body = 0,
+    /// What is no whole block, or does not lie in memory as it does in the file: into staging, and
+    /// from there copied.
+    Bounced = 1,
+}
+
+impl Part {
+    pub(super) const ALL: [Self; 2] = [Self::Body, Self::Bounced];
+}
+
+/// A piece of the file that is still to be read, and where it belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) position: u64,
+    pub(super) memory: Span,
+}
+
+impl Piece {
+    pub(super) const NOTHING: Self = Self {
+        position: 0,
+        memory: Span {
+            start: NonNull::dangling(),
+            bytes: 0,
+        },
+    };
+
+    pub(super) fn is_read(&self) -> bool {
+        self.memory.bytes == 0
+    }
+
+    /// The piece behind its first `bytes`, which are at most as many as it has.
+    fn after(self, bytes: usize) -> Self {
+        Self {
+            position: self.position + bytes as u64,
+            memory: Span {
+                // SAFETY: at most the length of the memory that begins there.
+                start: unsafe { self.memory.start.add(bytes) },
+                bytes: self.memory.bytes - bytes,
+            },
+        }
+    }
+
+    /// In two: its first `bytes`, and the rest.
+    fn split(self, bytes: usize) -> (Self, Self) {
+        let mut first = self;
+        first.memory.bytes = bytes;
+        (first, self.after(bytes))
+    }
+}
+
+/// How a region is read, with a block of `block_bytes`: the body, and what stands before and behind
+/// it.
+pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
+    let bytes = all.memory.bytes;
+    // Below the block, which is a usize.
+    let odd = (all.position % block_bytes as u64) as usize;
+    let is_parallel = all.memory.start.as_ptr().addr() % block_bytes == odd;
+    let before = match is_parallel {
+        true => ((block_bytes - odd) % block_bytes).min(bytes),
+        false => bytes,
+    };
+    let (head, rest) = all.split(before);
+    let whole = rest.memory.bytes / block_bytes * block_bytes;
+    let (body, tail) = rest.split(whole);
+    (body, [head, tail])
+}
+
+/// A region that is being read into, or a place for one.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Until it is filled.
+    pub(super) region: Option<WriteRegion>,
+    /// Bytes of it.
+    pub(super) bytes: u64,
+    pub(super) body: Piece,
+    pub(super) bounced: [Piece; 2],
+    pub(super) is_running: [bool; 2],
+    tries: [u8; 2],
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            region: None,
+            bytes: 0,
+            body: Piece::NOTHING,
+            bounced: [Piece::NOTHING; 2],
+            is_running: [false; 2],
+            tries: [0; 2],
+        }
+    }
+}
+
+impl Slot {
+    /// A region to be read from `position` on.
+    pub(super) fn new(mut region: WriteRegion, position: u64, block_bytes: usize) -> Self {
+        let bytes = region.bytes_mut();
+        let memory = Span {
+            bytes: bytes.len(),
+            start: NonNull::from(bytes).cast(),
+        };
+        let (body, bounced) = pieces_of(Piece { position, memory }, block_bytes);
+        Self {
+            region: Some(region),
+            bytes: memory.bytes as u64,
+            body,
+            bounced,
+            ..Self::default()
+        }
+    }
+
+    /// The first piece that is bounced and not read yet.
+    pub(super) fn next_bounced(&self) -> Option<Piece> {
+        self.bounced.into_iter().find(|piece| !piece.is_read())
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.body.is_read() && self.next_bounced().is_none()
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.is_running.contains(&true)
+    }
+
+    /// Whether there is something of a part to be read, and it is not running.
+    pub(super) fn may_begin(&self, part: Part) -> bool {
+        let is_due = match part {
+            Part::Body => !self.body.is_read(),
+            Part::Bounced => self.next_bounced().is_some(),
+        };
+        is_due && !self.is_running[part as usize]
+    }
+
+    /// What a read came to; how many bytes of the part's piece are there, and the rest is begun
+    /// anew. `odd` bytes before them were read as well.
+    pub(super) fn take(
+        &mut self,
+        part: Part,
+        result: io::Result<usize>,
+        odd: usize,
+        block_bytes: usize,
+    ) -> Result<usize, ReadFault> {
+        let tries = &mut self.tries[part as usize];
+        let read = match result {
+            Ok(0) => return Err(ReadFault::Ended),
+            Ok(bytes) => bytes,
+            Err(error) if is_put_off(&error) && *tries < TRIES_MAX => 0,
+            Err(error) => {
+                let number = error.raw_os_error();
+                let unknown = rustix::io::Errno::IO.raw_os_error();
+                return Err(ReadFault::System(number.unwrap_or(unknown)));
+            }
+        };
+        let piece = match part {
+            Part::Body => Some(&mut self.body),
+            Part::Bounced => self.bounced.iter_mut().find(|piece| !piece.is_read()),
+        };
+        let Some(piece) = piece else { return Ok(0) };
+        let all = piece.memory.bytes;
+        let bytes = match part {
+            Part::Body if read >= all => all,
+            // The rest has to begin at a block again.
+            Part::Body => read / block_bytes * block_bytes,
+            Part::Bounced => read.saturating_sub(odd).min(all),
+        };
+        *piece = piece.after(bytes);
+        *tries = match bytes {
+            0 => *tries + 1,
+            _ => 0,
+        };
+        match *tries > TRIES_MAX {
+            // Less than a block again and again: that is how a file ends that is read in blocks.
+            true => Err(ReadFault::Ended),
+            false => Ok(bytes),
+        }
+    }
+}
+
+fn is_put_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a test may panic")]
+
+    use super::*;
+
+    /// Behaviour: ZC-13.
+    #[test]
+    fn what_lies_in_memory_as_in_the_file_is_read_in_place_up_to_whole_blocks() {
+        let mut memory = vec![0_u8; 8 * 4096];
+        let begin = memory.as_ptr().align_offset(4096);
+        let mut lengths = |position, odd: usize, bytes| {
+            let memory = &mut memory[begin + odd..][..bytes];
+            let start = NonNull::from(memory).cast();
+            let memory = Span { start, bytes };
+            let (body, [head, tail]) = pieces_of(Piece { position, memory }, 4096);
+            assert_eq!(head.position, position);
+            assert_eq!(body.position, position + head.memory.bytes as u64);
+            assert_eq!(tail.position, body.position + body.memory.bytes as u64);
+            [head, body, tail].map(|piece| piece.memory.bytes)
+        };
+        assert_eq!(lengths(8192, 0, 8192), [0, 8192, 0]);
+        assert_eq!(lengths(8192, 0, 8200), [0, 8192, 8]);
+        assert_eq!(lengths(8200, 8, 12_288), [4088, 8192, 8]);
+        assert_eq!(lengths(8200, 8, 100), [100, 0, 0]);
+        assert_eq!(lengths(8200, 0, 12_288), [12_288, 0, 0]);
+        assert_eq!(lengths(0, 0, 100), [0, 0, 100]);
+    }
+}

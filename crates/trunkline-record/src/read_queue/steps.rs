@@ -1,0 +1,168 @@
+//! What happens to a region until it is filled.
+
+use std::ptr;
+
+use super::slot::{Part, Piece};
+use super::{ReadFailure, ReadFault, ReadQueue, ReadQueueError};
+use crate::backend::{Backend, Completed, Read, Span, Token, Wait};
+
+impl<B: Backend> ReadQueue<B> {
+    /// Begins what can be begun of a read, and finishes the region when it is filled.
+    pub(super) fn go_on(&mut self, number: u64) {
+        let place = self.place(number);
+        for part in Part::ALL {
+            if number < self.failed_from && self.slots[place].may_begin(part) {
+                self.submit(number, part);
+            }
+        }
+        let is_failed = number >= self.failed_from;
+        let slot = &mut self.slots[place];
+        if slot.is_read()
+            && !slot.runs()
+            && !is_failed
+            && let Some(region) = slot.region.take()
+        {
+            region.finish();
+        }
+        if is_failed && !slot.runs() {
+            // What is not filled ends the ring: the device never gets what lies behind a hole.
+            slot.region = None;
+        }
+        self.pass_over_done();
+    }
+
+    fn submit(&mut self, number: u64, part: Part) {
+        let place = self.place(number);
+        let slot = &self.slots[place];
+        let read = match part {
+            Part::Body => Piece {
+                position: slot.body.position,
+                memory: slot.body.memory,
+            },
+            Part::Bounced => match slot.next_bounced() {
+                Some(piece) => self.staged(place, piece),
+                None => return,
+            },
+        };
+        let read = Read {
+            token: Token(number * 2 + part as u64),
+            position: read.position,
+            memory: read.memory,
+        };
+        self.slots[place].is_running[part as usize] = true;
+        // SAFETY: region and staging stay until the completion has come: the slot keeps both, and
+        // is not used again before; when this is dropped the backend goes first. Nobody has the
+        // region before it is finished, and a piece is read once at a time.
+        if let Err(error) = unsafe { self.backend.submit_read(read) } {
+            self.slots[place].is_running[part as usize] = false;
+            let number_of_error = error.raw_os_error();
+            let unknown = rustix::io::Errno::IO.raw_os_error();
+            let fault = ReadFault::System(number_of_error.unwrap_or(unknown));
+            self.fail(number, read.position, fault);
+        }
+    }
+
+    /// The whole blocks that a piece stands in, as many as staging takes.
+    fn staged(&self, place: usize, piece: Piece) -> Piece {
+        let block = self.block_bytes;
+        let odd = self.odd(piece);
+        let bytes = (odd + piece.memory.bytes).next_multiple_of(block);
+        let room = self.staging.place_bytes() / block * block;
+        Piece {
+            position: piece.position - odd as u64,
+            memory: Span {
+                start: self.staging.place(place),
+                bytes: bytes.min(room),
+            },
+        }
+    }
+
+    /// Bytes of a piece's first block that are before it.
+    fn odd(&self, piece: Piece) -> usize {
+        // Below the block, which is a usize.
+        (piece.position % self.block_bytes as u64) as usize
+    }
+
+    /// Reads that are done, with all before them, are outstanding no more.
+    fn pass_over_done(&mut self) {
+        while self.oldest < self.next {
+            let slot = &self.slots[self.place(self.oldest)];
+            if slot.region.is_some() {
+                break;
+            }
+            if self.oldest < self.failed_from {
+                self.read += slot.bytes;
+            }
+            self.oldest += 1;
+        }
+    }
+
+    /// Takes completions that have come, without waiting: regions are finished.
+    ///
+    /// # Errors
+    /// [`ReadQueueError::Backend`]. That nothing more is read is in [`progress`](Self::progress).
+    pub fn poll(&mut self) -> Result<(), ReadQueueError> {
+        while self.step(Wait::No)? {}
+        Ok(())
+    }
+
+    /// Takes one completion. False when none has come in time.
+    pub(super) fn step(&mut self, wait: Wait) -> Result<bool, ReadQueueError> {
+        let Some(Completed { token, result }) = self.backend.completed(wait)? else {
+            return Ok(false);
+        };
+        let (number, part) = (token.0 / 2, Part::ALL[(token.0 % 2) as usize]);
+        if !(self.oldest..self.next).contains(&number) {
+            return Ok(true);
+        }
+        let place = self.place(number);
+        let block_bytes = self.block_bytes;
+        let piece = match part {
+            Part::Body => Some(self.slots[place].body),
+            Part::Bounced => self.slots[place].next_bounced(),
+        };
+        let piece = piece.unwrap_or(Piece::NOTHING);
+        let odd = match part {
+            Part::Body => 0,
+            Part::Bounced => self.odd(piece),
+        };
+        let slot = &mut self.slots[place];
+        slot.is_running[part as usize] = false;
+        match slot.take(part, result, odd, block_bytes) {
+            Ok(bytes) if part == Part::Bounced => self.copy(place, odd, piece, bytes),
+            Ok(_) => {}
+            Err(fault) => self.fail(number, piece.position, fault),
+        }
+        self.go_on(number);
+        Ok(true)
+    }
+
+    fn copy(&mut self, place: usize, odd: usize, piece: Piece, bytes: usize) {
+        let staged = self.staging.bytes_mut(place);
+        let staged = staged.get(odd..odd + bytes).unwrap_or_default();
+        // SAFETY: the slot has the region, of which nothing else runs into this piece, and which
+        // has at least as many bytes from there on.
+        unsafe {
+            let memory = piece.memory.start.as_ptr();
+            ptr::copy_nonoverlapping(staged.as_ptr(), memory, staged.len());
+        }
+        self.bytes_copied += staged.len() as u64;
+    }
+
+    /// From read `number` on nothing comes into the ring.
+    fn fail(&mut self, number: u64, position: u64, fault: ReadFault) {
+        if number >= self.failed_from {
+            return;
+        }
+        self.failed_from = number;
+        self.failure = Some(ReadFailure { position, fault });
+        // Those behind it that run no more are given up as well.
+        for later in number + 1..self.next {
+            let place = self.place(later);
+            let slot = &mut self.slots[place];
+            if !slot.runs() {
+                slot.region = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The simulated card: what it acquires, and what it does when nobody is fast enough.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use rig::LONG;
+use trunkline_record::card::{
+    CardOptions, DeviceOptions, SAMPLE_BYTES, SimCard, SimDevice, SimOutput, check_samples, sample,
+};
+use trunkline_record::{QueueOptions, SimDisk, TdmsLayout, TdmsRecording, WriteQueue};
+use trunkline_ring::{PagesWanted, RegionMemory, RegionReader};
+use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Takes what there is and checks every sample; `row` is the row that comes next.
+fn check_all(reader: &mut RegionReader, device: u16, row: &mut u64) {
+    while let Ok(region) = reader.acquire_available(u64::MAX) {
+        *row += region.lost_before();
+        let per_row = (reader.element_bytes() / SAMPLE_BYTES) as u64;
+        check_samples(device, *row * per_row, region.bytes()).unwrap();
+        *row += region.elements();
+    }
+}
+
+#[test]
+fn a_sample_says_which_it_is() {
+    assert_eq!(sample(0, 5), 5);
+    assert_eq!(sample(3, 5), (3 << 48) | 5);
+    let mut bytes = 5_i64.to_le_bytes();
+    check_samples(0, 5, &bytes).unwrap();
+    bytes[0] ^= 1;
+    let wrong = check_samples(0, 5, &bytes).unwrap_err();
+    assert_eq!((wrong.number, wrong.expected, wrong.found), (5, 5, 4));
+}
+
+/// Behaviour: ZC-18.
+#[test]
+fn a_device_acquires_at_its_rate_and_loses_what_has_no_room() {
+    let made = RegionMemory::to_record(2 * SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let (_memory, filler, mut reader) = made.unwrap();
+    let mut sut = SimDevice::new(filler, DeviceOptions::new(7, 1000, 64)).unwrap();
+    let start = Duration::from_secs(100);
+    assert_eq!(sut.run_until(start).unwrap(), 0);
+    // 500 rows have come, of which 7 transfers are whole.
+    assert_eq!(sut.run_until(start + 500 * MILLISECOND).unwrap(), 448);
+    assert_eq!(sut.counts().overflows, 0);
+    assert!(sut.next_due().unwrap() > start + 511 * MILLISECOND);
+    assert!(sut.next_due().unwrap() <= start + 513 * MILLISECOND);
+    // Nobody takes them: one more transfer fits, and 7 do not.
+    assert_eq!(sut.run_until(start + 1000 * MILLISECOND).unwrap(), 64);
+    let counts = sut.counts();
+    assert_eq!(
+        (counts.acquired, counts.lost, counts.overflows),
+        (960, 448, 1)
+    );
+    // A region that is lent is never written over.
+    let lent = reader.acquire(512).unwrap();
+    sut.run_until(start + 1100 * MILLISECOND).unwrap();
+    check_samples(7, 0, lent.bytes()).unwrap();
+    let lost = sut.counts().lost;
+    assert_eq!(lost, 448 + 128);
+    drop(lent);
+    sut.run_until(start + 1300 * MILLISECOND).unwrap();
+    let mut row = 512;
+    check_all(&mut reader, 7, &mut row);
+    assert_eq!(row, 1280);
+    assert_eq!(sut.counts().lost, lost);
+}
+
+#[test]
+fn a_device_refuses_a_ring_that_is_not_whole_transfers_or_samples() {
+    for (row_bytes, transfer) in [(SAMPLE_BYTES, 100), (SAMPLE_BYTES, 0), (4, 64)] {
+        let made = RegionMemory::to_record(row_bytes, 4096, PagesWanted::Ordinary, 4);
+        let (_memory, filler, _reader) = made.unwrap();
+        let refused = SimDevice::new(filler, DeviceOptions::new(0, 0, transfer)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    }
+}
+
+/// Devices in threads, as fast as they can: each value arrives.
+///
+/// Behaviour: ZC-18, ZC-23.
+#[test]
+fn a_card_runs_its_devices_and_every_value_arrives() {
+    let options = CardOptions {
+        devices: 3,
+        channels: 4,
+        ring_rows: 1024,
+        transfer_rows: 128,
+        rate: 0,
+        rows_max: Some(20_100),
+        lent_max: 4,
+        pages: PagesWanted::Ordinary,
+    };
+    let (sut, rings) = SimCard::start(&options).unwrap();
+    for (device, mut ring) in (0..).zip(rings) {
+        let mut row = 0;
+        while let Some(region) = ring.next(256, LONG).unwrap() {
+            assert_eq!(region.lost_before(), 0);
+            check_samples(device, row * 4, region.bytes()).unwrap();
+            row += region.elements();
+        }
+        assert_eq!(row, 20_100);
+    }
+    for counts in sut.stop() {
+        assert!(counts.is_over);
+        assert_eq!((counts.acquired, counts.lost), (20_100, 0));
+    }
+}
+
+/// Rows that were recorded of `rate` rows per second, and lost, in a second of the simulation. The
+/// recorder manages 256 rows in 10 ms.
+fn record_a_second(rate: u64) -> (u64, u64) {
+    let made = RegionMemory::to_record(SAMPLE_BYTES, 2048, PagesWanted::Ordinary, 8);
+    let (memory, filler, mut reader) = made.unwrap();
+    let mut device = SimDevice::new(filler, DeviceOptions::new(1, rate, 64)).unwrap();
+    let disk = SimDisk::new(rate, 1);
+    let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), vec![memory]);
+    let layout = TdmsLayout {
+        group: "card".into(),
+        channels: vec![("in0".into(), TdmsType::I64)],
+    };
+    let mut recording = TdmsRecording::start(queue, &layout, LONG).unwrap();
+    for tick in 0..=1000 {
+        device.run_until(tick * MILLISECOND).unwrap();
+        if tick % 10 == 0
+            && let Ok(region) = reader.acquire(256)
+        {
+            recording.write(region).unwrap();
+        }
+    }
+    recording.close(LONG).unwrap();
+    let file = TdmsFile::open(disk.file()).unwrap();
+    let channel = file.channel(&ObjectPath::channel("card", "in0")).unwrap();
+    let mut values = vec![0; channel.len() as usize];
+    channel.read_into(0, &mut values).unwrap();
+    let properties = file.properties(&ObjectPath::group("card")).unwrap();
+    let number = |name: String| properties.get(name.as_bytes())?.as_u64();
+    let gaps = (1..).map_while(|gap| {
+        Some((
+            number(format!("gap_{gap}_row"))?,
+            number(format!("gap_{gap}_lost"))?,
+        ))
+    });
+    let gaps: Vec<(u64, u64)> = gaps.collect();
+    let missing = |row| -> u64 {
+        let before = gaps.iter().filter(|(at, _)| *at <= row);
+        before.map(|(_, lost)| lost).sum()
+    };
+    for (row, value) in (0..).zip(values) {
+        assert_eq!(value, sample(1, row + missing(row)), "row {row}");
+    }
+    (recording.rows(), device.counts().lost)
+}
+
+/// The way the published table was measured: the rate is raised until the device overflows. What
+/// was recorded beyond is right as well, with its gaps.
+///
+/// Behaviour: ZC-18, ZC-21.
+#[test]
+fn the_rate_is_raised_until_the_device_overflows() {
+    let mut best = 0;
+    for rate in (5_000..).step_by(5_000) {
+        let (rows, lost) = record_a_second(rate);
+        assert!(rows > 0);
+        if lost > 0 {
+            break;
+        }
+        best = rate;
+    }
+    assert_eq!(best, 25_000);
+}
+
+/// Behaviour: ZC-08.
+#[test]
+fn a_device_that_plays_counts_what_was_not_there() {
+    let made = RegionMemory::to_play(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let (_memory, mut writer, drain) = made.unwrap();
+    let mut sut = SimOutput::new(drain, 2, 1000);
+    let mut row = 0;
+    let mut put = |rows: u64| {
+        let mut region = writer.acquire(rows).unwrap();
+        trunkline_record::card::fill_samples(2, row, region.bytes_mut());
+        row += region.elements();
+        region.finish();
+    };
+    put(256);
+    sut.run_until(Duration::ZERO).unwrap();
+    sut.run_until(100 * MILLISECOND).unwrap();
+    assert_eq!((sut.played(), sut.missed()), (100, 0));
+    sut.run_until(300 * MILLISECOND).unwrap();
+    assert_eq!((sut.played(), sut.missed(), sut.underruns()), (256, 44, 1));
+    put(100);
+    // It goes on with the next row, later by what was missing.
+    sut.run_until(350 * MILLISECOND).unwrap();
+    assert_eq!((sut.played(), sut.missed(), sut.underruns()), (306, 44, 1));
+    let mut region = writer.acquire(64).unwrap();
+    region.bytes_mut().fill(1);
+    region.finish();
+    sut.run_until(400 * MILLISECOND).unwrap();
+    assert!(sut.run_until(500 * MILLISECOND).is_err(), "a wrong value");
+}

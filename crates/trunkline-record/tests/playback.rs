@@ -1,0 +1,346 @@
+//! Playing recordings: where values are brought, when they are due, and what is missing.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod made;
+mod rig;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use made::write;
+use rig::LONG;
+use trunkline_record::card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
+use trunkline_record::{
+    Backend, BackendWanted, Directness, Durability, Gaps, Pace, Pacer, PlayOptions, PlaybackError,
+    QueueOptions, Recording, Rotation, Selection, SimDisk, SimFault, TdmsLayout, TdmsPlayback,
+    TdmsSeries, series_path, tdms_queue,
+};
+use trunkline_ring::{PagesWanted, RegionDrain, RegionMemory};
+use trunkline_tdms::{Arrangement, Data, TdmsType, Writer, WriterOptions};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Rows of a region: 8 KiB of two samples.
+const REGION: u64 = 512;
+
+/// Records what a device acquires, in files of so many regions.
+fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: Directness) {
+    let made = RegionMemory::to_record(
+        2 * SAMPLE_BYTES,
+        4 * REGION as usize,
+        PagesWanted::Ordinary,
+        16,
+    );
+    let (memory, filler, mut reader) = made.unwrap();
+    let mut device = SimDevice::new(filler, DeviceOptions::new(device, 0, REGION)).unwrap();
+    let layout = TdmsLayout {
+        group: "card".into(),
+        channels: vec![("in0".into(), TdmsType::I64), ("in1".into(), TdmsType::I64)],
+    };
+    let folder = folder.to_owned();
+    let open = move |number| {
+        let path = series_path(&folder, "run", number)?;
+        let wanted = BackendWanted::BestThereIs;
+        let memories = vec![memory.clone()];
+        tdms_queue(&path, wanted, directness, QueueOptions::default(), memories).map(|made| made.0)
+    };
+    let rotation = Rotation {
+        bytes_max: per_file * REGION * 16,
+        ..Rotation::default()
+    };
+    let mut series = TdmsSeries::start(open, layout, rotation, LONG).unwrap();
+    // The last one is an odd one.
+    for rows in std::iter::repeat_n(REGION, regions as usize).chain([5]) {
+        let region = loop {
+            device.run_until(Duration::ZERO).unwrap();
+            match reader.acquire(rows) {
+                Ok(region) => break region,
+                // All of the ring is being written.
+                Err(_) => {
+                    series.poll().unwrap();
+                    let current = series.current();
+                    current.flush(Durability::InFile, LONG).unwrap();
+                }
+            }
+        };
+        series.write(region).unwrap();
+    }
+    series.close().unwrap();
+}
+
+struct Playing {
+    sut: TdmsPlayback,
+    drain: RegionDrain,
+}
+
+fn playing(recording: Recording, options: PlayOptions) -> Playing {
+    let made = RegionMemory::to_play(
+        recording.row_bytes(),
+        4 * REGION as usize,
+        PagesWanted::Ordinary,
+        16,
+    );
+    let (memory, writer, drain) = made.unwrap();
+    Playing {
+        sut: TdmsPlayback::new(recording, memory, writer, options).unwrap(),
+        drain,
+    }
+}
+
+/// All rows, as they come.
+fn play_all(playing: &mut Playing) -> Vec<u8> {
+    let mut all = Vec::new();
+    while !playing.sut.progress().is_finished || playing.drain.available().unwrap() > 0 {
+        playing.sut.fill().unwrap();
+        playing.sut.wait_for_one(LONG).unwrap();
+        let mut rows =
+            vec![0; playing.drain.available().unwrap() as usize * playing.drain.element_bytes()];
+        playing.drain.take(&mut rows).unwrap();
+        all.extend(rows);
+    }
+    all
+}
+
+/// Behaviour: ZC-08, ZC-12, ZC-25, B-72.
+#[test]
+fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
+    for directness in [Directness::IfPossible, Directness::Cached] {
+        let folder = tempfile::tempdir().unwrap();
+        record(folder.path(), 3, 20, 6, directness);
+        let first = folder.path().join("run.tdms");
+        assert!(folder.path().join("run_0003.tdms").exists());
+        let recording = Recording::open(&first, &Selection::default()).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(recording.paths().count(), files);
+        assert_eq!(recording.rows(), 20 * REGION + 5);
+        assert_eq!(recording.rows_in_place(), recording.rows());
+        assert_eq!((recording.row_bytes(), recording.gaps()), (16, &[][..]));
+        let options = PlayOptions {
+            region_rows: REGION,
+            directness,
+            ..PlayOptions::default()
+        };
+        let mut playing = playing(recording, options);
+        let all = play_all(&mut playing);
+        assert_eq!(all.len() as u64, (20 * REGION + 5) * 16);
+        check_samples(3, 0, &all).unwrap();
+        let progress = playing.sut.progress();
+        let report = progress.backend.clone().unwrap();
+        // The five rows at the end are no whole block.
+        let odd = [0, 5 * 16][usize::from(report.is_direct)];
+        assert_eq!(progress.bytes_copied, odd, "{report:?}");
+        assert_eq!(
+            (progress.begun, progress.total),
+            (20 * REGION + 5, 20 * REGION + 5)
+        );
+    }
+}
+
+/// A device plays what another one has acquired, at its rate; a disk that is too slow is told of.
+///
+/// Behaviour: ZC-08, ZC-25.
+#[test]
+fn a_device_plays_a_recording_and_underruns_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), 1, 20, 100, Directness::Cached);
+    let first = folder.path().join("run.tdms");
+    let recording = Recording::open(&first, &Selection::default()).unwrap();
+    let total = recording.rows();
+    let mut playing = playing(recording, PlayOptions::default());
+    playing.sut.fill().unwrap();
+    playing.sut.wait_for_one(LONG).unwrap();
+    let mut device = SimOutput::new(playing.drain, 1, 10_000);
+    let mut now = Duration::ZERO;
+    while device.played() < total {
+        device.run_until(now).unwrap();
+        // For a while nothing is read.
+        if !(300 * MILLISECOND..600 * MILLISECOND).contains(&now) {
+            playing.sut.fill().unwrap();
+            playing.sut.wait_for_one(LONG).unwrap();
+        }
+        now += 10 * MILLISECOND;
+    }
+    let progress = playing.sut.progress();
+    assert_eq!(progress.underruns, 1 + u64::from(device.underruns() > 1));
+    assert!(progress.missed > 0);
+    assert_eq!(
+        (progress.underruns, progress.missed),
+        (device.underruns(), device.missed())
+    );
+}
+
+fn rows(count: i64) -> Vec<u8> {
+    let row = |row: i64| {
+        let mut bytes = row.to_le_bytes().to_vec();
+        bytes.extend((-(row as i16)).to_le_bytes());
+        bytes
+    };
+    (0..count).flat_map(row).collect()
+}
+
+/// Behaviour: ZC-25.
+#[test]
+fn other_layouts_are_played_value_by_value_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    write(&path, 3000, Arrangement::Contiguous, |_| ());
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    assert_eq!(recording.rows_in_place(), 0);
+    let mut values = playing(recording, PlayOptions::default());
+    assert_eq!(play_all(&mut values), rows(3000));
+    let progress = values.sut.progress();
+    assert_eq!((progress.bytes_copied, progress.backend), (30_000, None));
+
+    // Interleaved they are as they lie; the block of a device has no part in it, so read directly
+    // they are copied.
+    std::fs::remove_file(&path).unwrap();
+    write(&path, 3000, Arrangement::Interleaved, |_| ());
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    assert_eq!(recording.rows_in_place(), 3000);
+    let mut values = playing(recording.clone(), PlayOptions::default());
+    assert_eq!(play_all(&mut values), rows(3000));
+    let progress = values.sut.progress();
+    let is_direct = progress.backend.clone().unwrap().is_direct;
+    assert_eq!(progress.bytes_copied, [0, 30_000][usize::from(is_direct)]);
+    let cached = PlayOptions {
+        directness: Directness::Cached,
+        ..PlayOptions::default()
+    };
+    let mut values = playing(recording, cached);
+    assert_eq!(play_all(&mut values), rows(3000));
+    assert_eq!(values.sut.progress().bytes_copied, 0);
+
+    // One channel of them.
+    let selection = Selection {
+        channels: vec!["b".into()],
+        ..Selection::default()
+    };
+    let mut values = playing(
+        Recording::open(&path, &selection).unwrap(),
+        PlayOptions::default(),
+    );
+    let expected: Vec<u8> = (0..3000_i16).flat_map(|row| (-row).to_le_bytes()).collect();
+    assert_eq!(play_all(&mut values), expected);
+}
+
+#[test]
+fn what_cannot_be_played_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let open = |selection: &Selection| Recording::open(&path, selection);
+    let default = Selection::default();
+    assert!(matches!(open(&default), Err(PlaybackError::File { .. })));
+    std::fs::write(&path, "no TDMS file at all, and long enough").unwrap();
+    assert!(matches!(open(&default), Err(PlaybackError::Open { .. })));
+    write(&path, 10, Arrangement::Interleaved, |_| ());
+    let of = |group: &str, channel: &str| Selection {
+        group: Some(group.into()),
+        channels: vec![channel.into()],
+        ..Selection::default()
+    };
+    assert!(matches!(
+        open(&of("g", "x")),
+        Err(PlaybackError::NoChannel { .. })
+    ));
+    assert!(matches!(
+        open(&of("h", "a")),
+        Err(PlaybackError::NoChannel { .. })
+    ));
+    let times = Selection {
+        times: Some("b".into()),
+        ..Selection::default()
+    };
+    assert!(matches!(open(&times), Err(PlaybackError::OtherFile { .. })));
+    let recording = open(&default).unwrap();
+    let pacer = |pace| Pacer::new(&recording, pace, Gaps::AsTime);
+    assert!(matches!(
+        pacer(Pace::Original),
+        Err(PlaybackError::NoRate { .. })
+    ));
+    for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let refused = pacer(Pace::Scaled(speed));
+        assert!(matches!(refused, Err(PlaybackError::Speed { .. })));
+    }
+    pacer(Pace::Full).unwrap();
+    let (memory, ring, _) = RegionMemory::to_play(16, 4096, PagesWanted::Ordinary, 4).unwrap();
+    let refused = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
+    assert!(matches!(refused, Err(PlaybackError::OtherRows { .. })));
+    // The next file of the series has other channels.
+    let mut writer = Writer::new(WriterOptions::default());
+    let a = writer.channel("g", "a", TdmsType::I64).unwrap();
+    let b = writer.channel("g", "b", TdmsType::F32).unwrap();
+    let mut bytes = Vec::new();
+    let data = [(a, Data::from(&[1_i64])), (b, Data::from(&[1.0_f32]))];
+    writer
+        .write(&data, Arrangement::Interleaved, &mut bytes)
+        .unwrap();
+    std::fs::write(folder.path().join("x_0002.tdms"), bytes).unwrap();
+    assert!(matches!(
+        open(&default),
+        Err(PlaybackError::OtherFile { .. })
+    ));
+}
+
+/// Behaviour: ZC-25.
+#[test]
+fn a_read_that_fails_ends_playing_after_what_stands_before() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), 1, 8, 100, Directness::Cached);
+    let first = folder.path().join("run.tdms");
+    let recording = Recording::open(&first, &Selection::default()).unwrap();
+    let made = RegionMemory::to_play(16, 16 * REGION as usize, PagesWanted::Ordinary, 16);
+    let (memory, writer, mut drain) = made.unwrap();
+    let disk = SimDisk::new(7, 1);
+    disk.fault(3, SimFault::Fails(5));
+    disk.set_file(std::fs::read(&first).unwrap());
+    let opens = move |path: &Path, _| {
+        let length = std::fs::metadata(path)?.len();
+        Ok((Box::new(disk.clone()) as Box<dyn Backend>, length))
+    };
+    let options = PlayOptions {
+        region_rows: REGION,
+        ..PlayOptions::default()
+    };
+    let memory: Arc<RegionMemory> = memory;
+    let mut sut = TdmsPlayback::with_backends(recording, memory, writer, options, opens).unwrap();
+    let failed = loop {
+        match sut.fill() {
+            Ok(_) => sut.wait_for_one(LONG).unwrap(),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(failed, PlaybackError::Queue { .. }), "{failed}");
+    drop(sut);
+    let mut got = vec![0; 16 * 16 * REGION as usize];
+    let count = drain.take(&mut got).unwrap();
+    assert_eq!(count, 3 * REGION);
+    check_samples(1, 0, &got[..count as usize * 16]).unwrap();
+}
+
+/// What a direct disk makes the program copy is counted over all files.
+///
+/// Behaviour: ZC-13, ZC-25.
+#[test]
+fn what_does_not_lie_in_its_block_is_copied_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    write(&path, 3000, Arrangement::Interleaved, |_| ());
+    std::fs::copy(&path, folder.path().join("x_0002.tdms")).unwrap();
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    assert_eq!(recording.rows(), 6000);
+    let made = RegionMemory::to_play(10, 8192, PagesWanted::Ordinary, 16);
+    let (memory, writer, drain) = made.unwrap();
+    let opens = |path: &Path, _| {
+        let disk = SimDisk::new(3, 512);
+        let bytes = std::fs::read(path)?;
+        disk.set_file(bytes.clone());
+        Ok((Box::new(disk) as Box<dyn Backend>, bytes.len() as u64))
+    };
+    let options = PlayOptions::default();
+    let sut = TdmsPlayback::with_backends(recording, memory, writer, options, opens).unwrap();
+    let mut playing = Playing { sut, drain };
+    assert_eq!(play_all(&mut playing), [rows(3000), rows(3000)].concat());
+    assert_eq!(playing.sut.progress().bytes_copied, 60_000);
+}

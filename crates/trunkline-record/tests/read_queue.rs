@@ -1,0 +1,380 @@
+//! Reading into regions: every backend, any order, any place, and what goes wrong.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::LONG;
+use trunkline_record::{
+    BackendKind, BackendWanted, Directness, ReadFault, ReadOptions, ReadQueue, ReadQueueError,
+    SimDisk, SimFault, WhyNot, open_to_read,
+};
+use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
+
+/// Bytes of an element.
+const ELEMENT: usize = 16;
+
+/// Regions have so many.
+const REGION: u64 = 256;
+
+struct Ring {
+    memory: Arc<RegionMemory>,
+    writer: RegionWriter,
+    drain: RegionDrain,
+}
+
+fn ring() -> Ring {
+    let made = RegionMemory::to_play(ELEMENT, 8 * REGION as usize, PagesWanted::Ordinary, 16);
+    let (memory, writer, drain) = made.unwrap();
+    Ring {
+        memory,
+        writer,
+        drain,
+    }
+}
+
+/// A file of which every byte is told from its neighbours.
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 251) as u8).collect()
+}
+
+fn drained(drain: &mut RegionDrain) -> Vec<u8> {
+    let count = drain.available().unwrap();
+    let mut bytes = vec![0; count as usize * ELEMENT];
+    assert_eq!(drain.take(&mut bytes).unwrap(), count);
+    bytes
+}
+
+fn over(disk: &SimDisk, ring: &Ring, length: usize, options: ReadOptions) -> ReadQueue<SimDisk> {
+    ReadQueue::new(
+        disk.clone(),
+        length as u64,
+        options,
+        vec![ring.memory.clone()],
+    )
+    .unwrap()
+}
+
+fn disk(seed: u64, block_bytes: usize, bytes: &[u8]) -> SimDisk {
+    let disk = SimDisk::new(seed, block_bytes);
+    disk.set_file(bytes.to_vec());
+    disk
+}
+
+/// Reads everything, as it goes; what the device has got.
+fn read_all<B: trunkline_record::Backend>(sut: &mut ReadQueue<B>, ring: &mut Ring) -> Vec<u8> {
+    let mut got = Vec::new();
+    while !sut.progress().is_finished {
+        sut.fill(&mut ring.writer, REGION).unwrap();
+        sut.wait_for_one(LONG).unwrap();
+        got.extend(drained(&mut ring.drain));
+        if sut.left() < ELEMENT as u64 && sut.outstanding() == 0 {
+            break;
+        }
+    }
+    got
+}
+
+/// Behaviour: ZC-12, ZC-13, ZC-25, ZC-29.
+#[test]
+fn every_backend_reads_the_same_and_says_which_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("values");
+    // Whole blocks, and an odd end.
+    let all = content(100 * 4096 + 5 * ELEMENT);
+    std::fs::write(&path, &all).unwrap();
+    let has_uring = open_to_read(&path, BackendWanted::Uring, Directness::Cached, 1).is_ok();
+    let best = match has_uring {
+        true => BackendKind::Uring,
+        false => BackendKind::PlainWrites,
+    };
+    for (wanted, directness, expected) in [
+        (BackendWanted::BestThereIs, Directness::IfPossible, best),
+        (BackendWanted::BestThereIs, Directness::Cached, best),
+        (
+            BackendWanted::PlainWrites,
+            Directness::IfPossible,
+            BackendKind::PlainWrites,
+        ),
+        (
+            BackendWanted::PlainWrites,
+            Directness::Cached,
+            BackendKind::PlainWrites,
+        ),
+    ] {
+        let options = ReadOptions::default();
+        let file = open_to_read(&path, wanted, directness, options.reads_max()).unwrap();
+        assert_eq!(file.length, all.len() as u64);
+        let report = file.opened.report;
+        assert_eq!(report.backend, expected);
+        let is_cached = directness == Directness::Cached;
+        let may_be_cached = is_cached || report.why_not.contains(&WhyNot::NoDirectWrites);
+        assert!(report.is_direct != may_be_cached, "{report:?}");
+        let mut ring = ring();
+        let memories = vec![ring.memory.clone()];
+        let mut sut = ReadQueue::new(file.opened.backend, file.length, options, memories).unwrap();
+        assert_eq!(sut.not_registered(), None);
+        assert!(!sut.progress().is_finished);
+        assert!(read_all(&mut sut, &mut ring) == all, "{report:?}");
+        let progress = sut.progress();
+        assert!(progress.is_finished);
+        let odd = match report.is_direct {
+            true => 5 * ELEMENT as u64,
+            false => 0,
+        };
+        assert_eq!(progress.bytes_copied, odd, "{report:?}");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_bytes_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |path: &Path| {
+        open_to_read(path, BackendWanted::BestThereIs, Directness::Cached, 4).map(|_| ())
+    };
+    assert!(open(folder.path()).is_err());
+    assert!(open(&folder.path().join("missing")).is_err());
+}
+
+/// Behaviour: ZC-08, ZC-11, ZC-12.
+#[test]
+fn the_device_gets_everything_in_order_wherever_it_begins_and_whatever_is_read_first() {
+    let all = content(40_000);
+    for seed in 0..200 {
+        for (block, from) in [
+            (1, 0),
+            (512, 0),
+            (512, 1024),
+            (512, 16),
+            (512, 1023),
+            (1, 333),
+        ] {
+            let disk = disk(seed, block, &all);
+            let mut ring = ring();
+            // The first of each part is short as well.
+            disk.fault(0, SimFault::Short(700));
+            disk.fault(3, SimFault::Short(1));
+            let bytes = (all.len() - from as usize) / ELEMENT * ELEMENT;
+            let options = ReadOptions {
+                from,
+                total: Some(bytes as u64),
+                bounce_bytes: 1024,
+                ..ReadOptions::default()
+            };
+            let mut sut = over(&disk, &ring, all.len(), options);
+            let got = read_all(&mut sut, &mut ring);
+            assert!(
+                got == all[from as usize..][..bytes],
+                "{seed} {block} {from}"
+            );
+            let progress = sut.progress();
+            let expected = match (block, from) {
+                (1, _) => 0,
+                // What is no whole block at the end.
+                (_, 0 | 1024) => bytes as u64 % 512,
+                _ => bytes as u64,
+            };
+            assert_eq!(progress.bytes_copied, expected, "{block} {from}");
+            assert_eq!(
+                (progress.read, progress.total),
+                (bytes as u64, bytes as u64)
+            );
+        }
+    }
+}
+
+/// A region that lies in its block as the bytes do in the file is copied at its ends alone.
+///
+/// Behaviour: ZC-12, ZC-13.
+#[test]
+fn a_region_that_begins_within_a_block_as_its_bytes_do_is_copied_at_its_ends_alone() {
+    let all = content(4096 + 3 * ELEMENT);
+    for seed in 0..50 {
+        let disk = disk(seed, 512, &all);
+        let mut ring = ring();
+        let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+        sut.read(ring.writer.acquire(1).unwrap()).unwrap();
+        sut.read(ring.writer.acquire(REGION + 2).unwrap()).unwrap();
+        sut.wait(LONG).unwrap();
+        assert!(sut.progress().is_finished);
+        assert!(drained(&mut ring.drain) == all);
+        // The first block, and what is behind the last one.
+        assert_eq!(sut.progress().bytes_copied, 512 + 3 * ELEMENT as u64);
+    }
+}
+
+/// Without a total everything is read; bytes at the end that are no element stay where they are.
+///
+/// Behaviour: ZC-25.
+#[test]
+fn a_total_is_what_is_read_and_without_one_the_whole_file_is() {
+    let all = content(10 * ELEMENT + 5);
+    for (total, elements) in [(None, 10), (Some(4 * ELEMENT as u64), 4), (Some(0), 0)] {
+        let disk = disk(1, 1, &all);
+        let mut ring = ring();
+        let options = ReadOptions {
+            total,
+            ..ReadOptions::default()
+        };
+        let mut sut = over(&disk, &ring, all.len(), options);
+        assert_eq!(sut.progress().total, total.unwrap_or(all.len() as u64));
+        assert_eq!(read_all(&mut sut, &mut ring), all[..elements * ELEMENT]);
+        assert_eq!(sut.progress().is_finished, total.is_some());
+        assert_eq!(sut.left(), [0, 5][usize::from(total.is_none())]);
+        // Nothing more is begun.
+        assert_eq!(sut.fill(&mut ring.writer, REGION).unwrap(), 0);
+        let region = ring.writer.acquire(1).unwrap();
+        let refused = sut.read(region).unwrap_err();
+        assert!(matches!(refused.error, ReadQueueError::TooLong { .. }));
+    }
+    let disk = disk(1, 1, &all);
+    let options = ReadOptions {
+        from: 10,
+        total: Some(all.len() as u64),
+        ..ReadOptions::default()
+    };
+    let refused = ReadQueue::new(disk.clone(), all.len() as u64, options, Vec::new());
+    assert!(matches!(refused, Err(ReadQueueError::BeyondEnd { .. })));
+    let mut ring = ring();
+    let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+    sut.seek(all.len() as u64 - 8);
+    let refused = sut.read(ring.writer.acquire(1).unwrap()).unwrap_err();
+    assert!(matches!(refused.error, ReadQueueError::BeyondEnd { .. }));
+    // The region is still held, and can be read into from elsewhere.
+    sut.seek(16);
+    sut.read(refused.region).unwrap();
+    sut.wait(LONG).unwrap();
+    assert_eq!(drained(&mut ring.drain), all[16..16 + ELEMENT]);
+}
+
+/// Behaviour: ZC-24, ZC-25.
+#[test]
+fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
+    let all = content(100 * ELEMENT);
+    let disk = disk(1, 1, &all);
+    (0..4).for_each(|read| disk.fault(read, SimFault::Stands));
+    let mut ring = ring();
+    let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+    for expected in 1..=4 {
+        sut.read(ring.writer.acquire(1).unwrap()).unwrap();
+        assert_eq!(sut.outstanding(), expected);
+    }
+    assert_eq!(sut.fill(&mut ring.writer, 1).unwrap(), 0, "it never waits");
+    let before = trunkline_record::Backend::now(&disk);
+    let refused = sut.read(ring.writer.acquire(1).unwrap()).unwrap_err();
+    let ReadQueueError::Busy {
+        outstanding,
+        waited,
+    } = refused.error
+    else {
+        panic!("{refused}")
+    };
+    assert_eq!((outstanding, waited), (4, Duration::from_secs(5)));
+    assert_eq!(trunkline_record::Backend::now(&disk) - before, waited);
+    assert!(matches!(
+        sut.wait(LONG),
+        Err(ReadQueueError::NotDone { outstanding: 4, .. })
+    ));
+    let more = ReadOptions {
+        outstanding_max: NonZeroUsize::new(6).unwrap(),
+        ..ReadOptions::default()
+    };
+    let disk = self::disk(1, 1, &all);
+    (0..6).for_each(|read| disk.fault(read, SimFault::Stands));
+    let mut ring = self::ring();
+    let mut sut = over(&disk, &ring, all.len(), more);
+    assert_eq!(sut.fill(&mut ring.writer, 1).unwrap(), 6);
+}
+
+/// Behaviour: ZC-25.
+#[test]
+fn a_read_that_fails_ends_it_and_what_stands_before_is_played() {
+    let all = content(8 * 4096);
+    let error = rustix_eio();
+    for seed in 0..200 {
+        for failing in 0..8 {
+            let disk = disk(seed, 512, &all);
+            disk.fault(failing, SimFault::Fails(error));
+            let mut ring = ring();
+            let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+            let mut failed = None;
+            while failed.is_none() {
+                failed = sut.fill(&mut ring.writer, REGION).err();
+                let _ = sut.wait_for_one(LONG);
+            }
+            let _ = sut.wait(LONG);
+            let at = failing * 4096;
+            let failure = sut.progress().failure.unwrap();
+            assert_eq!(
+                (failure.position, failure.fault),
+                (at, ReadFault::System(error))
+            );
+            assert!(matches!(failed, Some(ReadQueueError::Failed(one)) if one == failure));
+            assert_eq!(sut.outstanding(), 0);
+            assert_eq!(drained(&mut ring.drain), all[..at as usize]);
+            assert_eq!(sut.progress().read, at);
+            // The ring has a hole: nothing behind it can be played.
+            assert_eq!(ring.writer.acquire(1).unwrap_err(), NoRegion::Abandoned);
+        }
+    }
+}
+
+fn rustix_eio() -> i32 {
+    rustix::io::Errno::IO.raw_os_error()
+}
+
+/// Interruptions are no errors; a file that was made shorter is.
+///
+/// Behaviour: ZC-25.
+#[test]
+fn a_file_that_was_made_shorter_is_told_of_and_an_interruption_is_not() {
+    let all = content(8 * 4096);
+    let disk = disk(3, 512, &all);
+    disk.fault(1, SimFault::Fails(rustix::io::Errno::INTR.raw_os_error()));
+    disk.fault(4, SimFault::Fails(rustix::io::Errno::AGAIN.raw_os_error()));
+    let mut ring = ring();
+    let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+    assert!(read_all(&mut sut, &mut ring) == all);
+    for (block, there) in [(512, 3 * 4096), (512, 3 * 4096 + 100), (1, 3 * 4096 + 100)] {
+        let disk = self::disk(5, block, &all[..there]);
+        let mut ring = self::ring();
+        let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
+        let failed = loop {
+            match sut.fill(&mut ring.writer, REGION) {
+                Ok(_) => sut.wait_for_one(LONG).unwrap(),
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(&failed, ReadQueueError::Failed(failure) if failure.fault == ReadFault::Ended),
+            "{failed}"
+        );
+        assert_eq!(drained(&mut ring.drain), all[..3 * 4096]);
+    }
+}
+
+/// Whatever runs when it is dropped is waited for: the kernel writes into no memory that is gone.
+#[test]
+fn a_queue_that_is_dropped_waits_for_what_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("values");
+    std::fs::write(&path, content(64 * 4096)).unwrap();
+    for wanted in [BackendWanted::BestThereIs, BackendWanted::PlainWrites] {
+        let options = ReadOptions::default();
+        let file = open_to_read(&path, wanted, Directness::Cached, options.reads_max()).unwrap();
+        let mut ring = ring();
+        let memories = vec![ring.memory.clone()];
+        let mut sut = ReadQueue::new(file.opened.backend, file.length, options, memories).unwrap();
+        assert!(sut.fill(&mut ring.writer, REGION).unwrap() > 0);
+        drop(sut);
+        assert!(matches!(
+            ring.writer.acquire(8 * REGION),
+            Err(NoRegion::Abandoned | NoRegion::NotYet { .. })
+        ));
+    }
+}

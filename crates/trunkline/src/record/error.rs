@@ -1,0 +1,80 @@
+//! Why something is not recorded or played.
+
+use std::io;
+
+use trunkline_record::{PlaybackError, RecordError, VariableRecordError};
+use trunkline_ring::NoRegion;
+use trunkline_stream::StreamError;
+use trunkline_types::DataType;
+
+use crate::client::CallError;
+
+/// Why something is not recorded or played, or not any further.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordingError {
+    /// The file cannot be made.
+    #[error("the recording cannot be begun: {0}")]
+    File(#[from] io::Error),
+    /// It cannot be written.
+    #[error(transparent)]
+    Record(Box<RecordError>),
+    /// Updates of variables cannot be written.
+    #[error(transparent)]
+    Variables(Box<VariableRecordError>),
+    /// It cannot be played.
+    #[error(transparent)]
+    Playback(Box<PlaybackError>),
+    /// The stream is over, or cannot be used.
+    #[error(transparent)]
+    Stream(Box<StreamError>),
+    /// The engine does not answer.
+    #[error(transparent)]
+    Call(Box<CallError>),
+    /// The ring is of no use any more.
+    #[error(transparent)]
+    Ring(#[from] NoRegion),
+    /// Elements of this type do not become rows.
+    #[error(
+        "elements of the type {data_type} have no fixed size, or parts that are no plain values, \
+         and are not recorded; use numbers, bool, timestamps, or a struct of them"
+    )]
+    Type {
+        /// The type.
+        data_type: DataType,
+    },
+    /// The rows are of another size than the elements.
+    #[error(
+        "an element of the type {data_type} has {element_bytes:?} bytes, and a row of the recording \
+         {row_bytes}; make the stream of a type that fits"
+    )]
+    OtherRows {
+        /// The type of the stream.
+        data_type: DataType,
+        /// Bytes of an element; none where they vary.
+        element_bytes: Option<usize>,
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// There is nothing that could be played.
+    #[error("no variable of the recording is there to be played into; {why}")]
+    NothingToPlay {
+        /// Why not, for the first of them.
+        why: String,
+    },
+}
+
+macro_rules! from {
+    ($($error:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$error> for RecordingError {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        }
+    )*};
+}
+
+from! {
+    RecordError => Record, VariableRecordError => Variables, PlaybackError => Playback,
+    StreamError => Stream, CallError => Call,
+}

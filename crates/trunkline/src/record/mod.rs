@@ -1,0 +1,33 @@
+//! Recording and playing: what `trunkline-record` does with memory and files, joined to streams and
+//! variables.
+//!
+//! ```text
+//!   stream ----> record_stream ----> TDMS file ----> play_into_stream ----> stream
+//!   variables -> VariableRecorder -> TDMS file ----> play_into_variables -> variables
+//! ```
+//!
+//! A device, or a program in its place, fills a ring itself: [`regions`].
+
+mod error;
+mod play_stream;
+mod play_variables;
+mod recorder;
+mod stop;
+mod streams;
+
+pub use trunkline_record::*;
+
+pub use self::error::RecordingError;
+pub use self::play_stream::{StreamPlayed, play_into_stream};
+pub use self::play_variables::{PlayVariablesOptions, VariablesPlayed, play_into_variables};
+pub use self::recorder::{VariableRecorder, VariableRecorderOptions, VariableRecorderStatus};
+pub use self::stop::{Stopped, Stopper, stopper};
+pub use self::streams::{StreamRecorded, receive_into_ring, record_stream, stream_layout};
+
+/// Rings of memory that a device fills, or plays.
+pub mod regions {
+    pub use trunkline_ring::{
+        NoRegion, Pages, PagesWanted, ReadRegion, RegionDrain, RegionFiller, RegionMemory,
+        RegionReader, RegionWriter, WriteRegion,
+    };
+}

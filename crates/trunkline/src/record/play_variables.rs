@@ -1,0 +1,234 @@
+//! Recordings into live variables.
+
+use std::time::Duration;
+
+use trunkline_client::{OpenOptions, VariableRef, Write, WriteCounts};
+use trunkline_net::Clock;
+use trunkline_record::{Pace, PlayedUpdate, RecordedVariables};
+
+use super::{RecordingError, Stopped};
+use crate::client::Client;
+
+/// Updates that are handed over at a time.
+const BATCH_MAX: usize = 1000;
+
+/// Updates that may be on their way.
+const ON_THEIR_WAY_MAX: u64 = 16_384;
+
+/// How long it is waited for something before it is looked whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// An update that is handed over so much after its time is late.
+const LATE: Duration = Duration::from_millis(20);
+
+/// How a recording is played into variables.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlayVariablesOptions {
+    /// How fast.
+    pub pace: Pace,
+    /// Updates keep the times at which they were measured; otherwise the engine stamps them anew.
+    pub keeps_times: bool,
+    /// How long an answer of the engine is waited for. Unless set, 10 s.
+    pub timeout: Duration,
+}
+
+impl Default for PlayVariablesOptions {
+    fn default() -> Self {
+        Self {
+            pace: Pace::Original,
+            keeps_times: false,
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What was played into variables.
+#[derive(Clone, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub struct VariablesPlayed {
+    /// Updates that were handed over.
+    pub updates: u64,
+    /// Updates of variables that are not played into.
+    pub left_out: u64,
+    /// Updates that were handed over more than 20 ms after their time: the file, the program or the
+    /// engine was too slow.
+    pub late: u64,
+    /// By how much at most.
+    pub lateness_max: Duration,
+    /// What became of the writes of this client since playing began, others of it included.
+    pub applied: u64,
+    /// Ended as unchanged.
+    pub unchanged: u64,
+    /// Ended as refused, or as unknown.
+    pub failed: u64,
+    /// Variables that are not played into, and why.
+    pub refused: Vec<(String, String)>,
+    /// Everything was played; otherwise it was stopped.
+    pub is_complete: bool,
+}
+
+/// Plays a recording into variables until it is over or stopped, each update when it is due.
+/// `target` says into which variable a recorded one is played, none to leave it out; its type has
+/// to be the same. `on_updates` is called after each batch, and while it is waited for what is due.
+///
+/// # Errors
+/// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`]: the engine does not answer;
+/// [`RecordingError::Playback`].
+pub fn play_into_variables(
+    client: &Client,
+    recorded: &mut RecordedVariables,
+    target: impl Fn(&str) -> Option<String>,
+    options: PlayVariablesOptions,
+    stopped: &Stopped,
+    mut on_updates: impl FnMut(&VariablesPlayed),
+) -> Result<VariablesPlayed, RecordingError> {
+    let speed = match options.pace {
+        Pace::Full => None,
+        Pace::Original => Some(1.0),
+        Pace::Scaled(speed) if speed.is_finite() && speed > 0.0 => Some(speed),
+        Pace::Scaled(speed) => return Err(trunkline_record::PlaybackError::Speed { speed }.into()),
+    };
+    let mut done = VariablesPlayed::default();
+    let into = open(client, recorded, target, options.timeout, &mut done)?;
+    let before = client.write_counts();
+    let clock = Clock::new();
+    let since = clock.now();
+    let mut next = recorded.next_update()?;
+    while let Some(first) = next.take() {
+        let due = due(first.after, speed);
+        let now = clock.now().since(since);
+        if due > now {
+            next = Some(first);
+            on_updates(&done);
+            if stopped.within((due - now).min(LOOK_EVERY)) {
+                break;
+            }
+            continue;
+        }
+        if stopped.now() {
+            next = Some(first);
+            break;
+        }
+        let mut batch = Vec::new();
+        let mut one = Some(first);
+        while let Some(update) = one.take() {
+            let due = self::due(update.after, speed);
+            if due > now || batch.len() >= BATCH_MAX {
+                next = Some(update);
+                break;
+            }
+            let late = now - due;
+            let is_paced = speed.is_some();
+            match into.get(update.variable).copied().flatten() {
+                Some(variable) => {
+                    done.late += u64::from(is_paced && late > LATE);
+                    if is_paced {
+                        done.lateness_max = done.lateness_max.max(late);
+                    }
+                    batch.push(write(variable, update, options.keeps_times));
+                }
+                None => done.left_out += 1,
+            }
+            one = recorded.next_update()?;
+        }
+        done.updates += batch.len() as u64;
+        client.write_untracked(batch)?;
+        let counts = client.write_counts();
+        if counts.waiting + counts.in_flight > ON_THEIR_WAY_MAX {
+            client.flush(options.timeout)?;
+        }
+        outcomes(&mut done, &before, &client.write_counts());
+        on_updates(&done);
+    }
+    let counts = client.flush(options.timeout)?;
+    outcomes(&mut done, &before, &counts);
+    done.is_complete = next.is_none();
+    on_updates(&done);
+    Ok(done)
+}
+
+/// When an update is due that came so long after the first; at once where there is no speed.
+fn due(after: Duration, speed: Option<f64>) -> Duration {
+    match speed {
+        None => Duration::ZERO,
+        // A speed above 0, so no number that is none; a recording is not as long as fits.
+        Some(speed) => {
+            let nanoseconds = after.as_nanos() as f64 / speed;
+            Duration::from_nanos(nanoseconds as u64)
+        }
+    }
+}
+
+fn write(variable: VariableRef, update: PlayedUpdate, keeps_times: bool) -> Write {
+    let mut write = Write::new(variable, update.value);
+    write.options.quality = Some(update.quality);
+    write.options.source_timestamp = keeps_times.then_some(update.source_timestamp);
+    write
+}
+
+/// The variables that are played into, by the number of the recorded one.
+fn open(
+    client: &Client,
+    recorded: &RecordedVariables,
+    target: impl Fn(&str) -> Option<String>,
+    timeout: Duration,
+    done: &mut VariablesPlayed,
+) -> Result<Vec<Option<VariableRef>>, RecordingError> {
+    let variables = recorded.variables();
+    let targets: Vec<Option<String>> = variables.iter().map(|one| target(&one.name)).collect();
+    let names: Vec<&String> = targets.iter().flatten().collect();
+    let mut opened = client
+        .open(&names, OpenOptions::default(), timeout)?
+        .into_iter();
+    let mut into = Vec::with_capacity(variables.len());
+    for (variable, target) in variables.iter().zip(&targets) {
+        let Some(target) = target else {
+            into.push(None);
+            continue;
+        };
+        let why = match opened.next() {
+            Some(Ok(opened)) if opened.data_type == variable.data_type => {
+                into.push(Some(opened.variable));
+                continue;
+            }
+            Some(Ok(opened)) => format!(
+                "it is of the type {}, and {} was recorded",
+                opened.data_type, variable.data_type
+            ),
+            Some(Err(fault)) => fault.to_string(),
+            None => "the engine did not answer for it".to_owned(),
+        };
+        done.refused.push((target.clone(), why));
+        into.push(None);
+    }
+    if into.iter().all(Option::is_none) {
+        let why = match done.refused.first() {
+            Some((name, why)) => format!("{name}: {why}"),
+            None => "all of them are left out".to_owned(),
+        };
+        return Err(RecordingError::NothingToPlay { why });
+    }
+    Ok(into)
+}
+
+fn outcomes(done: &mut VariablesPlayed, before: &WriteCounts, now: &WriteCounts) {
+    done.applied = now.applied - before.applied;
+    done.unchanged = now.unchanged - before.unchanged;
+    let failed = |counts: &WriteCounts| counts.refused + counts.would_block + counts.unknown;
+    done.failed = failed(now) - failed(before);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Behaviour: B-72.
+    #[test]
+    fn an_update_is_due_as_recorded_or_so_many_times_as_fast() {
+        let after = Duration::from_millis(100);
+        assert_eq!(due(after, Some(1.0)), after);
+        assert_eq!(due(after, Some(2.0)), after / 2);
+        assert_eq!(due(after, Some(0.25)), after * 4);
+        assert_eq!(due(after, None), Duration::ZERO);
+    }
+}

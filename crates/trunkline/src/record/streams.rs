@@ -1,0 +1,188 @@
+//! Streams into recordings.
+
+use std::time::Duration;
+
+use trunkline_record::{Backend, Durability, RecordError, TdmsLayout, TdmsRecording};
+use trunkline_ring::{NoRegion, RegionFiller, RegionReader};
+use trunkline_stream::{StreamError, ValueReader, element_bytes};
+use trunkline_tdms::{TdmsType, Text};
+use trunkline_types::DataType;
+
+use super::{RecordingError, Stopped};
+
+/// How long it is waited for elements before it is looked whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long the disk may stand when the ring is full.
+const DISK_WAIT: Duration = Duration::from_secs(5);
+
+/// What was recorded of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct StreamRecorded {
+    /// Elements that were taken from the stream.
+    pub elements: u64,
+    /// Bytes of them, each of which was copied once, from the stream's buffer into the ring.
+    pub bytes: u64,
+    /// The stream has ended; otherwise it was stopped, and goes on.
+    pub has_ended: bool,
+}
+
+/// Copies elements of a stream into a ring, where they are recorded from: as many as have arrived
+/// and as there is room for, in one copy. Waits for the first one for at most `timeout`. How many;
+/// 0 where the ring is full.
+///
+/// What has no room stays in the stream, which holds its writer up: nothing is lost.
+///
+/// # Errors
+/// [`RecordingError::Stream`]: nothing came in time, or the stream is over.
+/// [`RecordingError::OtherRows`], [`RecordingError::Ring`].
+pub fn receive_into_ring(
+    stream: &mut ValueReader,
+    ring: &mut RegionFiller,
+    timeout: Option<Duration>,
+) -> Result<u64, RecordingError> {
+    let row_bytes = ring.element_bytes();
+    let of_stream = element_bytes(stream.data_type());
+    if of_stream != Some(row_bytes) {
+        return Err(RecordingError::OtherRows {
+            data_type: stream.data_type().clone(),
+            element_bytes: of_stream,
+            row_bytes,
+        });
+    }
+    let room = ring.room().map_err(NoRegion::from)?;
+    if room == 0 {
+        return Ok(0);
+    }
+    let most = usize::try_from(room).unwrap_or(usize::MAX);
+    let elements = stream.acquire_bytes(most, timeout)?;
+    let count = elements.elements() as u64;
+    let space = ring.next(count).map_err(NoRegion::from)?;
+    if let Some(space) = space.get_mut(..elements.len()) {
+        space.copy_from_slice(&elements);
+    }
+    ring.commit(count);
+    Ok(count)
+}
+
+/// Records a stream until it ends or is stopped, in regions of `region_rows` rows. Both ends of the
+/// ring are the recorder's; `on_region` is called after each region.
+///
+/// The stream waits while the disk does: nothing is lost.
+///
+/// # Errors
+/// [`RecordingError`]. What was taken from the stream before is in the recording, as far as that
+/// can be written.
+pub fn record_stream<B: Backend>(
+    stream: &mut ValueReader,
+    (filler, reader): (&mut RegionFiller, &mut RegionReader),
+    recording: &mut TdmsRecording<B>,
+    region_rows: u64,
+    stopped: &Stopped,
+    mut on_region: impl FnMut(&TdmsRecording<B>),
+) -> Result<StreamRecorded, RecordingError> {
+    let mut done = StreamRecorded::default();
+    let rows = region_rows.clamp(1, reader.capacity());
+    while !done.has_ended && !stopped.now() {
+        match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
+            // The disk is behind: regions come back when something is written.
+            Ok(0) => recording.flush(Durability::InFile, DISK_WAIT)?,
+            Ok(count) => {
+                done.elements += count;
+                done.bytes += count * filler.element_bytes() as u64;
+            }
+            Err(RecordingError::Stream(error)) => match *error {
+                StreamError::Timeout { .. } => {}
+                StreamError::Ended => done.has_ended = true,
+                error => {
+                    write_all(reader, recording, 1, rows)?;
+                    return Err(error.into());
+                }
+            },
+            Err(error) => return Err(error),
+        }
+        write_all(reader, recording, rows, rows)?;
+        on_region(recording);
+    }
+    write_all(reader, recording, 1, rows)?;
+    recording.flush(Durability::InFile, DISK_WAIT)?;
+    on_region(recording);
+    Ok(done)
+}
+
+/// Writes the regions that are there, of `least` rows or up to the end of the memory.
+fn write_all<B: Backend>(
+    ring: &mut RegionReader,
+    recording: &mut TdmsRecording<B>,
+    least: u64,
+    most: u64,
+) -> Result<(), RecordError> {
+    loop {
+        let region = match least {
+            1 => ring.acquire_available(most),
+            _ => ring.acquire(most),
+        };
+        match region {
+            Ok(region) => recording.write(region)?,
+            Err(NoRegion::AllLent { .. }) => recording.flush(Durability::InFile, DISK_WAIT)?,
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// The channels that elements of a type are recorded as, without being converted: one named `name`,
+/// or one for each field of a struct. Timestamps become 64-bit nanoseconds since 1970, as they lie
+/// in memory.
+///
+/// # Errors
+/// [`RecordingError::Type`].
+pub fn stream_layout(
+    group: &str,
+    name: &str,
+    data_type: &DataType,
+) -> Result<TdmsLayout, RecordingError> {
+    let channels = match data_type {
+        DataType::Struct(fields) => {
+            let fields = fields.fields.iter();
+            fields
+                .map(|(name, part)| Some((Text::from(&**name), plain(part)?)))
+                .collect()
+        }
+        one => plain(one).map(|one| vec![(Text::from(name), one)]),
+    };
+    let channels: Option<Vec<(Text, TdmsType)>> = channels;
+    let bytes = |channels: &[(Text, TdmsType)]| -> Option<u64> {
+        channels.iter().map(|(_, part)| part.size()).sum()
+    };
+    channels
+        .filter(|channels| {
+            // Nothing lies between the parts.
+            let of_stream = element_bytes(data_type).map(|bytes| bytes as u64);
+            of_stream.is_some() && bytes(channels) == of_stream
+        })
+        .map(|channels| TdmsLayout {
+            group: group.into(),
+            channels,
+        })
+        .ok_or_else(|| RecordingError::Type {
+            data_type: data_type.clone(),
+        })
+}
+
+fn plain(data_type: &DataType) -> Option<TdmsType> {
+    Some(match data_type {
+        DataType::Bool => TdmsType::Bool,
+        DataType::I8 => TdmsType::I8,
+        DataType::I16 => TdmsType::I16,
+        DataType::I32 => TdmsType::I32,
+        DataType::I64 | DataType::Timestamp => TdmsType::I64,
+        DataType::U8 => TdmsType::U8,
+        DataType::U16 => TdmsType::U16,
+        DataType::U32 | DataType::Enum(_) => TdmsType::U32,
+        DataType::U64 => TdmsType::U64,
+        DataType::F32 => TdmsType::F32,
+        DataType::F64 => TdmsType::F64,
+        _ => return None,
+    })
+}

@@ -1,0 +1,209 @@
+//! Streams: recorded, and played again.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use trunkline::record::regions::{PagesWanted, RegionMemory};
+use trunkline::record::{
+    BackendWanted, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    QueueOptions, Recording, RecordingError, Selection, TdmsPlayback, TdmsRecording,
+    play_into_stream, receive_into_ring, record_stream, stopper, stream_layout, tdms_queue,
+};
+use trunkline::stream::{Options, Reader, ValueReader, ValueWriter, Writer};
+use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
+use trunkline::types::DataType;
+use trunkline::types::text::parse_type;
+use trunkline::{Engine, EngineOptions};
+
+const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn options(engine: &Engine, peer: Option<&str>) -> Options {
+    let socket = engine.local_sockets().remove(0);
+    let socket = socket.as_path();
+    let port = socket.file_stem().unwrap().to_str().unwrap();
+    Options {
+        peer: peer.map(str::to_owned),
+        timeout: CUT_OFF,
+        directory_port: port.parse().unwrap(),
+        sockets: Some(socket.parent().unwrap().to_owned()),
+        ..Options::default()
+    }
+}
+
+fn listening() -> Engine {
+    let options = EngineOptions {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        ..EngineOptions::default()
+    };
+    Engine::start(options).unwrap()
+}
+
+/// Rows of a region.
+const REGION: u64 = 512;
+
+/// Records the stream `in` of a type until it ends, into `path`; how many elements.
+fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) {
+    let mut stream = ValueReader::create("in", data_type, of_reader).unwrap();
+    let bytes = trunkline::stream::element_bytes(data_type).unwrap();
+    let rows = 4 * REGION as usize;
+    let made = RegionMemory::to_record(bytes, rows, PagesWanted::Ordinary, 16);
+    let (memory, mut filler, mut reader) = made.unwrap();
+    let (queue, _) = tdms_queue(
+        path,
+        BackendWanted::BestThereIs,
+        Directness::IfPossible,
+        QueueOptions::default(),
+        vec![memory],
+    )
+    .unwrap();
+    let layout = stream_layout("stream", "value", data_type).unwrap();
+    let mut recording = TdmsRecording::start(queue, &layout, PATIENCE).unwrap();
+    let (_stopper, stopped) = stopper();
+    let ends = (&mut filler, &mut reader);
+    let done = record_stream(&mut stream, ends, &mut recording, REGION, &stopped, |_| ());
+    let done = done.unwrap();
+    assert_eq!(done.bytes, done.elements * bytes as u64, "one copy of each");
+    recording.close(PATIENCE).unwrap();
+    assert_eq!((recording.rows(), recording.lost()), (done.elements, 0));
+    (done.elements, done.has_ended)
+}
+
+/// What a stream brings is in the file, each element once and in order, and from there in another
+/// stream.
+///
+/// Behaviour: ZC-08, ZC-12, B-72.
+#[test]
+fn a_stream_is_recorded_and_played_into_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream.tdms");
+    let engine = listening();
+    let of_reader = options(&engine, None);
+    let recorder = thread::spawn({
+        let path = path.clone();
+        move || record(of_reader, &DataType::I64, &path)
+    });
+    let mut writer = Writer::<i64>::create("out", options(&engine, Some("in"))).unwrap();
+    // More than the ring, and no whole region.
+    let all: Vec<i64> = (0..20_333).collect();
+    all.chunks(1000)
+        .for_each(|some| writer.write_many(some, CUT_OFF).unwrap());
+    assert_eq!(writer.close(CUT_OFF).elements, 0);
+    assert_eq!(recorder.join().unwrap(), (20_333, true));
+    let file = TdmsFile::open(std::fs::File::open(&path).unwrap()).unwrap();
+    let channel = file
+        .channel(&ObjectPath::channel("stream", "value"))
+        .unwrap();
+    let mut values = vec![0_i64; 20_334];
+    assert_eq!(channel.read_into(0, &mut values).unwrap(), 20_333);
+    assert!(values.starts_with(&all));
+
+    let of_reader = options(&engine, None);
+    let reader = thread::spawn(move || {
+        let of_reader = Options {
+            capacity: 30_000,
+            ..of_reader
+        };
+        let mut reader = Reader::<i64>::create("again", of_reader).unwrap();
+        reader.read_many(20_333, CUT_OFF).unwrap()
+    });
+    let of_writer = Options {
+        capacity: 30_000,
+        ..options(&engine, Some("again"))
+    };
+    let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    let refused = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap_err();
+    assert!(matches!(refused, PlaybackError::NoRate { .. }), "{refused}");
+    let pacer = Pacer::new(&recording, Pace::Full, Gaps::AsTime).unwrap();
+    let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
+    let (memory, ring, drain) = made.unwrap();
+    let mut drain = PacedDrain::new(drain, pacer);
+    let mut playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default()).unwrap();
+    let (_stopper, stopped) = stopper();
+    let done = play_into_stream(&mut playback, &mut drain, &mut writer, &stopped, |_| ());
+    let done = done.unwrap();
+    assert!(done.is_complete);
+    assert_eq!((done.rows, done.underruns), (20_333, 0));
+    assert_eq!(reader.join().unwrap(), all);
+    assert_eq!(writer.close(CUT_OFF).elements, 0);
+}
+
+/// A stream that is stopped is not over: what the recorder has taken is in the file, and the rest
+/// comes to whoever reads next.
+#[test]
+fn a_recording_of_a_stream_that_is_stopped_has_what_it_took() {
+    let engine = listening();
+    let of_reader = options(&engine, None);
+    let writer = thread::spawn({
+        let of_writer = options(&engine, Some("in"));
+        move || Writer::<i64>::create("out", of_writer).unwrap()
+    });
+    let mut stream = ValueReader::create("in", &DataType::I64, of_reader).unwrap();
+    let mut writer = writer.join().unwrap();
+    writer.write_many(&[1, 2, 3], CUT_OFF).unwrap();
+    let made = RegionMemory::to_record(8, 512, PagesWanted::Ordinary, 4);
+    let (_memory, mut filler, mut reader) = made.unwrap();
+    let mut taken = 0;
+    while taken < 3 {
+        taken += receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap();
+    }
+    let region = reader.acquire(3).unwrap();
+    let expected: Vec<u8> = [1_i64, 2, 3]
+        .into_iter()
+        .flat_map(i64::to_le_bytes)
+        .collect();
+    assert_eq!(region.bytes(), expected);
+    let late = receive_into_ring(&mut stream, &mut filler, Some(Duration::ZERO)).unwrap_err();
+    assert!(matches!(late, RecordingError::Stream(_)), "{late}");
+    // A full ring leaves the rest in the stream.
+    writer.write_many(&[0; 600], CUT_OFF).unwrap();
+    let mut taken = 3;
+    while taken < 512 {
+        taken += receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap();
+    }
+    assert_eq!(taken, 512);
+    assert_eq!(
+        receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap(),
+        0
+    );
+    drop(region);
+    assert_eq!(
+        receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap(),
+        3
+    );
+    let made = RegionMemory::to_record(16, 512, PagesWanted::Ordinary, 4);
+    let (_memory, mut filler, _reader) = made.unwrap();
+    let other = receive_into_ring(&mut stream, &mut filler, CUT_OFF).unwrap_err();
+    assert!(matches!(other, RecordingError::OtherRows { .. }), "{other}");
+}
+
+#[test]
+fn structs_become_channels_and_what_is_no_row_is_refused() {
+    let layout = |text: &str| stream_layout("g", "v", &parse_type(text).unwrap());
+    let made = layout("struct(t: timestamp, volts: f32, on: bool)").unwrap();
+    let expected = vec![
+        ("t".into(), TdmsType::I64),
+        ("volts".into(), TdmsType::F32),
+        ("on".into(), TdmsType::Bool),
+    ];
+    assert_eq!(made.channels, expected);
+    assert_eq!(
+        layout("u16").unwrap().channels,
+        vec![("v".into(), TdmsType::U16)]
+    );
+    for text in [
+        "string",
+        "struct(a: string)",
+        "array(f64, *)",
+        "struct(a: struct(b: f64))",
+    ] {
+        assert!(
+            matches!(layout(text), Err(RecordingError::Type { .. })),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Variables: recorded, and played again.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline::record::{
+    Pace, PlayVariablesOptions, RecordedVariables, RecordingError, SegmentFile, VariableRecorder,
+    VariableRecorderOptions, VariableRecording, VariablesPlayed, play_into_variables, stopper,
+};
+use trunkline::tdms::{ObjectPath, TdmsFile};
+use trunkline::types::text::parse_type;
+use trunkline::types::{
+    Contract, DataType, LibraryDefinition, Lost, Pattern, Properties, Quality, Reason, Sample,
+    Timestamp, Value, VariableDefinition,
+};
+use trunkline::{Engine, EngineOptions, Event, OpenOptions, SubscribeOptions, Write};
+
+const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn plant(engine: &Engine) {
+    let define = |path: &str, data_type| VariableDefinition {
+        path: path.to_owned(),
+        properties: Arc::new(Properties::new(data_type)),
+    };
+    let library = LibraryDefinition {
+        name: "rig".to_owned(),
+        description: String::new(),
+        variables: vec![
+            define("level", DataType::F64),
+            define("text", DataType::String),
+            define("shape", parse_type("array(f64, 3)").unwrap()),
+        ],
+    };
+    engine.deploy(&library).unwrap();
+}
+
+/// Values and qualities of a variable, as a subscriber gets them.
+fn follow(engine: &Engine, name: &str) -> impl FnMut() -> (Value, Quality) + use<> {
+    let client = engine.client().unwrap();
+    let all = client
+        .subscribe(&[name], Contract::ALL, SubscribeOptions::default())
+        .unwrap();
+    move || {
+        let _ = &client;
+        loop {
+            match all.next(CUT_OFF).unwrap() {
+                Event::Reading { reading, .. } if reading.position.sequence > 0 => {
+                    assert!(reading.lost.is_none());
+                    return (reading.sample.value, reading.sample.quality);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Waits until a recorder has so many updates in its file, or lost them.
+fn wait_for(recorder: &VariableRecorder, updates: u64) {
+    let (_stopper, stopped) = stopper();
+    for _ in 0..6000 {
+        let progress = recorder.status().progress;
+        if progress.in_file + progress.lost >= updates {
+            return;
+        }
+        assert!(!stopped.within(Duration::from_millis(10)));
+    }
+    panic!("{:?}", recorder.status());
+}
+
+/// Behaviour: B-72.
+#[test]
+fn every_update_of_variables_is_recorded_and_played_into_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    plant(&engine);
+    let client = engine.client().unwrap();
+    let write_every = Duration::from_millis(20);
+    let of_recorder = VariableRecorderOptions {
+        write_every,
+        ..VariableRecorderOptions::default()
+    };
+    let patterns = [Pattern::parse("rig/**").unwrap()];
+    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+    let again = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder);
+    assert!(
+        matches!(again, Err(RecordingError::File(_))),
+        "nothing is written over"
+    );
+    let names = ["rig/level", "rig/text"];
+    let opened = client
+        .open(&names, OpenOptions::default(), PATIENCE)
+        .unwrap();
+    let [level, text] = [0, 1].map(|at: usize| opened[at].as_ref().unwrap().variable);
+    // The first update of each, so that the recorder is known to follow both.
+    let bad = Quality::bad(Reason::None);
+    let mut first = [
+        Write::new(level, Value::F64(-1.0)),
+        Write::new(text, Value::String("first".into())),
+    ];
+    first[0].options.quality = Some(bad);
+    client.write(first, PATIENCE).unwrap();
+    wait_for(&recorder, 2);
+    for turn in 0..500 {
+        let mut writes = vec![Write::new(level, Value::F64(f64::from(turn)))];
+        if turn % 10 == 0 {
+            writes.push(Write::new(text, Value::String(turn.to_string().into())));
+        }
+        client.write(writes, PATIENCE).unwrap();
+    }
+    wait_for(&recorder, 552);
+    let status = recorder.stop();
+    assert_eq!((status.trouble, status.progress.lost), (None, 0));
+    assert_eq!(status.progress.updates, 552);
+    assert_eq!(status.progress.on_disk, 552);
+    assert_eq!(status.refused_count, 1, "{:?}", status.refused);
+    assert_eq!(status.refused[0].0, "rig/shape");
+
+    let other = Engine::start(EngineOptions::default()).unwrap();
+    plant(&other);
+    let mut levels = follow(&other, "rig/level");
+    let mut texts = follow(&other, "rig/text");
+    let client = other.client().unwrap();
+    let mut recorded = RecordedVariables::open(&path).unwrap();
+    let of_player = PlayVariablesOptions {
+        pace: Pace::Full,
+        keeps_times: true,
+        ..PlayVariablesOptions::default()
+    };
+    let (_stopper, stopped) = stopper();
+    let same = |name: &str| Some(name.to_owned());
+    let done = play_into_variables(&client, &mut recorded, same, of_player, &stopped, |_| ());
+    let done = done.unwrap();
+    assert!(done.is_complete);
+    assert_eq!(
+        (done.updates, done.applied, done.failed, done.late),
+        (552, 552, 0, 0)
+    );
+    let (value, quality) = levels();
+    assert_eq!((value, quality.level()), (Value::F64(-1.0), bad.level()));
+    for turn in 0..500 {
+        assert_eq!(levels().0, Value::F64(f64::from(turn)));
+    }
+    assert_eq!(texts().0, Value::String("first".into()));
+    for turn in 0..50 {
+        assert_eq!(texts().0, Value::String((10 * turn).to_string().into()));
+    }
+
+    // Into another variable, and without one of them.
+    let mut recorded = RecordedVariables::open(&path).unwrap();
+    let into_text = |name: &str| (name == "rig/text").then(|| name.to_owned());
+    let done = play_into_variables(
+        &client,
+        &mut recorded,
+        into_text,
+        of_player,
+        &stopped,
+        |_| (),
+    );
+    let done = done.unwrap();
+    assert_eq!((done.updates, done.left_out), (51, 501));
+    let mut recorded = RecordedVariables::open(&path).unwrap();
+    let swapped = |name: &str| (name == "rig/text").then(|| "rig/level".to_owned());
+    let done = play_into_variables(&client, &mut recorded, swapped, of_player, &stopped, |_| ());
+    assert!(
+        matches!(done, Err(RecordingError::NothingToPlay { .. })),
+        "{done:?}"
+    );
+}
+
+/// Behaviour: B-72.
+#[test]
+fn playing_at_the_original_speed_waits_for_what_is_not_due_and_can_be_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let mut recording = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
+    let level = recording.add("rig/level", &DataType::F64).unwrap();
+    for (number, seconds) in [0, 0, 86_400].into_iter().enumerate() {
+        let time = Timestamp::from_nanos(1_700_000_000_000_000_000 + seconds * 1_000_000_000);
+        let sample = Sample {
+            value: Value::F64(number as f64),
+            source_timestamp: time,
+            engine_timestamp: time,
+            quality: Quality::GOOD,
+        };
+        recording.take(level, &sample, &Lost::NONE).unwrap();
+    }
+    recording.sync().unwrap();
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    plant(&engine);
+    let client = engine.client().unwrap();
+    let play = |pace, stop_at: u64| {
+        let mut recorded = RecordedVariables::open(&path).unwrap();
+        let options = PlayVariablesOptions {
+            pace,
+            ..PlayVariablesOptions::default()
+        };
+        let (stopper, stopped) = stopper();
+        let mut stopper = Some(stopper);
+        let same = |name: &str| Some(name.to_owned());
+        let on_updates = |done: &VariablesPlayed| {
+            if done.updates >= stop_at {
+                stopper = None;
+            }
+        };
+        play_into_variables(&client, &mut recorded, same, options, &stopped, on_updates).unwrap()
+    };
+    // The third is due tomorrow.
+    let done = play(Pace::Original, 2);
+    assert_eq!((done.updates, done.is_complete), (2, false));
+    let done = play(Pace::Scaled(1e9), 10);
+    assert_eq!((done.updates, done.is_complete), (3, true));
+    assert_eq!(
+        engine
+            .variable::<f64>("rig/level")
+            .unwrap()
+            .read()
+            .unwrap()
+            .value,
+        2.0
+    );
+}
+
+/// What a recorder lost, because nothing more may wait for it, is a gap of the recording and
+/// counted.
+///
+/// Behaviour: B-72.
+#[test]
+fn a_recorder_that_is_too_slow_says_what_it_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    plant(&engine);
+    let of_recorder = VariableRecorderOptions {
+        contract: Contract::Last(2),
+        write_every: Duration::from_millis(5),
+        ..VariableRecorderOptions::default()
+    };
+    let client = engine.client().unwrap();
+    let patterns = [Pattern::parse("rig/level").unwrap()];
+    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+    let level = engine.variable::<f64>("rig/level").unwrap();
+    level.write(0.0).unwrap();
+    wait_for(&recorder, 1);
+    // Faster than anybody follows.
+    for number in 1..=100_000 {
+        level.write(f64::from(number)).unwrap();
+    }
+    wait_for(&recorder, 100_001);
+    let progress = recorder.stop().progress;
+    assert!(progress.lost > 0, "{progress:?}");
+    assert_eq!(progress.updates + progress.lost, 100_001);
+    let file = TdmsFile::open(std::fs::File::open(&path).unwrap()).unwrap();
+    let properties = file.properties(&ObjectPath::group("rig/level")).unwrap();
+    let gaps = (1..).map_while(|gap| {
+        properties
+            .get(format!("gap_{gap}_lost").as_bytes())?
+            .as_u64()
+    });
+    assert_eq!(gaps.sum::<u64>(), progress.lost);
+}
