@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Audit(verbs::audit::Args),
     // It has far more options than the others.
     Stream(Box<verbs::stream::Args>),
+    Tdms(verbs::tdms::Args),
     Io(verbs::io::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

@@ -21,6 +21,7 @@ pub(crate) mod serve;
 pub(crate) mod set;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
+pub(crate) mod tdms;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
 pub(crate) mod why;
@@ -75,6 +76,7 @@ pub(crate) const VERBS: &[Verb] = &[
     library::VERB,
     audit::VERB,
     stream::VERB,
+    tdms::VERB,
     io::VERB,
     serve::VERB,
     demo::VERB,
@@ -104,6 +106,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Library(args) => library::run(args, context),
         Command::Audit(args) => audit::run(args, context),
         Command::Stream(args) => stream::run(args, context),
+        Command::Tdms(args) => tdms::run(args, context),
         Command::Io(args) => io::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),

@@ -34,6 +34,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "library",
         "audit",
         "stream",
+        "tdms",
         "io",
         "serve",
         "demo",

@@ -18,7 +18,7 @@ mod peers;
 mod read;
 mod reading_end;
 mod text;
-mod units;
+pub(super) mod units;
 mod write;
 mod writing_end;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
 
 /// A size with three digits that count.
-pub(super) fn bytes_text(bytes: f64) -> String {
+pub(crate) fn bytes_text(bytes: f64) -> String {
     match UNITS.iter().find(|(_, size)| bytes >= *size) {
         None => format!("{bytes:.0} B"),
         Some((unit, size)) => {
@@ -29,7 +29,7 @@ pub(super) fn counted_text(count: u64) -> String {
     }
 }
 
-pub(super) fn rate_text(bytes_per_second: f64) -> String {
+pub(crate) fn rate_text(bytes_per_second: f64) -> String {
     format!("{}/s", bytes_text(bytes_per_second))
 }
 
