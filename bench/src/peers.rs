@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{same_host, streams, w1, w2, w5, w8};
+use crate::{same_host, streams, tdms, w1, w2, w5, w8};
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
@@ -37,6 +37,9 @@ const AT_ONCE: &[&str] = &[w1::SCENARIO, streams::LATENCY];
 /// The scenarios of streams.
 const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
 
+/// TDMS files.
+const FILES: &[&str] = &[tdms::READING, tdms::WRITING];
+
 const fn peer(
     system: &'static str,
     name: &'static str,
@@ -52,7 +55,7 @@ const fn peer(
 }
 
 /// All of them, in the order of the page.
-pub const PEERS: [Peer; 12] = [
+pub const PEERS: [Peer; 13] = [
     peer("redis", "Redis", "rust", &[EVERYWHERE, STREAMED]),
     peer("mosquitto", "mosquitto", "rust", &[EVERYWHERE, STREAMED]),
     peer("nats", "NATS", "rust", &[CALLED, STREAMED]),
@@ -80,6 +83,7 @@ pub const PEERS: [Peer; 12] = [
         "aeron",
         &[&[same_host::SCENARIO], STREAMED],
     ),
+    peer("nptdms", "npTDMS", "nptdms", &[FILES]),
 ];
 
 /// Those measured in a scenario.

@@ -4,13 +4,13 @@ use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
-use crate::{blocks, clients, peers, same_host, streams, w2, w5, w7, w8};
+use crate::{blocks, clients, peers, same_host, streams, tdms, w2, w5, w7, w8};
 
 /// Numbers of variables of W1 with which other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 18] = [
+pub const SCENARIOS: [&str; 20] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
@@ -28,6 +28,8 @@ pub const SCENARIOS: [&str; 18] = [
     streams::JOURNALS,
     streams::SWEEP,
     streams::PACED,
+    tdms::READING,
+    tdms::WRITING,
     stages::SCENARIO,
 ];
 
@@ -280,6 +282,7 @@ impl Extent {
             cells.push((scenario, &[TRUNKLINE], settings));
         }
         cells.extend(streams::plan::cells(self));
+        cells.extend(tdms::cells(self));
         for length in blocks::LENGTHS {
             let settings = self.stream().with("length", length).with("fifo", true);
             cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
@@ -353,7 +356,12 @@ mod tests {
         // Streams: six sizes of calls with six systems, two ways to wait; two sizes of calls with
         // journals; sweeps; rates of two sizes of calls, raw with one.
         let streams = 6 * 6 + (3 + 4) + 2 * 6 + 3 + (2 + 1);
-        assert_eq!(first.len(), published + 2 + memory + others + streams);
+        // TDMS files read in three ways, and written.
+        let files = (3 + 1) * 2;
+        assert_eq!(
+            first.len(),
+            published + 2 + memory + others + streams + files
+        );
     }
 
     #[test]

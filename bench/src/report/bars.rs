@@ -3,7 +3,7 @@
 
 use super::medians::ratio;
 use super::results::Results;
-use super::{blocks, cells, figure, medians::Repeats, same_host, streams, w2, w5, w7, w8};
+use super::{blocks, cells, figure, medians::Repeats, same_host, streams, tdms, w2, w5, w7, w8};
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED, TRUNKLINE_SHM, TRUNKLINE_SPINNING};
 use crate::w2::{CALLS, OPERATIONS, Operation};
 use crate::w5::VARIABLES;
@@ -242,6 +242,10 @@ fn bars(results: &Results) -> Vec<Bar> {
         results.of(crate::streams::THROUGHPUT),
         results.of(crate::streams::LATENCY),
         results.of(crate::streams::JOURNALS),
+    ));
+    bars.extend(tdms::bars(
+        results.of(crate::tdms::READING),
+        results.of(crate::tdms::WRITING),
     ));
     bars
 }

@@ -11,6 +11,7 @@ mod stages;
 mod statements;
 mod streams;
 mod svg;
+mod tdms;
 mod w1;
 mod w2;
 mod w5;
@@ -96,6 +97,8 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
         streams::journals,
         streams::sweep,
         streams::paced,
+        tdms::reading,
+        tdms::writing,
         stages::section,
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {
