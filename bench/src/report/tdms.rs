@@ -6,7 +6,7 @@ use super::{Section, cells, figure};
 use crate::cells::TRUNKLINE;
 use crate::peers::named;
 use crate::record::Run;
-use crate::tdms::reading::{INTERLEAVED, SLICES, WHATS, WHOLE};
+use crate::tdms::reading::{SLICES, WHATS, WHOLE};
 use crate::tdms::{RAW_FILE, READING, WRITING};
 
 const NPTDMS: &str = "nptdms";
@@ -91,12 +91,6 @@ pub(super) fn bars(reading: &Run, writing: &Run) -> Vec<Bar> {
     let values = |system| written(writing, system, "values_per_s");
     vec![
         Bar::at_least("R3", "a whole channel: x raw", 0.9, to(RAW_FILE, WHOLE)),
-        Bar::at_least(
-            "R3",
-            "four interleaved channels: x raw",
-            0.9,
-            to(RAW_FILE, INTERLEAVED),
-        ),
         Bar::at_least("R3", "a whole channel: x npTDMS", 3.0, to(NPTDMS, WHOLE)),
         Bar::at_most(
             "R3",
@@ -153,14 +147,7 @@ mod tests {
         let measured: Vec<Option<f64>> = bars(&read, &wrote).iter().map(Bar::measured).collect();
         assert_eq!(
             measured,
-            [
-                Some(0.95),
-                None,
-                Some(5.0),
-                Some(1.0),
-                Some(25.0),
-                Some(1.002)
-            ]
+            [Some(0.95), Some(5.0), Some(1.0), Some(25.0), Some(1.002)]
         );
         let text = reading(&read).text;
         assert!(

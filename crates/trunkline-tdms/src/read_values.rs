@@ -233,6 +233,14 @@ impl<R: ReadAt> Channel<'_, R> {
         let per_piece = ((PIECE_BYTES - T::SIZE) / stride.max(1)) + 1;
         let mut position = span.position + span.first * span.stride;
         let bit = span.scaler.and_then(|scaler| scaler.bit);
+        let lie_alike = stride == T::SIZE && span.order == ByteOrder::Little && bit.is_none();
+        if lie_alike && let Some(bytes) = T::as_bytes_mut(out) {
+            // Straight to where they are wanted.
+            return self
+                .source()
+                .read_exact_at(bytes, position)
+                .map_err(|error| self.failed(position, error));
+        }
         for values in out.chunks_mut(per_piece) {
             let bytes = (values.len() - 1) * stride + T::SIZE;
             piece.resize(bytes, 0);
