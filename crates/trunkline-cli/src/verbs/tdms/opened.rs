@@ -51,7 +51,8 @@ fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Proble
         is_salvaging: true,
         ..Limits::default()
     };
-    let index = index.map(source).transpose()?;
+    // It saves time and nothing else: one that cannot be read is none.
+    let index = index.and_then(|index| source(index).ok());
     let opened = match index {
         Some(index) => TdmsFile::open_indexed(source(path)?, index, limits),
         None => TdmsFile::open_with(source(path)?, limits),

@@ -1,12 +1,14 @@
-//! Files far larger than the memory that the program may have.
+//! Files far larger than the memory that the program may have, and than anybody waits for.
 
 use std::fs::{File, OpenOptions};
+use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use trunkline_tdms::{Arrangement, Share, TdmsType, Writer, WriterOptions};
 
 use super::Files;
-use crate::rig::Output;
+use crate::rig::{Output, command};
 
 /// Runs the binary with so many KiB of addresses, which is more than of memory.
 fn within(kib: u64, arguments: &[&str]) -> Output {
@@ -68,4 +70,43 @@ fn a_file_is_converted_and_verified_in_less_memory_than_it_has() {
         let output = within(100 * 1024, arguments);
         assert_eq!(output.code, Some(0), "{output:?}");
     }
+}
+
+/// Reads the other side of a terminal until it shows `part`.
+fn shown(master: &mut File, part: &str) -> String {
+    let (mut seen, mut piece) = (String::new(), [0; 1024]);
+    while !seen.contains(part) {
+        let count = master.read(&mut piece).unwrap();
+        seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    seen
+}
+
+#[test]
+fn a_terminal_shows_progress_and_ctrl_c_leaves_nothing_behind() {
+    let files = Files::new();
+    // Of a terabyte: it does not end before it is told to.
+    let (path, _) = sparse(&files, "run.tdms", 1 << 36);
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let mut child = command(&["tdms", "convert", &path, &files.path("out.csv")])
+        .stderr(slave)
+        .spawn()
+        .unwrap();
+    let mut master = File::from(master);
+    let seen = shown(&mut master, "written");
+    assert!(seen.contains("  0 %") && seen.starts_with('\r'), "{seen:?}");
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(files.names(), ["run.tdms"]);
 }
