@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, TimestampNanosecondType, UInt64Type};
@@ -196,6 +197,50 @@ fn files_are_written_in_either_version_and_in_one_segment() {
     let output = tdms(&["convert", &path, &new, "--force", "--channel", "daq/*"]);
     assert_eq!(output.code, Some(2));
     assert!(output.err.contains("written whole"), "{output:?}");
+}
+
+/// What npTDMS, an independent reader, finds in the files of a folder; `make nptdms` installs it.
+fn judged(folder: &Path, names: &[&str]) -> Vec<String> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let script = "../trunkline-tdms/tests/nptdms_judge.py";
+    let judge = std::process::Command::new(target.join("nptdms/bin/python"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+        .arg("read")
+        .arg(folder)
+        .output()
+        .expect("run `make nptdms`, which installs npTDMS in the target folder");
+    let said = String::from_utf8_lossy(&judge.stderr);
+    assert!(judge.status.success(), "{said}");
+    let dumps = names.iter().map(|name| folder.join(format!("{name}.dump")));
+    dumps
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
+}
+
+/// Behaviour: ZC-28.
+#[test]
+fn nptdms_finds_the_same_in_every_file_that_is_written_anew() {
+    let files = Files::new();
+    let run = files.put("run.tdms", &waveforms().0);
+    let old = files.path("old.tdms");
+    let output = tdms(&["convert", &run, &old, "--as", "tdms1"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let short = files.path("short.tdms");
+    assert_eq!(tdms(&["defrag", &run, &short]).code, Some(0));
+    let new = files.path("new.tdms");
+    assert_eq!(tdms(&["convert", &old, &new]).code, Some(0));
+    // The last segment loses its end, and with it what is no whole chunk.
+    let bytes = waveforms().0;
+    let torn = files.put("torn.cut", &bytes[..bytes.len() - 8]);
+    let whole = files.path("whole.tdms");
+    assert_eq!(tdms(&["repair", &torn, &whole]).code, Some(0));
+    let folder = files.folder.path();
+    let found = judged(folder, &["run", "old", "short", "new", "whole"]);
+    assert!(found[0].contains("d i4 12 "), "{}", found[0]);
+    for other in &found[1..4] {
+        assert_eq!(*other, found[0]);
+    }
+    assert!(found[4].contains("d i4 8 "), "{}", found[4]);
 }
 
 #[test]
