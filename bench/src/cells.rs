@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::w1::{self, Grid, Registers};
 use crate::w2::{self, Operation, Variables};
 use crate::w5::{self, Stream};
-use crate::{blocks, clients, recorder, same_host, streams, w7, w8};
+use crate::{blocks, clients, recorder, same_host, streams, tdms, w7, w8};
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -110,6 +110,8 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
         clients::IDLE | clients::CHANGES | clients::STALLED => {
             Ok(vec![clients::cell(scenario, settings, placement)?])
         }
+        tdms::READING => Ok(vec![tdms::reading::cell(system, settings, placement)?]),
+        tdms::WRITING => Ok(vec![tdms::writing::cell(system, settings, placement)?]),
         w7::SCENARIO => w7::measure(settings, placement),
         w8::SCENARIO => Ok(vec![w8_cell(system, settings, placement)?]),
         _ => Err(format!("there is no scenario {scenario}").into()),

@@ -12,6 +12,7 @@
 //! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
 //! - `streams`: elements from one process to another: as fast as they go, one at a time, with
 //!   journals, by size of buffer, at a rate.
+//! - `tdms`: files of measured values, read and written.
 //! - `lone_update`: one update from the engine's program, with and without the connection thread.
 //! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
@@ -51,6 +52,7 @@ pub mod settings;
 pub mod stages;
 pub mod statistics;
 pub mod streams;
+pub mod tdms;
 pub mod trunkline_calls;
 pub mod usage;
 pub mod w1;

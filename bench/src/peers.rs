@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{recorder, same_host, streams, w1, w2, w5, w8};
+use crate::{recorder, same_host, streams, tdms, w1, w2, w5, w8};
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
@@ -36,6 +36,9 @@ const EVERYWHERE: &[&str] = &[
 const AT_ONCE: &[&str] = &[w1::SCENARIO, streams::LATENCY];
 /// The scenarios of streams.
 const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
+
+/// TDMS files.
+const FILES: &[&str] = &[tdms::READING, tdms::WRITING];
 
 const fn peer(
     system: &'static str,
@@ -80,7 +83,12 @@ pub const PEERS: [Peer; 14] = [
         "aeron",
         &[&[same_host::SCENARIO], STREAMED],
     ),
-    peer("nptdms", "npTDMS", "python", &[&[recorder::SCENARIO]]),
+    peer(
+        "nptdms",
+        "npTDMS",
+        "nptdms",
+        &[FILES, &[recorder::SCENARIO]],
+    ),
     peer("hdf5", "HDF5 (h5py)", "python", &[&[recorder::SCENARIO]]),
 ];
 

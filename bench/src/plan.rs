@@ -4,13 +4,13 @@ use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
-use crate::{blocks, clients, peers, recorder, same_host, streams, w2, w5, w7, w8};
+use crate::{blocks, clients, peers, recorder, same_host, streams, tdms, w2, w5, w7, w8};
 
 /// Numbers of variables of W1 with which other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 19] = [
+pub const SCENARIOS: [&str; 21] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
@@ -29,6 +29,8 @@ pub const SCENARIOS: [&str; 19] = [
     streams::SWEEP,
     streams::PACED,
     recorder::SCENARIO,
+    tdms::READING,
+    tdms::WRITING,
     stages::SCENARIO,
 ];
 
@@ -282,6 +284,7 @@ impl Extent {
         }
         cells.extend(streams::plan::cells(self));
         cells.extend(recorder::plan::cells(self));
+        cells.extend(tdms::cells(self));
         for length in blocks::LENGTHS {
             let settings = self.stream().with("length", length).with("fifo", true);
             cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
@@ -355,11 +358,12 @@ mod tests {
         // Streams: six sizes of calls with six systems, two ways to wait; two sizes of calls with
         // journals; sweeps; rates of two sizes of calls, raw with one.
         let streams = 6 * 6 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
-        // Seven sizes of chunks of the recorder with four systems.
-        let recorder = 7 * 4;
+        // Seven sizes of chunks of the recorder with four systems; TDMS files read in three ways,
+        // and written.
+        let files = 7 * 4 + (3 + 1) * 2;
         assert_eq!(
             first.len(),
-            published + 2 + memory + others + streams + recorder
+            published + 2 + memory + others + streams + files
         );
     }
 

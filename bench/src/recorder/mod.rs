@@ -19,8 +19,6 @@ use crate::Outcome;
 use crate::record::Row;
 use crate::settings::Settings;
 
-pub use others::PROGRAMS;
-
 /// The scenario.
 pub const SCENARIO: &str = "w9";
 

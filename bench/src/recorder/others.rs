@@ -1,19 +1,25 @@
 //! Programs that record with other libraries: Python, with one call per chunk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::{Task, Took};
 use crate::Outcome;
+use crate::peers::named;
 
-/// Their systems.
-pub const PROGRAMS: [&str; 2] = ["nptdms", "hdf5"];
+/// The interpreter that has their libraries.
+fn python() -> Outcome<PathBuf> {
+    let hdf5 = named("hdf5").ok_or("there is no system hdf5")?;
+    Ok(hdf5.program()?)
+}
 
 /// Writes a file with one of them.
 pub(super) fn write(system: &str, task: Task, path: &Path) -> Outcome<Took> {
-    let peer = crate::peers::named(system).ok_or_else(|| format!("there is no system {system}"))?;
-    let output = Command::new(peer.program()?)
+    let peer = named(system).ok_or_else(|| format!("there is no system {system}"))?;
+    // One that is not installed says why.
+    peer.program()?;
+    let output = Command::new(python()?)
         .arg(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/peers/python/recorder.py"

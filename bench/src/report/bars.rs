@@ -4,7 +4,7 @@
 use super::medians::ratio;
 use super::results::Results;
 use super::{
-    blocks, cells, figure, medians::Repeats, recorder, same_host, streams, w2, w5, w7, w8,
+    blocks, cells, figure, medians::Repeats, recorder, same_host, streams, tdms, w2, w5, w7, w8,
 };
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED, TRUNKLINE_SHM, TRUNKLINE_SPINNING};
 use crate::w2::{CALLS, OPERATIONS, Operation};
@@ -246,5 +246,9 @@ fn bars(results: &Results) -> Vec<Bar> {
         results.of(crate::streams::JOURNALS),
     ));
     bars.extend(recorder::bars(results.of(crate::recorder::SCENARIO)));
+    bars.extend(tdms::bars(
+        results.of(crate::tdms::READING),
+        results.of(crate::tdms::WRITING),
+    ));
     bars
 }

@@ -12,6 +12,7 @@ mod stages;
 mod statements;
 mod streams;
 mod svg;
+mod tdms;
 mod w1;
 mod w2;
 mod w5;
@@ -98,6 +99,8 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
         streams::sweep,
         streams::paced,
         recorder::section,
+        tdms::reading,
+        tdms::writing,
         stages::section,
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {

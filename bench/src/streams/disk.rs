@@ -32,7 +32,7 @@ const SYNC_EVERY: u64 = 16;
 const BLOCKS_MAX: u64 = (1 << 30) / BLOCK as u64;
 
 /// A folder of a cell's own; it goes when this is dropped.
-pub(super) fn folder() -> Outcome<TempDir> {
+pub(crate) fn folder() -> Outcome<TempDir> {
     let parent = std::env::var_os(FOLDER).map_or_else(|| FOLDER_DEFAULT.into(), PathBuf::from);
     std::fs::create_dir_all(&parent)?;
     // The far end may have another current folder.

@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Record(verbs::record::Args),
     #[cfg(target_os = "linux")]
     Play(verbs::play::Args),
+    Tdms(verbs::tdms::Args),
     Io(verbs::io::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

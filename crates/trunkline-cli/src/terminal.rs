@@ -179,6 +179,23 @@ impl Terminal {
         }
     }
 
+    /// The same for a command whose data goes to a file: there is a place for progress where people
+    /// look at standard error.
+    pub(crate) fn beside_files(&self) -> Self {
+        Self {
+            shows_progress: io::stderr().is_terminal() && !self.json_errors,
+            ..self.clone()
+        }
+    }
+
+    /// Takes the progress away.
+    pub(crate) fn end_progress(&self) {
+        if std::mem::take(&mut self.out().has_progress) {
+            // Whoever closed standard error does not want to know.
+            let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
+        }
+    }
+
     /// Standard output for data that is no text, behind everything that was written so far.
     pub(crate) fn data(&self) -> Result<File, Stop> {
         self.flush()?;

@@ -155,7 +155,11 @@ impl<'a, R: ReadAt> Channel<'a, R> {
                 let count = run.layout.column(self.number).map_or(1, |c| c.count).max(1);
                 let chunks = (end - start).div_ceil(count);
                 let start = *start;
-                (0..chunks).map(move |n| start + n * count..(start + (n + 1) * count).min(end))
+                (0..chunks).map(move |n| {
+                    let begin = start + n * count;
+                    // The last chunk may claim far more than there is.
+                    begin..begin.saturating_add(count).min(end)
+                })
             })
     }
 

@@ -52,6 +52,30 @@ pub trait Element: Copy + Default + sealed::Sealed {
     #[doc(hidden)]
     fn encode(self, out: &mut Vec<u8>);
 
+    /// The memory of values that lie in it as in a little-endian file; none of other types, and on
+    /// machines where they lie otherwise.
+    #[doc(hidden)]
+    fn as_bytes(values: &[Self]) -> Option<&[u8]> {
+        let _ = values;
+        None
+    }
+
+    /// The same, to be written to.
+    #[doc(hidden)]
+    fn as_bytes_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+        let _ = values;
+        None
+    }
+
+    /// Appends values, little-endian.
+    #[doc(hidden)]
+    fn encode_all(values: &[Self], out: &mut Vec<u8>) {
+        match Self::as_bytes(values) {
+            Some(bytes) => out.extend_from_slice(bytes),
+            None => values.iter().for_each(|value| value.encode(out)),
+        }
+    }
+
     /// One bit of a whole number, as 0 or 1; other types stay as they are.
     #[doc(hidden)]
     #[must_use]
@@ -80,6 +104,22 @@ fn little<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
     out
 }
 
+/// What every bit pattern is a value of lies in memory as in the file, or the other way round.
+macro_rules! as_in_memory {
+    () => {
+        fn as_bytes(values: &[Self]) -> Option<&[u8]> {
+            cfg!(target_endian = "little").then(|| bytemuck::cast_slice(values))
+        }
+
+        fn as_bytes_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+            match cfg!(target_endian = "little") {
+                true => Some(bytemuck::cast_slice_mut(values)),
+                false => None,
+            }
+        }
+    };
+}
+
 macro_rules! number {
     ($($ty:ty, $code:ident, |$value:ident, $shift:ident| $bit:expr;)*) => {$(
         impl sealed::Sealed for $ty {}
@@ -94,6 +134,8 @@ macro_rules! number {
             fn encode(self, out: &mut Vec<u8>) {
                 out.extend(self.to_le_bytes());
             }
+
+            as_in_memory!();
 
             fn bit(self, $shift: u32) -> Self {
                 let $value = self;
@@ -191,6 +233,8 @@ macro_rules! complex {
                 self[0].encode(out);
                 self[1].encode(out);
             }
+
+            as_in_memory!();
         }
     )*};
 }

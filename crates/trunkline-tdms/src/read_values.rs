@@ -11,6 +11,12 @@ use crate::values::{Values, with_element};
 /// Bytes read from the source at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// Strings that were read, and how many bytes there may still be.
+struct Strings {
+    found: Vec<Text>,
+    room: u64,
+}
+
 impl<R: ReadAt> Channel<'_, R> {
     /// Reads values from number `start` on into `out`; how many there were.
     ///
@@ -40,10 +46,27 @@ impl<R: ReadAt> Channel<'_, R> {
     /// # Errors
     /// [`ReadError`]; where the ends of strings do not fit, the rest of their chunk cannot be read.
     pub fn read_strings(&self, start: u64, count: u64) -> Result<Vec<Text>, ReadError> {
+        self.read_strings_within(start, count, u64::MAX)
+    }
+
+    /// The same, and no more once the strings have `bytes_max` bytes together: at least one where
+    /// there is one. So memory is bounded, except by the longest string.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_strings_within(
+        &self,
+        start: u64,
+        count: u64,
+        bytes_max: u64,
+    ) -> Result<Vec<Text>, ReadError> {
         self.check_type(self.data_type(), TdmsType::String)?;
-        let mut out = Vec::new();
+        let mut out = Strings {
+            found: Vec::new(),
+            room: bytes_max.max(1),
+        };
         self.visit(start, count, None, |span| self.strings(&span, &mut out))?;
-        Ok(out)
+        Ok(out.found)
     }
 
     /// Reads values from number `start` on, at most `count`, in the type they have.
@@ -210,6 +233,14 @@ impl<R: ReadAt> Channel<'_, R> {
         let per_piece = ((PIECE_BYTES - T::SIZE) / stride.max(1)) + 1;
         let mut position = span.position + span.first * span.stride;
         let bit = span.scaler.and_then(|scaler| scaler.bit);
+        let lie_alike = stride == T::SIZE && span.order == ByteOrder::Little && bit.is_none();
+        if lie_alike && let Some(bytes) = T::as_bytes_mut(out) {
+            // Straight to where they are wanted.
+            return self
+                .source()
+                .read_exact_at(bytes, position)
+                .map_err(|error| self.failed(position, error));
+        }
         for values in out.chunks_mut(per_piece) {
             let bytes = (values.len() - 1) * stride + T::SIZE;
             piece.resize(bytes, 0);
@@ -229,7 +260,10 @@ impl<R: ReadAt> Channel<'_, R> {
     }
 
     /// Reads the strings of a span, all in one chunk.
-    fn strings(&self, span: &Span<'_>, out: &mut Vec<Text>) -> Result<(), ReadError> {
+    fn strings(&self, span: &Span<'_>, out: &mut Strings) -> Result<(), ReadError> {
+        if out.room == 0 {
+            return Ok(());
+        }
         let table = span.position;
         let text = table + span.column.count * 4;
         let text_bytes = span.column.bytes.saturating_sub(span.column.count * 4);
@@ -264,8 +298,12 @@ impl<R: ReadAt> Channel<'_, R> {
                 self.source()
                     .read_exact_at(&mut bytes, text + from)
                     .map_err(|error| self.failed(text + from, error))?;
-                out.push(bytes.into());
+                out.room = out.room.saturating_sub(to - from);
+                out.found.push(bytes.into());
                 begin = end;
+                if out.room == 0 {
+                    return Ok(());
+                }
             }
             at += count;
         }

@@ -191,10 +191,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
                 break;
             }
             bytes.clear();
-            values
-                .iter()
-                .take(read)
-                .for_each(|value| value.encode(&mut bytes));
+            T::encode_all(values.get(..read).unwrap_or(&values), &mut bytes);
             self.put(&bytes)?;
             at += read as u64;
         }

@@ -223,6 +223,17 @@ fn digital_lines_are_bits_of_words() {
     assert_eq!(values(&bytes, "b"), Values::U8(vec![0, 1, 1]));
 }
 
+/// As wide as the rows, they lie like plain bytes and are none.
+#[test]
+fn digital_lines_are_bits_where_a_row_is_one_byte() {
+    let line = |bit| {
+        let sut = segment(FIRST).daqmx(A, true, (0xffff_ffff, 3), &[(0, 0, bit, 0)], &[1]);
+        file([sut.raw([0x08, 0xf7, 0x18])])
+    };
+    assert_eq!(values(&line(3), "a"), Values::U8(vec![1, 0, 1]));
+    assert_eq!(values(&line(4), "a"), Values::U8(vec![0, 1, 1]));
+}
+
 #[test]
 fn daqmx_channels_have_several_scalers_buffers_and_byte_orders() {
     for toc in [FIRST, FIRST | BIG_ENDIAN] {

@@ -370,3 +370,17 @@ fn every_vector_opens_wherever_it_is_cut() {
         }
     }
 }
+
+/// Found by the fuzzer: the end of the last chunk was no number any more.
+#[test]
+fn a_last_chunk_that_claims_more_than_can_be_has_what_is_there() {
+    let claimed = segment(FIRST).plain(A, I8, u64::MAX - 1).raw([7, 8, 9]);
+    let bytes = file([
+        segment(FIRST).plain(A, I8, 2).raw([5, 6]),
+        claimed.not_closed(),
+    ]);
+    let file = TdmsFile::open(&bytes).unwrap();
+    let a = file.channel(&ObjectPath::channel("g", "a")).unwrap();
+    assert_eq!(a.read(0, 9).unwrap(), Values::I8(vec![5, 6, 7, 8, 9]));
+    assert!(a.chunks().eq([0..2, 2..5]));
+}

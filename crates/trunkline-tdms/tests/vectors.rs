@@ -121,6 +121,25 @@ fn every_range_of_a_channel_is_read() {
     }
 }
 
+/// They have 2, 0 and 4 bytes.
+#[test]
+fn strings_are_read_until_there_are_so_many_bytes() {
+    let file = TdmsFile::open(vector("five_segments.tdms")).unwrap();
+    let s = file.channel(&path("s")).unwrap();
+    for (bytes_max, count) in [(0, 1), (1, 1), (2, 1), (3, 3), (6, 3), (u64::MAX, 3)] {
+        let read = s.read_strings_within(0, 9, bytes_max).unwrap();
+        assert_eq!(read.len(), count, "{bytes_max}");
+    }
+    assert_eq!(s.read_strings_within(1, 9, 4).unwrap().len(), 2);
+    assert_eq!(s.read_strings_within(3, 9, 4).unwrap().len(), 0);
+    assert!(
+        file.channel(&path("a"))
+            .unwrap()
+            .read_strings_within(0, 1, 1)
+            .is_err()
+    );
+}
+
 #[test]
 fn big_endian_time_is_read() {
     let file = TdmsFile::open(vector("big_endian_time.tdms")).unwrap();

@@ -25,6 +25,7 @@ pub(crate) mod serve;
 pub(crate) mod set;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
+pub(crate) mod tdms;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
 pub(crate) mod why;
@@ -83,6 +84,7 @@ pub(crate) const VERBS: &[Verb] = &[
     record::VERB,
     #[cfg(target_os = "linux")]
     play::VERB,
+    tdms::VERB,
     io::VERB,
     serve::VERB,
     demo::VERB,
@@ -116,6 +118,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Record(args) => record::run(args, context),
         #[cfg(target_os = "linux")]
         Command::Play(args) => play::run(args, context),
+        Command::Tdms(args) => tdms::run(args, context),
         Command::Io(args) => io::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),

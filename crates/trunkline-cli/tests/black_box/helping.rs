@@ -36,6 +36,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "stream",
         "record",
         "play",
+        "tdms",
         "io",
         "serve",
         "demo",

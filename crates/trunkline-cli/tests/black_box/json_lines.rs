@@ -175,6 +175,10 @@ fn the_pages_show_what_is_really_printed() {
             "stream",
             "stream_endpoint",
             "stream_bench",
+            "tdms_file",
+            "tdms_row",
+            "tdms_finding",
+            "tdms_event",
         ];
         let mut schemas = parts
             .iter()

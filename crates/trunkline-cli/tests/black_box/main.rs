@@ -35,6 +35,7 @@ mod stream_fan_kills;
 mod stream_fans;
 mod stream_journals;
 mod streams;
+mod tdms;
 mod transports;
 mod unreachable;
 mod writing;

@@ -92,7 +92,7 @@ impl Data<'_> {
 
     /// Appends all values one behind the other.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        with_slice!(self, v => v.iter().for_each(|v| v.encode(out)), s => encode_text(s, out));
+        with_slice!(self, v => Element::encode_all(v, out), s => encode_text(s, out));
     }
 
     /// Appends one value; strings have no such form.

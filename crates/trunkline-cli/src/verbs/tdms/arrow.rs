@@ -1,0 +1,199 @@
+//! Rows as batches of Arrow's: for Arrow IPC and Parquet.
+//!
+//! A channel is a column of the type that it has, null behind its end. Times beyond what 64 bits of
+//! nanoseconds hold are null, extended floats become 64-bit ones, a complex number is a struct of
+//! `re` and `im`. Properties are metadata: of a channel at its column, of the file and its groups
+//! at the schema.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    ArrayRef, BooleanArray, NullArray, PrimitiveArray, RecordBatch, StringArray, StructArray,
+    TimestampNanosecondArray,
+};
+use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema, TimeUnit};
+use trunkline_tdms::{ObjectPath, Properties, ReadAt, TdmsFile, TdmsType, Values};
+
+use super::blocks::Block;
+use super::columns::{Column, name_of};
+use super::info::value_text;
+use super::rows::{Axis, When};
+use super::text::TIME;
+
+/// Makes batches.
+#[derive(Debug)]
+pub(super) struct Batches {
+    schema: Arc<Schema>,
+    axis: Option<Axis>,
+}
+
+impl Batches {
+    pub(super) fn new<R: ReadAt>(
+        file: &TdmsFile<R>,
+        columns: &[Column<'_, R>],
+        axis: Option<Axis>,
+    ) -> Self {
+        let time = axis.map(|axis| {
+            let of = match axis.at(0) {
+                When::Time(_) => time_type(),
+                When::Distance(_) => ArrowType::Float64,
+            };
+            Field::new(TIME, of, false)
+        });
+        let fields = columns.iter().map(|column| {
+            let field = Field::new(&column.name, arrow_type(column.data_type), true);
+            field.with_metadata(metadata("", column.channel.properties()))
+        });
+        let fields: Vec<Field> = time.into_iter().chain(fields).collect();
+        let mut about = HashMap::new();
+        for path in file.paths().filter(|path| !path.is_channel()) {
+            let prefix = match path {
+                ObjectPath::File => String::new(),
+                group => format!("{}/", name_of(group)),
+            };
+            let properties = file.properties(path);
+            about.extend(properties.iter().flat_map(|all| metadata(&prefix, all)));
+        }
+        Self {
+            schema: Arc::new(Schema::new_with_metadata(fields, about)),
+            axis,
+        }
+    }
+
+    pub(super) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// The rows of a block.
+    ///
+    /// # Errors
+    /// Whatever Arrow finds wrong with them.
+    pub(super) fn batch(&self, block: &Block) -> Result<RecordBatch, ArrowError> {
+        let time = self.axis.map(|axis| times(axis, block));
+        let columns = block.columns.iter().map(|values| array(values, block.rows));
+        let columns = time.into_iter().chain(columns).collect();
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+    }
+}
+
+fn metadata(prefix: &str, properties: &Properties) -> HashMap<String, String> {
+    let all = properties.iter();
+    all.map(|(name, value)| (format!("{prefix}{}", name.to_str()), value_text(value)))
+        .collect()
+}
+
+fn time_type() -> ArrowType {
+    ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+fn complex_fields(of: ArrowType) -> Fields {
+    ["re", "im"]
+        .map(|name| Field::new(name, of.clone(), true))
+        .to_vec()
+        .into()
+}
+
+fn arrow_type(data_type: TdmsType) -> ArrowType {
+    match data_type.without_unit() {
+        TdmsType::I8 => ArrowType::Int8,
+        TdmsType::I16 => ArrowType::Int16,
+        TdmsType::I32 => ArrowType::Int32,
+        TdmsType::I64 => ArrowType::Int64,
+        TdmsType::U8 => ArrowType::UInt8,
+        TdmsType::U16 => ArrowType::UInt16,
+        TdmsType::U32 => ArrowType::UInt32,
+        TdmsType::U64 => ArrowType::UInt64,
+        TdmsType::F32 => ArrowType::Float32,
+        TdmsType::F64 | TdmsType::Extended => ArrowType::Float64,
+        TdmsType::String => ArrowType::Utf8,
+        TdmsType::Bool => ArrowType::Boolean,
+        TdmsType::Time => time_type(),
+        TdmsType::ComplexF32 => ArrowType::Struct(complex_fields(ArrowType::Float32)),
+        TdmsType::ComplexF64 => ArrowType::Struct(complex_fields(ArrowType::Float64)),
+        // A type of which no value can be read.
+        _ => ArrowType::Null,
+    }
+}
+
+fn times(axis: Axis, block: &Block) -> ArrayRef {
+    let rows = block.first..block.first + block.rows as u64;
+    let at = rows.map(|row| axis.at(row));
+    match axis.at(block.first) {
+        When::Time(_) => {
+            let nanos = at.map(|when| match when {
+                When::Time(time) => time.as_nanos(),
+                When::Distance(_) => 0,
+            });
+            Arc::new(TimestampNanosecondArray::from_iter_values(nanos).with_timezone("UTC"))
+        }
+        When::Distance(_) => {
+            let distances = at.map(|when| match when {
+                When::Distance(distance) => distance,
+                When::Time(_) => f64::NAN,
+            });
+            Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(distances))
+        }
+    }
+}
+
+/// The cells of a column, and nulls up to the number of rows.
+fn array(values: &Values, rows: usize) -> ArrayRef {
+    match values {
+        Values::I8(v) => numbers::<Int8Type>(v.iter().copied(), rows),
+        Values::I16(v) => numbers::<Int16Type>(v.iter().copied(), rows),
+        Values::I32(v) => numbers::<Int32Type>(v.iter().copied(), rows),
+        Values::I64(v) => numbers::<Int64Type>(v.iter().copied(), rows),
+        Values::U8(v) => numbers::<UInt8Type>(v.iter().copied(), rows),
+        Values::U16(v) => numbers::<UInt16Type>(v.iter().copied(), rows),
+        Values::U32(v) => numbers::<UInt32Type>(v.iter().copied(), rows),
+        Values::U64(v) => numbers::<UInt64Type>(v.iter().copied(), rows),
+        Values::F32(v) => numbers::<Float32Type>(v.iter().copied(), rows),
+        Values::F64(v) => numbers::<Float64Type>(v.iter().copied(), rows),
+        Values::Extended(v) => numbers::<Float64Type>(v.iter().map(|x| x.to_f64()), rows),
+        Values::String(v) => {
+            let texts = padded(v.iter().map(|text| Some(text.to_str())), rows);
+            Arc::new(texts.collect::<StringArray>())
+        }
+        Values::Bool(v) => {
+            let all = padded(v.iter().copied().map(Some), rows);
+            Arc::new(all.collect::<BooleanArray>())
+        }
+        Values::Time(v) => {
+            let nanos = v.iter().map(|time| Some(time.to_timestamp()?.as_nanos()));
+            let all: TimestampNanosecondArray = padded(nanos, rows).collect();
+            Arc::new(all.with_timezone("UTC"))
+        }
+        Values::ComplexF32(v) => {
+            let part = |at: usize| numbers::<Float32Type>(v.iter().map(|pair| pair[at]), rows);
+            complex([part(0), part(1)], ArrowType::Float32)
+        }
+        Values::ComplexF64(v) => {
+            let part = |at: usize| numbers::<Float64Type>(v.iter().map(|pair| pair[at]), rows);
+            complex([part(0), part(1)], ArrowType::Float64)
+        }
+        _ => Arc::new(NullArray::new(rows)),
+    }
+}
+
+fn complex(parts: [ArrayRef; 2], of: ArrowType) -> ArrayRef {
+    Arc::new(StructArray::new(complex_fields(of), parts.to_vec(), None))
+}
+
+fn numbers<T: ArrowPrimitiveType>(
+    values: impl Iterator<Item = T::Native>,
+    rows: usize,
+) -> ArrayRef {
+    Arc::new(padded(values.map(Some), rows).collect::<PrimitiveArray<T>>())
+}
+
+fn padded<T>(
+    values: impl Iterator<Item = Option<T>>,
+    rows: usize,
+) -> impl Iterator<Item = Option<T>> {
+    values.chain(std::iter::repeat_with(|| None)).take(rows)
+}

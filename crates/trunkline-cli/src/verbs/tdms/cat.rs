@@ -1,0 +1,49 @@
+//! `tdms cat` and `tdms head`: rows on standard output.
+
+use super::Args;
+use super::blocks::Blocks;
+use super::columns::columns;
+use super::opened::{open, say};
+use super::rows::{Axis, When, range};
+use super::text::Lines;
+use crate::arguments::Form;
+use crate::exit::Exit;
+use crate::interrupt;
+use crate::problem::{Problem, Stop};
+use crate::settings::Columns;
+use crate::verbs::Context;
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    interrupt::end_process_on_interrupt(&context.terminal)?;
+    let settings = &context.settings;
+    if matches!(settings.columns, Columns::Template(_)) {
+        let sentence = "--format is for readings: get, monitor and put; use -o csv";
+        return Err(Problem::usage(sentence).into());
+    }
+    let file = open(&args.file)?;
+    say(&file, &args.file, context)?;
+    let columns = columns(&file, args, context)?;
+    let axis = Axis::of(&columns);
+    let range = range(args, &columns, axis.as_ref())?;
+    let is_terse = settings.columns == Columns::Terse;
+    let begun = match axis.map(|axis| axis.at(range.0)) {
+        Some(When::Time(time)) => time,
+        _ => context.started,
+    };
+    // `--time none` leaves the column out.
+    let times = settings.times.column(true, begun).filter(|_| !is_terse);
+    let axis = axis.filter(|_| times.is_some());
+    let times = times.filter(|_| settings.form.is_for_people());
+    let mut lines = Lines::new(settings.form, &columns, axis, times, settings.values);
+    if settings.form == Form::Json {
+        context.terminal.begin_list();
+    }
+    if let Some(header) = lines.header().filter(|_| !is_terse) {
+        context.terminal.line(&header)?;
+    }
+    let mut blocks = Blocks::new(&columns, range);
+    while let Some(block) = blocks.next()? {
+        lines.write(&block, |line| context.terminal.line(line))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,35 @@
+//! What cannot be: options of one order given to another.
+
+use super::{Args, Order};
+use crate::problem::Problem;
+
+/// # Errors
+/// An option that this order does not know.
+pub(super) fn check(args: &Args) -> Result<(), Problem> {
+    let verb = args.verb;
+    let shows_rows = matches!(verb, Order::Cat | Order::Head | Order::Convert);
+    let writes = matches!(verb, Order::Convert | Order::Defrag | Order::Repair);
+    let given = [
+        (args.out.is_some(), writes, "OUT"),
+        (
+            !args.channel.is_empty(),
+            shows_rows || verb == Order::Info,
+            "--channel",
+        ),
+        (args.from.is_some(), shows_rows, "--from"),
+        (args.to.is_some(), shows_rows, "--to"),
+        (args.count.is_some(), shows_rows, "--count"),
+        (args.raw, shows_rows, "--raw"),
+        (args.out_form.is_some(), verb == Order::Convert, "--as"),
+        (args.force, writes, "--force"),
+        (args.dry_run, verb == Order::Repair, "--dry-run"),
+    ];
+    match given.iter().find(|(given, fits, _)| *given && !fits) {
+        None => Ok(()),
+        Some((_, _, option)) => {
+            let sentence =
+                format!("{option} does not go with this; `trunkline help tdms` says with what");
+            Err(Problem::usage(&sentence))
+        }
+    }
+}

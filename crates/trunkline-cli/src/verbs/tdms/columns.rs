@@ -1,0 +1,297 @@
+//! The channels that were chosen, as columns, and what stands in their cells.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use trunkline_tdms::{
+    Channel, ObjectPath, ReadAt, ReadError, Scaling, TdmsFile, TdmsType, Text, Values,
+};
+use trunkline_types::name::escape_segment;
+use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Pattern, Value};
+
+use super::Args;
+use super::opened::plain;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// What a channel is called here: `group/channel`, and a group by its own name.
+pub(super) fn name_of(path: &ObjectPath) -> String {
+    let segment = |text: &Text| escape_segment(&text.to_str()).into_owned();
+    match path {
+        ObjectPath::File => "/".to_owned(),
+        ObjectPath::Group(group) => segment(group),
+        ObjectPath::Channel(group, channel) => format!("{}/{}", segment(group), segment(channel)),
+    }
+}
+
+/// Which channels are wanted.
+#[derive(Debug)]
+pub(super) struct Choice {
+    patterns: Vec<Wanted>,
+    exclude: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    text: String,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    Pattern(Pattern),
+    /// As the file writes it.
+    Path(ObjectPath),
+}
+
+impl Choice {
+    /// # Errors
+    /// What was given is neither a pattern nor a path.
+    pub(super) fn new(args: &Args, context: &Context) -> Result<Self, Problem> {
+        let patterns = args.channel.iter().map(|text| {
+            let how = match text.starts_with("/'") {
+                true => ObjectPath::parse(text.as_bytes())
+                    .map(How::Path)
+                    .map_err(|error| error.to_string()),
+                false => Pattern::parse(text)
+                    .map(How::Pattern)
+                    .map_err(|error| error.to_string()),
+            };
+            match how {
+                Ok(how) => Ok(Wanted {
+                    text: text.clone(),
+                    how,
+                }),
+                Err(error) => Err(Problem::usage(&format!("--channel \"{text}\": {error}"))),
+            }
+        });
+        Ok(Self {
+            patterns: patterns.collect::<Result<_, _>>()?,
+            exclude: context.settings.exclude.clone(),
+        })
+    }
+
+    pub(super) fn has(&self, path: &ObjectPath) -> bool {
+        let name = name_of(path);
+        let wanted = self.patterns.iter().any(|one| one.matches(path, &name));
+        (wanted || self.patterns.is_empty())
+            && !self.exclude.iter().any(|pattern| pattern.matches(&name))
+    }
+
+    /// # Errors
+    /// A pattern that matches no channel.
+    pub(super) fn check<R: ReadAt>(&self, file: &TdmsFile<R>) -> Result<(), Problem> {
+        let mut open: Vec<&Wanted> = self.patterns.iter().collect();
+        for path in file.paths().filter(|path| path.is_channel()) {
+            if open.is_empty() {
+                break;
+            }
+            let name = name_of(path);
+            open.retain(|one| !one.matches(path, &name));
+        }
+        let Some(wanted) = open.first() else {
+            return Ok(());
+        };
+        let sentence = format!(
+            "no channel is called {}; `trunkline tdms info -t FILE` lists those there are",
+            plain(&wanted.text)
+        );
+        Err(Problem::new(Exit::SomeFailed, "no-channel", &sentence))
+    }
+}
+
+impl Wanted {
+    fn matches(&self, path: &ObjectPath, name: &str) -> bool {
+        match &self.how {
+            How::Pattern(pattern) => pattern.matches(name),
+            How::Path(wanted) => wanted == path,
+        }
+    }
+}
+
+/// A column: a channel, or one scaler of one.
+#[derive(Debug)]
+pub(super) struct Column<'a, R> {
+    pub(super) channel: Channel<'a, R>,
+    /// Unlike that of all other columns.
+    pub(super) name: String,
+    how: Reading,
+    /// Of its cells.
+    pub(super) data_type: TdmsType,
+}
+
+#[derive(Debug)]
+enum Reading {
+    /// As it stands there.
+    Plain,
+    Scaled(Scaling),
+    /// One of several scalers.
+    Scaler(u32),
+}
+
+impl<'a, R: ReadAt> Column<'a, R> {
+    /// Reads cells from number `start` on: at most `count`, and of text so much at a time.
+    pub(super) fn read(
+        &self,
+        start: u64,
+        count: u64,
+        text_bytes: u64,
+    ) -> Result<Values, ReadError> {
+        match &self.how {
+            Reading::Plain if self.data_type == TdmsType::String => self
+                .channel
+                .read_strings_within(start, count, text_bytes)
+                .map(Values::String),
+            Reading::Plain => self.channel.read(start, count),
+            Reading::Scaler(id) => self.channel.read_scaler(*id, start, count),
+            Reading::Scaled(scaling) => {
+                let there = count.min(self.channel.len().saturating_sub(start));
+                let mut values = vec![0.0; there as usize];
+                self.channel.read_scaled_into(scaling, start, &mut values)?;
+                Ok(Values::F64(values))
+            }
+        }
+    }
+}
+
+/// The columns of the channels that were chosen; those that never had a value have none.
+///
+/// # Errors
+/// A pattern matches nothing.
+pub(super) fn columns<'a, R: ReadAt>(
+    file: &'a TdmsFile<R>,
+    args: &Args,
+    context: &Context,
+) -> Result<Vec<Column<'a, R>>, Stop> {
+    let choice = Choice::new(args, context)?;
+    choice.check(file)?;
+    let mut columns = Vec::new();
+    for channel in file.channels().filter(|one| choice.has(one.path())) {
+        let name = name_of(channel.path());
+        let scaling = match args.raw {
+            true => Scaling::None,
+            false => channel.scaling(),
+        };
+        if let Scaling::Unknown(why) = &scaling {
+            let note = format!("{}: {why}; its numbers are not scaled", plain(&name));
+            context.terminal.note(&note)?;
+        }
+        let is_chain = matches!(scaling, Scaling::Chain(_));
+        let scalers = channel.scalers();
+        if is_chain {
+            columns.push(Column {
+                channel,
+                name,
+                how: Reading::Scaled(scaling),
+                data_type: TdmsType::F64,
+            });
+        } else if scalers.len() > 1 {
+            for (scaler, again) in scalers.iter().zip(same(file, channel.path())) {
+                columns.push(Column {
+                    channel: again,
+                    name: format!("{name}[{}]", scaler.scale_id),
+                    how: Reading::Scaler(scaler.scale_id),
+                    data_type: scaler.data_type,
+                });
+            }
+        } else {
+            let data_type = scalers.first().map_or(channel.data_type(), |s| s.data_type);
+            let is_void = matches!(data_type, TdmsType::Void | TdmsType::Daqmx);
+            if !is_void {
+                columns.push(Column {
+                    channel,
+                    name,
+                    how: Reading::Plain,
+                    data_type: data_type.without_unit(),
+                });
+            }
+        }
+    }
+    tell_apart(&mut columns);
+    Ok(columns)
+}
+
+/// The same channel, as often as it is needed.
+fn same<'a, R: ReadAt>(
+    file: &'a TdmsFile<R>,
+    path: &'a ObjectPath,
+) -> impl Iterator<Item = Channel<'a, R>> {
+    std::iter::repeat_with(move || file.channel(path)).map_while(|channel| channel)
+}
+
+/// Names that differ only in what is not UTF-8 get a number.
+fn tell_apart<R>(columns: &mut [Column<'_, R>]) {
+    let mut seen: HashMap<String, u64> = HashMap::new();
+    for column in columns {
+        let count = seen.entry(column.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            column.name = format!("{}#{count}", column.name);
+        }
+    }
+}
+
+/// The type of a cell, as Trunkline calls it.
+pub(super) fn cell_type(data_type: TdmsType) -> DataType {
+    match data_type {
+        TdmsType::I8 => DataType::I8,
+        TdmsType::I16 => DataType::I16,
+        TdmsType::I32 => DataType::I32,
+        TdmsType::I64 => DataType::I64,
+        TdmsType::U8 => DataType::U8,
+        TdmsType::U16 => DataType::U16,
+        TdmsType::U32 => DataType::U32,
+        TdmsType::U64 => DataType::U64,
+        TdmsType::F32 | TdmsType::F32WithUnit => DataType::F32,
+        TdmsType::Bool => DataType::Bool,
+        TdmsType::Time => DataType::Timestamp,
+        TdmsType::ComplexF32 => complex(ElementType::F32),
+        TdmsType::ComplexF64 => complex(ElementType::F64),
+        TdmsType::String => DataType::String,
+        _ => DataType::F64,
+    }
+}
+
+/// Real and imaginary part.
+fn complex(element: ElementType) -> DataType {
+    let shape = vec![Some(2)];
+    DataType::Array(ArrayType { element, shape }.into())
+}
+
+/// The cell at a place; none behind the end.
+pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
+    let pair = |elements| Value::Array(Array::vector(elements).into());
+    Some(match values {
+        Values::I8(v) => Value::I8(*v.get(at)?),
+        Values::I16(v) => Value::I16(*v.get(at)?),
+        Values::I32(v) => Value::I32(*v.get(at)?),
+        Values::I64(v) => Value::I64(*v.get(at)?),
+        Values::U8(v) => Value::U8(*v.get(at)?),
+        Values::U16(v) => Value::U16(*v.get(at)?),
+        Values::U32(v) => Value::U32(*v.get(at)?),
+        Values::U64(v) => Value::U64(*v.get(at)?),
+        Values::F32(v) => Value::F32(*v.get(at)?),
+        Values::F64(v) => Value::F64(*v.get(at)?),
+        Values::Extended(v) => Value::F64(v.get(at)?.to_f64()),
+        Values::Bool(v) => Value::Bool(*v.get(at)?),
+        Values::String(v) => Value::String(v.get(at)?.to_str().into()),
+        Values::Time(v) => {
+            let time = v.get(at)?;
+            match time.to_timestamp() {
+                Some(time) => Value::Timestamp(time),
+                // Out of the range of 64 bits of nanoseconds: in words.
+                None => Value::String(time.to_string().into()),
+            }
+        }
+        Values::ComplexF32(v) => pair(Elements::F32(v.get(at)?.to_vec())),
+        Values::ComplexF64(v) => pair(Elements::F64(v.get(at)?.to_vec())),
+        _ => return None,
+    })
+}
+
+/// The unit of a channel, where it says one.
+pub(super) fn unit<'a, R: ReadAt>(channel: &Channel<'a, R>) -> Option<Cow<'a, str>> {
+    let unit = channel.properties().get(b"unit_string".as_slice())?;
+    unit.as_text().map(Text::to_str)
+}

@@ -1,0 +1,349 @@
+//! `tdms convert` and `tdms defrag`: a file in another form, or anew.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::ArrowError;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use trunkline_tdms::{RewriteError, TdmsFile, Version};
+
+use super::arrow::Batches;
+use super::blocks::{Block, Blocks};
+use super::columns::{columns, name_of};
+use super::opened::{findings, index_of, open, plain, say, shown};
+use super::place::{Out, is_looked_at, is_standard};
+use super::rows::{Axis, range};
+use super::text::Lines;
+use super::{Args, OutForm};
+use crate::arguments::Form;
+use crate::exit::Exit;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+use crate::verbs::stream::units::bytes_text;
+
+/// Bytes of a Parquet file that are kept until they are written, about.
+const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
+
+/// Where rows go.
+enum Sink {
+    Text(Box<Lines>, Box<BufWriter<Out>>),
+    ArrowFile(Batches, Box<FileWriter<BufWriter<Out>>>),
+    ArrowStream(Batches, Box<StreamWriter<BufWriter<Out>>>),
+    Parquet(Batches, Box<ArrowWriter<BufWriter<Out>>>),
+}
+
+impl Sink {
+    fn out(&mut self) -> &mut Out {
+        match self {
+            Self::Text(_, out) => out.get_mut(),
+            Self::ArrowFile(_, writer) => writer.get_mut().get_mut(),
+            Self::ArrowStream(_, writer) => writer.get_mut().get_mut(),
+            Self::Parquet(_, writer) => writer.inner_mut().get_mut(),
+        }
+    }
+
+    fn write(&mut self, block: &Block) -> io::Result<()> {
+        match self {
+            Self::Text(lines, out) => lines.write(block, |line| {
+                out.write_all(line.as_bytes())?;
+                out.write_all(b"\n")
+            }),
+            Self::ArrowFile(batches, writer) => batches
+                .batch(block)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(of_arrow),
+            Self::ArrowStream(batches, writer) => batches
+                .batch(block)
+                .and_then(|batch| writer.write(&batch))
+                .map_err(of_arrow),
+            Self::Parquet(batches, writer) => {
+                let batch = batches.batch(block).map_err(of_arrow)?;
+                writer.write(&batch).map_err(of_parquet)?;
+                match writer.in_progress_size() > ROW_GROUP_BYTES {
+                    true => writer.flush().map_err(of_parquet),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> io::Result<Out> {
+        let buffered = match self {
+            Self::Text(_, out) => *out,
+            Self::ArrowFile(_, mut writer) => {
+                writer.finish().map_err(of_arrow)?;
+                writer.into_inner().map_err(of_arrow)?
+            }
+            Self::ArrowStream(_, mut writer) => {
+                writer.finish().map_err(of_arrow)?;
+                writer.into_inner().map_err(of_arrow)?
+            }
+            Self::Parquet(_, writer) => writer.into_inner().map_err(of_parquet)?,
+        };
+        buffered
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)
+    }
+}
+
+fn of_arrow(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+fn of_parquet(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    }
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let path = args.out.as_deref().unwrap_or(Path::new("-"));
+    let form = form(args, path)?;
+    let is_binary = !matches!(form, OutForm::Csv | OutForm::Jsonl);
+    if is_binary && is_looked_at(path, context) {
+        let sentence = "the form is for programs, and standard output is a terminal; name a file";
+        return Err(Problem::usage(sentence).into());
+    }
+    match form {
+        OutForm::Tdms => anew(args, path, Some(Version::V2), context),
+        OutForm::Tdms1 => anew(args, path, Some(Version::V1), context),
+        _ => rows(args, path, form, context),
+    }
+}
+
+pub(super) fn defrag(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let path = args.out.as_deref().unwrap_or(Path::new("-"));
+    if is_looked_at(path, context) {
+        let sentence = "standard output is a terminal; name a file";
+        return Err(Problem::usage(sentence).into());
+    }
+    anew(args, path, None, context)
+}
+
+/// What is to be written: as was said, or as the name of the file says.
+fn form(args: &Args, path: &Path) -> Result<OutForm, Problem> {
+    if let Some(form) = args.out_form {
+        return Ok(form);
+    }
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    Ok(match ending.to_str() {
+        Some("csv") => OutForm::Csv,
+        Some("jsonl" | "ndjson") => OutForm::Jsonl,
+        Some("arrow" | "feather" | "ipc") => OutForm::Arrow,
+        Some("parquet") => OutForm::Parquet,
+        Some("tdms") => OutForm::Tdms,
+        _ => {
+            let sentence = format!(
+                "{} does not say what it is to be; give --as csv, jsonl, arrow, parquet, tdms or \
+                 tdms1",
+                shown(path)
+            );
+            return Err(Problem::usage(&sentence));
+        }
+    })
+}
+
+/// Writes rows.
+fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Exit, Stop> {
+    let file = open(&args.file)?;
+    let is_damaged = say(&file, &args.file, context)?;
+    let columns = columns(&file, args, context)?;
+    let axis = Axis::of(&columns);
+    let range = range(args, &columns, axis.as_ref())?;
+    // `--time none` leaves the column out.
+    let times = context.settings.times.column(true, context.started);
+    let axis = axis.filter(|_| times.is_some());
+    let out = Out::new(path, &args.file, args.force, context)?;
+    let watch = out.watch();
+    let text_form = match form {
+        OutForm::Csv => Form::Csv,
+        _ => Form::Jsonl,
+    };
+    let style = context.settings.values.for_programs();
+    let lines = Lines::new(text_form, &columns, axis, None, style);
+    let batches = Batches::new(&file, &columns, axis);
+    let mut sink = match sink(form, lines, batches, out) {
+        Ok(sink) => sink,
+        Err(error) => return watch.failed(path, &error),
+    };
+    let mut blocks = Blocks::new(&columns, range);
+    let all = (range.1 - range.0).max(1) as f64;
+    while let Some(block) = blocks.next()? {
+        sink.out().done = Some((block.first - range.0) as f64 / all);
+        if let Err(error) = sink.write(&block) {
+            return watch.failed(path, &error);
+        }
+    }
+    let out = match sink.finish() {
+        Ok(out) => out,
+        Err(error) => return watch.failed(path, &error),
+    };
+    let bytes = out.bytes;
+    out.finish(path)?;
+    let mut object = Object::new();
+    object.put("event", "tdms-converted");
+    object.put("file", path.display().to_string());
+    object.put("rows", range.1 - range.0);
+    object.put("channels", columns.len());
+    object.put("bytes", bytes);
+    let summary = format!(
+        "{}: {} of {}, {}",
+        shown(path),
+        counted(range.1 - range.0, "row"),
+        counted(columns.len() as u64, "channel"),
+        bytes_text(bytes as f64)
+    );
+    tell(object, &summary, context)?;
+    Ok(exit(is_damaged))
+}
+
+fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<Sink> {
+    let is_stream = out.is_open();
+    let mut out = BufWriter::new(out);
+    let schema = batches.schema();
+    Ok(match form {
+        // The file format ends with what it begins with, which a pipe's reader sees too late.
+        OutForm::Arrow if is_stream => {
+            let writer = StreamWriter::try_new(out, schema).map_err(of_arrow)?;
+            Sink::ArrowStream(batches, Box::new(writer))
+        }
+        OutForm::Arrow => {
+            let writer = FileWriter::try_new(out, schema).map_err(of_arrow)?;
+            Sink::ArrowFile(batches, Box::new(writer))
+        }
+        OutForm::Parquet => {
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::SNAPPY)
+                .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned());
+            let schema = schema.clone();
+            let writer = ArrowWriter::try_new(out, schema, Some(properties.build()));
+            Sink::Parquet(batches, Box::new(writer.map_err(of_parquet)?))
+        }
+        _ => {
+            if let Some(header) = lines.header() {
+                writeln!(out, "{header}")?;
+            }
+            Sink::Text(Box::new(lines), Box::new(out))
+        }
+    })
+}
+
+/// Writes the whole file anew; in the version that it has where none is wanted.
+fn anew(
+    args: &Args,
+    path: &Path,
+    version: Option<Version>,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    let is_part = args.from.is_some() || args.to.is_some() || args.count.is_some() || args.raw;
+    if is_part || !args.channel.is_empty() {
+        let sentence = "a TDMS file is written whole; leave out --channel, --from, --to, --count \
+                        and --raw, or convert to another form";
+        return Err(Problem::usage(sentence).into());
+    }
+    let file = open(&args.file)?;
+    let is_damaged = say(&file, &args.file, context)?;
+    let version = version.unwrap_or(match file.report().version {
+        Some(4712) => Version::V1,
+        _ => Version::V2,
+    });
+    let mut out = Out::new(path, &args.file, args.force, context)?;
+    out.expected = fs::metadata(&args.file).ok().map(|file| file.len());
+    let watch = out.watch();
+    let mut out = BufWriter::new(out);
+    let written = file.rewrite(version, &mut out);
+    let written = match written {
+        Ok(written) => written,
+        Err(RewriteError::Sink { source, .. }) => return watch.failed(path, &source),
+        Err(error) => {
+            let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
+            problem.message = format!("{}: {}", shown(&args.file), plain(&error.to_string()));
+            return Err(problem.into());
+        }
+    };
+    let out = match out.into_inner() {
+        Ok(out) => out,
+        Err(error) => return watch.failed(path, error.error()),
+    };
+    out.finish(path)?;
+    if !is_standard(path) {
+        drop_index(path)?;
+    }
+    for (object, name) in &written.left_out {
+        let note = format!(
+            "{}: its property {} is of a type that is not written",
+            plain(&name_of(object)),
+            plain(&name.to_string())
+        );
+        context.terminal.note(&note)?;
+    }
+    told(&file, path, &written, context)?;
+    Ok(exit(is_damaged))
+}
+
+/// An index file of another file that was there before is none of the new one.
+fn drop_index(path: &Path) -> Result<(), Problem> {
+    let Some(index) = index_of(path) else {
+        return Ok(());
+    };
+    fs::remove_file(&index).map_err(|error| {
+        let sentence = format!(
+            "{} is of an earlier file, and cannot be removed: {error}; remove it",
+            shown(&index)
+        );
+        Problem::new(Exit::SomeFailed, "index", &sentence)
+    })
+}
+
+fn told(
+    file: &TdmsFile<File>,
+    path: &Path,
+    written: &trunkline_tdms::Rewritten,
+    context: &Context,
+) -> Result<(), Stop> {
+    let report = file.report();
+    let mut object = Object::new();
+    object.put("event", "tdms-rewritten");
+    object.put("file", path.display().to_string());
+    object.put("segments_before", report.segments);
+    object.put("values", written.values);
+    object.put("bytes", written.bytes);
+    object.put("findings", findings(file).len());
+    let summary = format!(
+        "{}: {}, {}, out of {}",
+        shown(path),
+        counted(written.values, "value"),
+        bytes_text(written.bytes as f64),
+        counted(report.segments, "segment")
+    );
+    tell(object, &summary, context)
+}
+
+/// Sums up, where it does not come between the data.
+pub(super) fn tell(object: Object, summary: &str, context: &Context) -> Result<(), Stop> {
+    context.terminal.note(&match context.settings.is_json() {
+        true => object.into_json().to_string(),
+        false => summary.to_owned(),
+    })
+}
+
+fn exit(is_damaged: bool) -> Exit {
+    match is_damaged {
+        true => Exit::Found,
+        false => Exit::Done,
+    }
+}

@@ -1,0 +1,160 @@
+//! `tdms`: files of measured values, without an engine.
+//!
+//! # Layout
+//! - `opened`: a file of the command line, and what is wrong with it in words. `place`: where a new
+//!   file goes, whole or not at all.
+//! - `columns`: the channels that were chosen, and the cells of a row. `rows`: which rows, by
+//!   number or by time. `blocks`: rows piece by piece, in bounded memory.
+//! - `info`, `cat`, `convert`, `verify`, `repair`: the verbs. `text` are rows for people, JSON and
+//!   CSV, `arrow` are rows for Arrow IPC and Parquet.
+
+mod arrow;
+mod blocks;
+mod cat;
+mod checks;
+mod columns;
+mod convert;
+mod info;
+mod opened;
+mod place;
+mod repair;
+mod rows;
+mod text;
+mod verify;
+
+use std::path::PathBuf;
+
+use super::{Context, Verb};
+use crate::exit::Exit;
+use crate::problem::Stop;
+
+/// Look into TDMS files, check them, mend them and turn them into other forms
+///
+/// It needs no engine. A channel is called `group/channel`, in which `%2F`, `%23`, `%25` and `%2A`
+/// stand for `/`, `#`, `%` and `*` of the file's own names; a name as the file writes it,
+/// `/'group'/'channel'`, is understood, too. Rows are the values of the chosen channels with the
+/// same number, from 0. Values are scaled as the file says, unless --raw is given.
+///
+/// A file of any size is read piece by piece. One that was not closed, or lost its end, is read as
+/// far as it goes, and it is said what is missing.
+///
+/// Examples: `trunkline tdms info run.tdms`, `trunkline tdms head run.tdms --channel 'daq/*'`,
+/// `trunkline tdms cat run.tdms --from 10s --to 20s -o csv`,
+/// `trunkline tdms convert run.tdms run.parquet`, `trunkline tdms verify run.tdms`,
+/// `trunkline tdms repair run.tdms --dry-run`.
+///
+/// `verify` reads every byte, lists what is wrong and at which byte, and ends with 8 when it found
+/// something. `repair` cuts off a last segment that is not whole, and never changes a byte before
+/// it; with OUT it leaves FILE alone, and keeps more. `convert` and `defrag` write OUT whole or not
+/// at all, and end with 8 when FILE was not whole.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to do
+    #[arg(value_name = "VERB")]
+    verb: Order,
+
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// convert, defrag, repair: the file to write; of convert also -, standard output
+    #[arg(
+        value_name = "OUT",
+        required_if_eq_any([("verb", "convert"), ("verb", "defrag")])
+    )]
+    out: Option<PathBuf>,
+
+    /// Only channels that match, such as 'daq/*'; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    channel: Vec<String>,
+
+    /// cat, head, convert: begin with this row; a number from 0, a time since the first row such as
+    /// 1.5s, or a date and time
+    #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
+    from: Option<String>,
+
+    /// cat, head, convert: end before this row
+    #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
+    to: Option<String>,
+
+    /// cat, head, convert: so many rows at most; head shows 10 unless said otherwise
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+
+    /// cat, head, convert: the numbers as they were recorded, not scaled
+    #[arg(long)]
+    raw: bool,
+
+    /// convert: what OUT is, where its name does not say so
+    #[arg(long = "as", value_name = "FORM")]
+    out_form: Option<OutForm>,
+
+    /// convert, defrag, repair: replace OUT if it is there
+    #[arg(long)]
+    force: bool,
+
+    /// repair: only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What can be done with a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Order {
+    /// What is in it
+    Info,
+    /// Print rows
+    Cat,
+    /// Print the first rows
+    Head,
+    /// Write it in another form
+    Convert,
+    /// Read all of it, and say what is wrong
+    Verify,
+    /// Cut off what is not whole
+    Repair,
+    /// Write it anew, all values of a channel together
+    Defrag,
+}
+
+/// Forms of a file that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum OutForm {
+    /// Comma-separated values with a header
+    Csv,
+    /// A JSON object per row
+    Jsonl,
+    /// Arrow IPC, the file format; the stream format on standard output
+    Arrow,
+    /// Parquet, compressed with Snappy
+    Parquet,
+    /// TDMS 2.0, all values of a channel together
+    Tdms,
+    /// TDMS 1.0, the same
+    Tdms1,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "tdms",
+    // It writes files, but changes nothing that an engine has.
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Found,
+        Exit::Interrupted,
+    ],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    checks::check(args)?;
+    match args.verb {
+        Order::Info => info::run(args, context),
+        Order::Cat | Order::Head => cat::run(args, context),
+        Order::Convert => convert::run(args, context),
+        Order::Defrag => convert::defrag(args, context),
+        Order::Verify => verify::run(args, context),
+        Order::Repair => repair::run(args, context),
+    }
+}

@@ -1,0 +1,192 @@
+//! A file of the command line, and what is wrong with it in words.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trunkline_tdms::{Fault, Finding, Limits, OpenError, TdmsFile};
+
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// Findings that are said one by one where nobody asked for them.
+const SAID_MAX: usize = 3;
+
+/// A file that can be read, or the reason why not. Directories, pipes and devices are refused: they
+/// have no length, and opening some of them waits.
+///
+/// # Errors
+/// [`Problem`].
+pub(super) fn source(path: &Path) -> Result<File, Problem> {
+    let found = fs::metadata(path).and_then(|found| match found.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    });
+    found.map_err(|error| {
+        let mut problem = Problem::new(Exit::SomeFailed, "bad-file", "");
+        problem.message = format!("{}: {error}", shown(path));
+        problem
+    })
+}
+
+/// Opens a file, with its index file where there is one, as far as it can be read.
+///
+/// # Errors
+/// It is not there, or nothing of it can be read.
+pub(super) fn open(path: &Path) -> Result<TdmsFile<File>, Problem> {
+    open_with(path, index_of(path).as_deref())
+}
+
+/// The same without the index file.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
+    open_with(path, None)
+}
+
+fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Problem> {
+    let limits = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    // It saves time and nothing else: one that cannot be read is none.
+    let index = index.and_then(|index| source(index).ok());
+    let opened = match index {
+        Some(index) => TdmsFile::open_indexed(source(path)?, index, limits),
+        None => TdmsFile::open_with(source(path)?, limits),
+    };
+    match opened {
+        Err(OpenError::Refused(Finding {
+            fault: Fault::IndexFile,
+            ..
+        })) => TdmsFile::open_index(source(path)?, limits),
+        opened => opened,
+    }
+    .map_err(|error| {
+        let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
+        problem.message = format!("{}: {error}", shown(path));
+        if let OpenError::Refused(finding) = &error {
+            problem.code = "not-tdms".into();
+            problem.hint = Some(match finding.fault {
+                Fault::NotTdms { .. } | Fault::NotIndex { .. } => {
+                    "is it the right file?".to_owned()
+                }
+                _ => "nothing of it can be read; is there another copy?".to_owned(),
+            });
+        }
+        problem
+    })
+}
+
+/// The index file beside a file, where there is one.
+pub(super) fn index_of(path: &Path) -> Option<PathBuf> {
+    let index = index_name(path);
+    index.is_file().then_some(index)
+}
+
+/// Where a file's index file is.
+pub(super) fn index_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("_index");
+    name.into()
+}
+
+/// Everything that is wrong with the data of a file; an index file that is not used is not.
+pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
+    let report = file.report();
+    let all = report.incomplete.into_iter().chain(report.findings);
+    all.filter(|finding| finding.fault != Fault::StaleIndex)
+        .cloned()
+        .collect()
+}
+
+/// Says what is wrong with a file, in short, to whom reads it; whether something is.
+pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, Stop> {
+    let findings = findings(file);
+    let mut said: Vec<String> = findings
+        .iter()
+        .take(SAID_MAX)
+        .map(|finding| plain(&finding.to_string()))
+        .collect();
+    if findings.len() > SAID_MAX {
+        said.push(format!("{} more findings", findings.len() - SAID_MAX));
+    }
+    let hint = "`trunkline tdms verify` says what to do";
+    for what in said {
+        let mut problem = Problem::new(Exit::Found, "finding", "");
+        problem.message = format!("{}: {what}", shown(path));
+        problem.hint = Some(hint.to_owned());
+        context.terminal.note(&match context.settings.is_json() {
+            true => problem.to_json().to_string(),
+            false => problem.message,
+        })?;
+    }
+    if !findings.is_empty() && !context.settings.is_json() {
+        context.terminal.note(&format!("  {hint}"))?;
+    }
+    Ok(!findings.is_empty())
+}
+
+/// What to do about a finding.
+pub(super) fn advice(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Empty => "there is nothing in it",
+        Fault::TornLeadIn { .. }
+        | Fault::TornMetadata { .. }
+        | Fault::NotClosed
+        | Fault::TornData { .. }
+        | Fault::Garbage { .. } => "`trunkline tdms repair` cuts it off",
+        Fault::UnknownVersion { .. }
+        | Fault::VersionChange { .. }
+        | Fault::ByteOrderChange
+        | Fault::UnknownFlags { .. }
+        | Fault::UnannouncedData
+        | Fault::DuplicatePath { .. }
+        | Fault::ShortChunk { .. } => "nothing is lost; `trunkline tdms defrag` writes it anew",
+        Fault::OwnerlessData { .. }
+        | Fault::UnreadableType { .. }
+        | Fault::UnequalRows
+        | Fault::InterleavedStrings
+        | Fault::MixedDaqmx
+        | Fault::BadDaqmx { .. }
+        | Fault::Overflow
+        | Fault::BadMetadata { .. }
+        | Fault::LostMetadata => "this data is left out; the rest can be read",
+        Fault::BadStrings => "the strings from here to the end of their chunk are lost",
+        Fault::StaleIndex => "delete the index file, or `trunkline tdms repair` writes it anew",
+        _ => "nothing behind it can be read; `trunkline tdms repair` cuts it off",
+    }
+}
+
+/// A path for people: nothing in it moves the cursor.
+pub(super) fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
+/// Text without anything that a terminal would obey.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u{1b}[31m");
+        assert_eq!(
+            index_name(Path::new("a/b.tdms")),
+            PathBuf::from("a/b.tdms_index")
+        );
+    }
+}

@@ -1,0 +1,257 @@
+//! Where a new file goes: whole or not at all, and never over another one unasked.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::NamedTempFile;
+use trunkline_net::Clock;
+use trunkline_types::Tick;
+
+use super::opened::shown;
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::problem::{Problem, Stop};
+use crate::terminal::Terminal;
+use crate::verbs::Context;
+use crate::verbs::stream::units::{bytes_text, rate_text};
+
+/// How often the progress is renewed.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+/// What a file is written to. It counts, says how far it is, and fails when Ctrl-C was pressed.
+#[derive(Debug)]
+pub(super) struct Out {
+    kind: Kind,
+    interrupted: Interrupted,
+    terminal: Terminal,
+    clock: Clock,
+    started: Tick,
+    shown: Tick,
+    pub(super) bytes: u64,
+    /// How much of the work is done, from 0 to 1, where somebody knows.
+    pub(super) done: Option<f64>,
+    /// Bytes that there will be, where somebody knows.
+    pub(super) expected: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Beside the place it is meant for, until it is whole.
+    New {
+        file: NamedTempFile,
+        path: PathBuf,
+        is_forced: bool,
+    },
+    /// A pipe, a device, standard output.
+    Open(File),
+}
+
+impl Out {
+    /// A file that takes its place when it is finished; `-` is standard output.
+    ///
+    /// # Errors
+    /// It is there already, it is the file that is read, or it cannot be made.
+    pub(super) fn new(
+        path: &Path,
+        source: &Path,
+        is_forced: bool,
+        context: &Context,
+    ) -> Result<Self, Stop> {
+        let terminal = context.terminal.beside_files();
+        let interrupted = Interrupted::new(&terminal)?;
+        interrupted.end_in_order();
+        let now = context.clock.now();
+        Ok(Self {
+            kind: kind(path, source, is_forced, context)?,
+            interrupted,
+            terminal,
+            clock: context.clock,
+            started: now,
+            shown: now,
+            bytes: 0,
+            done: None,
+            expected: None,
+        })
+    }
+
+    /// Puts the file in its place.
+    ///
+    /// # Errors
+    /// It cannot be, or somebody else has put one there.
+    pub(super) fn finish(self, path: &Path) -> Result<(), Problem> {
+        self.terminal.end_progress();
+        match self.kind {
+            Kind::Open(mut file) => file.flush(),
+            Kind::New {
+                file,
+                path,
+                is_forced,
+            } => file.as_file().sync_all().and_then(|()| {
+                let put = match is_forced {
+                    true => file.persist(path),
+                    false => file.persist_noclobber(path),
+                };
+                put.map(|_| ()).map_err(|error| error.error)
+            }),
+        }
+        .map_err(|error| unwritten(path, &error))
+    }
+
+    /// What knows why a write has failed, when the file is gone.
+    pub(super) fn watch(&self) -> Watch {
+        Watch {
+            interrupted: self.interrupted.clone(),
+            terminal: self.terminal.clone(),
+            is_open: self.is_open(),
+        }
+    }
+
+    /// Whether it goes on to somebody who reads it while it is written.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.kind, Kind::Open(_))
+    }
+
+    fn show(&mut self) {
+        let now = self.clock.now();
+        if now.since(self.shown) < SHOWN_EVERY {
+            return;
+        }
+        self.shown = now;
+        let of_bytes = self.expected.filter(|all| *all > 0);
+        let done = self
+            .done
+            .or(of_bytes.map(|all| self.bytes as f64 / all as f64));
+        let share = done.map(|done| format!("{:3.0} %   ", done.min(1.0) * 100.0));
+        let rate = self.bytes as f64 / now.since(self.started).as_secs_f64().max(1e-9);
+        self.terminal.progress(&format!(
+            "{}{} written   {}",
+            share.unwrap_or_default(),
+            bytes_text(self.bytes as f64),
+            rate_text(rate)
+        ));
+    }
+}
+
+/// Knows why a write has failed.
+#[derive(Debug)]
+pub(super) struct Watch {
+    interrupted: Interrupted,
+    terminal: Terminal,
+    is_open: bool,
+}
+
+impl Watch {
+    /// What a failure to write comes to; Ctrl-C is one, which is an end in order.
+    pub(super) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, Stop> {
+        self.terminal.end_progress();
+        if self.interrupted.is_so() {
+            return Ok(Exit::Interrupted);
+        }
+        match error.kind() {
+            io::ErrorKind::BrokenPipe if self.is_open => Err(Stop::PipeClosed),
+            _ => Err(unwritten(path, error).into()),
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.interrupted.is_so() {
+            // Not `Interrupted`, after which the caller would write again.
+            return Err(io::Error::other("Ctrl-C"));
+        }
+        let written = match &mut self.kind {
+            Kind::New { file, .. } => file.write(bytes)?,
+            Kind::Open(file) => file.write(bytes)?,
+        };
+        self.bytes += written as u64;
+        self.show();
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::New { file, .. } => file.flush(),
+            Kind::Open(file) => file.flush(),
+        }
+    }
+}
+
+fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Result<Kind, Stop> {
+    if is_standard(path) {
+        return Ok(Kind::Open(context.terminal.data()?));
+    }
+    match (fs::metadata(path), fs::metadata(source)) {
+        (Ok(there), Ok(source)) if (there.dev(), there.ino()) == (source.dev(), source.ino()) => {
+            let sentence = format!(
+                "{} is the file that is read; write another one",
+                shown(path)
+            );
+            return Err(Problem::usage(&sentence).into());
+        }
+        // A pipe or a device is written to where it is: it is not replaced by a file.
+        (Ok(there), _) if !there.is_file() && !there.is_dir() => {
+            let file = OpenOptions::new().write(true).open(path);
+            return Ok(Kind::Open(file.map_err(|error| unwritten(path, &error))?));
+        }
+        (Ok(_), _) if !is_forced => return Err(is_there(path).into()),
+        _ => {}
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let file = tempfile::Builder::new()
+        .prefix(".trunkline-")
+        // As any new file: what the user's mask leaves of it.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(|error| unwritten(path, &error))?;
+    Ok(Kind::New {
+        file,
+        path: path.to_owned(),
+        is_forced,
+    })
+}
+
+/// Standard output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Whether standard output is what a path means, and a person looks at it.
+pub(super) fn is_looked_at(path: &Path, context: &Context) -> bool {
+    is_standard(path) && context.terminal.is_tty
+}
+
+fn is_there(path: &Path) -> Problem {
+    let sentence = format!("{} is there already; --force replaces it", shown(path));
+    Problem::new(Exit::SomeFailed, "exists", &sentence)
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Problem {
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        return is_there(path);
+    }
+    let mut problem = Problem::new(Exit::SomeFailed, "not-written", "");
+    problem.message = format!("{} cannot be written: {error}", shown(path));
+    problem
+}
+
+/// Replaces a file in one step, with what `write` makes.
+///
+/// # Errors
+/// Whatever the system says.
+pub(super) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let mut file = tempfile::Builder::new()
+        .prefix(".trunkline-")
+        .permissions(fs::metadata(path)?.permissions())
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    write(file.as_file_mut())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(|_| ()).map_err(|error| error.error)
+}

@@ -1,0 +1,241 @@
+//! `tdms repair`: cuts off what is not whole. In place nothing before the end is touched.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use trunkline_tdms::{Mending, ReadAt, Repair, TdmsFile};
+
+use super::Args;
+use super::convert::tell;
+use super::opened::{findings, index_name, index_of, open_alone, plain, shown, source};
+use super::place::{Out, is_standard, replace};
+use crate::exit::Exit;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: u64 = 256 * 1024;
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let path = args.file.as_path();
+    let file = open_alone(path)?;
+    // In another file the eight bytes of a length may change, which keeps more values.
+    let mending = match args.out {
+        None => Mending::Cut,
+        Some(_) => Mending::Close,
+    };
+    let Some(repair) = file
+        .repair(mending)
+        .map_err(|error| failed(path, "cannot be read", &error))?
+    else {
+        return nothing_to_cut(&file, args, context);
+    };
+    if repair.length == 0 {
+        let mut problem = Problem::new(Exit::SomeFailed, "nothing-left", "");
+        problem.message = format!(
+            "{}: {}; nothing would be left of it",
+            shown(path),
+            plain(&repair.finding.to_string())
+        );
+        problem.hint = Some("it holds no whole segment; delete it, or keep it as it is".to_owned());
+        return Err(problem.into());
+    }
+    let others = findings(&file).len().saturating_sub(1);
+    if args.dry_run {
+        say(&repair, args, others, context)?;
+        return Ok(Exit::Found);
+    }
+    match &args.out {
+        None => {
+            cut(path, &file, &repair).map_err(|error| failed(path, "cannot be cut", &error))?;
+            renew_index(path, context)?;
+        }
+        Some(out) => {
+            if let Some(exit) = copy(&file, &repair, out, args, context)? {
+                return Ok(exit);
+            }
+        }
+    }
+    say(&repair, args, others, context)?;
+    Ok(match others {
+        0 => Exit::Done,
+        _ => Exit::Found,
+    })
+}
+
+/// A file that ends as it should. Its index file may be another's all the same.
+fn nothing_to_cut(file: &TdmsFile<File>, args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let path = args.file.as_path();
+    let mut renewed = false;
+    if let Some(index) = index_of(path) {
+        let is_same = file.verify(Some(&source(&index)?));
+        let is_same = is_same
+            .map_err(|error| {
+                let sentence = format!("{}: {error}", shown(path));
+                Problem::new(Exit::SomeFailed, "not-readable", &sentence)
+            })?
+            .is_index_same;
+        if is_same == Some(false) {
+            if args.dry_run {
+                let summary = format!("{}: would be written anew", shown(&index));
+                tell(event(args, "index", "would-be-written"), &summary, context)?;
+                return Ok(Exit::Found);
+            }
+            renew_index(path, context)?;
+            renewed = true;
+        }
+    }
+    let others = findings(file).len() as u64;
+    if !renewed {
+        let summary = match others {
+            0 => format!("{}: there is nothing to repair", shown(path)),
+            _ => format!(
+                "{}: its end is whole; {} stay, which `trunkline tdms verify` lists",
+                shown(path),
+                counted(others, "finding")
+            ),
+        };
+        let mut object = event(args, "done", "nothing");
+        object.put("findings", others);
+        tell(object, &summary, context)?;
+    }
+    Ok(match others {
+        0 => Exit::Done,
+        _ => Exit::Found,
+    })
+}
+
+fn event(args: &Args, key: &str, what: &str) -> Object {
+    let mut object = Object::new();
+    object.put("event", "tdms-repaired");
+    object.put("file", args.file.display().to_string());
+    object.put(key, what);
+    object
+}
+
+/// What was done, or would be.
+fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result<(), Stop> {
+    let mut object = event(
+        args,
+        "done",
+        match args.dry_run {
+            true => "nothing",
+            false => "cut",
+        },
+    );
+    if let Some(out) = &args.out {
+        object.put("out", out.display().to_string());
+    }
+    object.put("byte", repair.finding.position);
+    object.put("what", repair.finding.fault.to_string());
+    object.put("length", repair.length);
+    object.put("bytes_lost", repair.bytes_lost);
+    object.put("values_lost", repair.values_lost);
+    object.put("findings", others);
+    let is_to_be = match args.dry_run {
+        true => "would be cut",
+        false => "was cut",
+    };
+    let into = match &args.out {
+        Some(out) => format!(", in {}", shown(out)),
+        None => String::new(),
+    };
+    let stay = match others {
+        0 => String::new(),
+        many => format!("; {} stay", counted(many as u64, "finding")),
+    };
+    let summary = format!(
+        "{}: {}\nit {is_to_be} at byte {}{into}: {} and {} that could be read are lost{stay}",
+        shown(&args.file),
+        plain(&repair.finding.to_string()),
+        repair.length,
+        counted(repair.bytes_lost, "byte"),
+        counted(repair.values_lost, "value"),
+    );
+    tell(object, &summary, context)
+}
+
+/// Cuts the file where it is.
+fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
+    let before = repair.length.saturating_add(repair.bytes_lost);
+    if file.source().byte_len()? != before {
+        return Err(io::Error::other(
+            "it has changed meanwhile; somebody writes to it",
+        ));
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(repair.length)?;
+    file.sync_all()
+}
+
+/// Copies what stays to another file; how it has ended, where that is not well.
+fn copy(
+    file: &TdmsFile<File>,
+    repair: &Repair,
+    path: &Path,
+    args: &Args,
+    context: &Context,
+) -> Result<Option<Exit>, Stop> {
+    if is_standard(path) {
+        let sentence = "a file is repaired into a file; name one";
+        return Err(Problem::usage(sentence).into());
+    }
+    let mut out = Out::new(path, &args.file, args.force, context)?;
+    out.expected = Some(repair.length);
+    let watch = out.watch();
+    let mut piece = Vec::new();
+    let mut at = 0;
+    while at < repair.length {
+        piece.resize((repair.length - at).min(PIECE_BYTES) as usize, 0);
+        file.source()
+            .read_exact_at(&mut piece, at)
+            .map_err(|error| failed(&args.file, "cannot be read", &error))?;
+        patch(&mut piece, at, repair);
+        if let Err(error) = out.write_all(&piece) {
+            return watch.failed(path, &error).map(Some);
+        }
+        at += piece.len() as u64;
+    }
+    out.finish(path)?;
+    Ok(None)
+}
+
+/// Puts in those of the bytes to be overwritten that lie in a piece.
+fn patch(piece: &mut [u8], at: u64, repair: &Repair) {
+    let Some((position, bytes)) = repair.patch else {
+        return;
+    };
+    for (byte, place) in bytes.into_iter().zip(position..) {
+        let place = place.checked_sub(at).and_then(|n| usize::try_from(n).ok());
+        if let Some(old) = place.and_then(|place| piece.get_mut(place)) {
+            *old = byte;
+        }
+    }
+}
+
+/// Writes the index file anew, where there is one.
+fn renew_index(path: &Path, context: &Context) -> Result<(), Stop> {
+    let index = index_name(path);
+    if !index.is_file() {
+        return Ok(());
+    }
+    let file = open_alone(path)?;
+    replace(&index, |out| {
+        let mut out = io::BufWriter::new(out);
+        file.write_index(&mut out)?;
+        out.flush()
+    })
+    .map_err(|error| failed(&index, "cannot be written", &error))?;
+    let mut object = Object::new();
+    object.put("event", "tdms-index-written");
+    object.put("file", index.display().to_string());
+    tell(object, &format!("{}: written anew", shown(&index)), context)
+}
+
+fn failed(path: &Path, what: &str, error: &io::Error) -> Problem {
+    let sentence = format!("{} {what}: {error}", shown(path));
+    Problem::new(Exit::SomeFailed, "not-repaired", &sentence)
+}

@@ -1,0 +1,234 @@
+//! Which rows are wanted, by number or by time, and when each of them was.
+
+use trunkline_tdms::{Channel, ReadAt, Waveform};
+use trunkline_types::contract::parse_duration;
+use trunkline_types::text::parse_value;
+use trunkline_types::{DataType, Timestamp, Value};
+
+use super::columns::Column;
+use super::{Args, Order};
+use crate::problem::Problem;
+
+const NANOS: f64 = 1e9;
+
+/// Rows that a terminal shows of the beginning of a file.
+const HEAD: u64 = 10;
+
+/// When rows were, where all channels have it in common.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Axis {
+    /// Of row 0, without the offset, in nanoseconds since 1970; none where it is not known.
+    start: Option<i64>,
+    offset: f64,
+    increment: f64,
+}
+
+/// A place on an axis.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum When {
+    Time(Timestamp),
+    /// Where only distances are known, in the unit of the axis.
+    Distance(f64),
+}
+
+/// One end of the rows that are wanted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Bound {
+    Row(u64),
+    /// Seconds behind row 0.
+    Behind(f64),
+    /// Nanoseconds since 1970.
+    Time(i64),
+}
+
+impl Axis {
+    /// The axis of these columns; none where one has none, or they differ.
+    pub(super) fn of<R: ReadAt>(columns: &[Column<'_, R>]) -> Option<Self> {
+        let mut all = columns.iter().map(|column| column.channel.waveform());
+        let first = all.next().flatten()?;
+        let is_common = all.all(|other| {
+            other.is_some_and(|other| {
+                (other.start, other.offset, other.increment)
+                    == (first.start, first.offset, first.increment)
+            })
+        });
+        is_common.then(|| Self::new(first)).flatten()
+    }
+
+    /// The axis of one channel.
+    pub(super) fn of_one<R: ReadAt>(channel: &Channel<'_, R>) -> Option<Self> {
+        channel.waveform().and_then(Self::new)
+    }
+
+    fn new(waveform: Waveform) -> Option<Self> {
+        let Waveform {
+            offset, increment, ..
+        } = waveform;
+        let is_usable = increment > 0.0 && increment.is_finite() && offset.is_finite();
+        is_usable.then(|| Self {
+            start: waveform
+                .start
+                .and_then(|start| Some(start.to_timestamp()?.as_nanos())),
+            offset,
+            increment,
+        })
+    }
+
+    /// When a row was.
+    pub(super) fn at(&self, row: u64) -> When {
+        let distance = self.offset + row as f64 * self.increment;
+        match self.start {
+            None => When::Distance(distance),
+            Some(start) => {
+                // Whole seconds apart, so that nanoseconds are not lost behind them.
+                let nanos = (distance.fract() * NANOS).round() as i64;
+                let whole = (distance.trunc() as i64).saturating_mul(NANOS as i64);
+                let time = Timestamp::from_nanos(start).saturating_add_nanos(whole);
+                When::Time(time.saturating_add_nanos(nanos))
+            }
+        }
+    }
+
+    /// The first row that is not before a bound.
+    fn row(&self, bound: Bound) -> Result<u64, &'static str> {
+        let seconds = match (bound, self.start) {
+            (Bound::Row(row), _) => return Ok(row),
+            (Bound::Behind(seconds), _) => seconds,
+            (Bound::Time(_), None) => return Err("the waveform does not say when it began"),
+            (Bound::Time(time), Some(start)) => {
+                (i128::from(time) - i128::from(start)) as f64 / NANOS - self.offset
+            }
+        };
+        let row = seconds / self.increment;
+        let near = row.round();
+        // What is meant is that row, whatever the last digits of the division say.
+        let slack = (1e-9 * row.abs())
+            .max(0.5 / NANOS / self.increment)
+            .min(0.5);
+        let row = match (row - near).abs() <= slack {
+            true => near,
+            false => row.ceil(),
+        };
+        // Out of range either way, it saturates.
+        Ok(row.max(0.0) as u64)
+    }
+}
+
+impl Bound {
+    fn parse(option: &str, text: &str) -> Result<Self, Problem> {
+        let text = text.trim();
+        if let Ok(row) = text.parse() {
+            return Ok(Self::Row(row));
+        }
+        if let Some(behind) = parse_duration(text) {
+            return Ok(Self::Behind(behind.as_secs_f64()));
+        }
+        match parse_value(text, &DataType::Timestamp) {
+            Ok(Value::Timestamp(time)) => Ok(Self::Time(time.as_nanos())),
+            _ => Err(Problem::usage(&format!(
+                "{option} \"{text}\" is no row; write its number from 0, a time since the first \
+                 row such as 1.5s, or a date and time such as 2026-11-20T21:39:04Z"
+            ))),
+        }
+    }
+}
+
+/// The rows that are wanted, of those that there are: the first, and the one behind the last.
+///
+/// # Errors
+/// A bound that is none, or a time where the channels have none in common.
+pub(super) fn range<R: ReadAt>(
+    args: &Args,
+    columns: &[Column<'_, R>],
+    axis: Option<&Axis>,
+) -> Result<(u64, u64), Problem> {
+    let len = columns.iter().map(|column| column.channel.len()).max();
+    let len = len.unwrap_or(0);
+    let bound = |option, text: &Option<String>, unless: u64| -> Result<u64, Problem> {
+        let Some(text) = text else {
+            return Ok(unless);
+        };
+        let row = match (Bound::parse(option, text)?, axis) {
+            (Bound::Row(row), _) => Ok(row),
+            (bound, Some(axis)) => axis.row(bound),
+            (_, None) => Err("the channels have no waveform in common"),
+        };
+        row.map_err(|what| {
+            Problem::usage(&format!(
+                "{option} {text}: {what}; choose others with --channel, or give row numbers"
+            ))
+        })
+    };
+    let from = bound("--from", &args.from, 0)?.min(len);
+    let to = bound("--to", &args.to, len)?.min(len);
+    let count = match args.verb {
+        Order::Head => args.count.or(Some(HEAD)),
+        _ => args.count,
+    };
+    let to = to.min(from.saturating_add(count.unwrap_or(u64::MAX)));
+    Ok((from, to.max(from)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(start: Option<i64>, offset: f64, increment: f64) -> Axis {
+        Axis {
+            start,
+            offset,
+            increment,
+        }
+    }
+
+    #[test]
+    fn a_bound_is_a_row_a_time_since_the_first_or_a_date() {
+        let sut = axis(Some(1_000_000_000), 0.5, 0.001);
+        let row = |text: &str| sut.row(Bound::parse("--from", text).unwrap());
+        for (text, expected) in [
+            ("17", 17),
+            ("0s", 0),
+            ("1s", 1000),
+            ("1.0005s", 1001),
+            ("500us", 1),
+            // Row 0 was half a second after the start.
+            ("1970-01-01T00:00:01.5Z", 0),
+            ("1970-01-01T00:00:01.501Z", 1),
+            ("1970-01-01T00:00:00Z", 0),
+        ] {
+            assert_eq!(row(text), Ok(expected), "{text}");
+        }
+        for text in ["", "-1", "x", "1 fortnight"] {
+            assert!(Bound::parse("--from", text).is_err(), "{text}");
+        }
+        let without = axis(None, 0.0, 0.5);
+        assert_eq!(without.row(Bound::Behind(2.0)), Ok(4));
+        assert!(without.row(Bound::Time(0)).is_err());
+    }
+
+    #[test]
+    fn every_row_is_found_again_by_its_time() {
+        for increment in [1e-6, 0.001, 1.0 / 48_000.0, 0.1, 7.0] {
+            let sut = axis(Some(1_767_225_600_123_456_789), -0.25, increment);
+            for row in [0, 1, 2, 999, 1_000_003, 86_400_000] {
+                let When::Time(time) = sut.at(row) else {
+                    panic!("it has a start")
+                };
+                let found = sut.row(Bound::Time(time.as_nanos()));
+                assert_eq!(found, Ok(row), "{increment}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_waveform_is_no_axis() {
+        for (offset, increment) in [(0.0, 0.0), (0.0, -1.0), (0.0, f64::NAN), (f64::NAN, 1.0)] {
+            let waveform = Waveform {
+                offset,
+                increment,
+                ..Waveform::default()
+            };
+            assert_eq!(Axis::new(waveform), None);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Rows as lines: for people, as JSON, as CSV.
+
+use serde_json::{Map, Value as Json};
+use trunkline_tdms::{ReadAt, Values};
+use trunkline_types::{DataType, Value};
+
+use super::blocks::Block;
+use super::columns::{Column, cell, cell_type};
+use super::opened::plain;
+use super::rows::{Axis, When};
+use crate::arguments::Form;
+use crate::output::csv;
+use crate::output::json::Object;
+use crate::output::times::{TimeColumn, Times};
+use crate::output::values::ValueStyle;
+use crate::terminal::padded;
+
+/// The column of when a row was.
+pub(super) const TIME: &str = "time";
+
+/// Widest column that is kept in line.
+const WIDTH_MAX: usize = 40;
+
+/// Writes rows.
+#[derive(Debug)]
+pub(super) struct Lines {
+    form: Form,
+    names: Vec<String>,
+    types: Vec<DataType>,
+    axis: Option<Axis>,
+    /// How people see times; programs see RFC 3339.
+    times: Option<TimeColumn>,
+    style: ValueStyle,
+    /// Of the columns of a table, once the first block is known.
+    widths: Vec<usize>,
+}
+
+impl Lines {
+    pub(super) fn new<R: ReadAt>(
+        form: Form,
+        columns: &[Column<'_, R>],
+        axis: Option<Axis>,
+        times: Option<TimeColumn>,
+        style: ValueStyle,
+    ) -> Self {
+        Self {
+            form,
+            names: columns.iter().map(|column| column.name.clone()).collect(),
+            types: columns.iter().map(|c| cell_type(c.data_type)).collect(),
+            axis,
+            times,
+            style,
+            widths: Vec::new(),
+        }
+    }
+
+    /// Hands every line of a block to `out`; before the first block that of the names.
+    pub(super) fn write<E>(
+        &mut self,
+        block: &Block,
+        mut out: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if matches!(self.form, Form::Json | Form::Jsonl) {
+            return (0..block.rows).try_for_each(|at| out(&self.json(block, at).to_string()));
+        }
+        let mut lines: Vec<Vec<String>> = (0..block.rows).map(|at| self.cells(block, at)).collect();
+        if self.form != Form::Table {
+            return lines.iter().try_for_each(|line| out(&self.joined(line)));
+        }
+        let is_first = self.widths.is_empty();
+        if is_first {
+            lines.insert(0, self.header_cells());
+            self.widths = (0..lines[0].len())
+                .map(|at| {
+                    let cells = lines.iter().filter_map(|line| line.get(at));
+                    let widest = cells.map(|cell| cell.chars().count()).max();
+                    widest.unwrap_or(0).min(WIDTH_MAX)
+                })
+                .collect();
+        }
+        for line in lines {
+            let cells = line.iter().zip(&self.widths);
+            let cells: Vec<String> = cells.map(|(cell, width)| padded(cell, *width)).collect();
+            out(cells.join("   ").trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// The line of the names, where it does not come with the first block.
+    pub(super) fn header(&self) -> Option<String> {
+        match self.form {
+            Form::Csv | Form::Plain => Some(self.joined(&self.header_cells())),
+            _ => None,
+        }
+    }
+
+    fn joined(&self, cells: &[String]) -> String {
+        match self.form {
+            Form::Csv => {
+                let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+                match cells.as_slice() {
+                    // A row without anything is none.
+                    [""] => "\"\"".to_owned(),
+                    cells => csv::line(cells),
+                }
+            }
+            _ => cells.join("\t"),
+        }
+    }
+
+    fn header_cells(&self) -> Vec<String> {
+        let time = self.axis.map(|_| TIME.to_owned());
+        let names = self.names.iter().map(|name| self.safe(name.clone()));
+        time.into_iter().chain(names).collect()
+    }
+
+    fn cells(&mut self, block: &Block, at: usize) -> Vec<String> {
+        let time = self.time(block.first + at as u64);
+        let cells = block.columns.iter().zip(&self.types);
+        let cells = cells.map(|(values, ty)| self.safe(self.text(values, at, ty)));
+        time.into_iter().chain(cells).collect()
+    }
+
+    fn time(&mut self, row: u64) -> Option<String> {
+        let when = self.axis?.at(row);
+        match (when, &mut self.times) {
+            (When::Time(time), Some(column)) => {
+                let times = Times {
+                    source: time,
+                    engine: time,
+                    local: time,
+                };
+                Some(column.text("", times))
+            }
+            (When::Time(time), None) => Some(time.to_string()),
+            (When::Distance(distance), _) => Some(distance.to_string()),
+        }
+    }
+
+    /// For people nothing in it moves the cursor, or begins another column.
+    fn safe(&self, text: String) -> String {
+        match self.form.is_for_people() {
+            true => plain(&text),
+            false => text,
+        }
+    }
+
+    fn text(&self, values: &Values, at: usize, ty: &DataType) -> String {
+        match cell(values, at) {
+            None => String::new(),
+            // As it is: the form has quotes of its own.
+            Some(Value::String(text)) => text.to_string(),
+            Some(value) => self.style.text(&value, ty, None),
+        }
+    }
+
+    fn json(&self, block: &Block, at: usize) -> Json {
+        let row = block.first + at as u64;
+        let mut object = Object::new();
+        object.put("row", self.style.json_u64(row));
+        match self.axis.map(|axis| axis.at(row)) {
+            Some(When::Time(time)) => object.put(TIME, time.to_string()),
+            Some(When::Distance(distance)) => object.put(TIME, distance),
+            None => {}
+        }
+        let (mut all, mut special) = (Map::new(), Map::new());
+        for ((values, ty), name) in block.columns.iter().zip(&self.types).zip(&self.names) {
+            let value = match cell(values, at) {
+                // Behind the end of the channel.
+                None => continue,
+                Some(Value::String(text)) => Json::from(text.to_string()),
+                Some(value) => {
+                    let json = self.style.json(&value, ty);
+                    if let Some(word) = json.special {
+                        special.insert(name.clone(), Json::from(word));
+                    }
+                    json.value
+                }
+            };
+            all.insert(name.clone(), value);
+        }
+        object.put("values", all);
+        if !special.is_empty() {
+            object.put("special", special);
+        }
+        object.into_json()
+    }
+}

@@ -1,0 +1,129 @@
+//! `tdms verify`: reads every byte of a file, and says what is wrong and what to do about it.
+
+use std::path::Path;
+
+use trunkline_tdms::{Finding, OpenError};
+
+use super::Args;
+use super::convert::tell;
+use super::opened::{advice, index_of, open_alone, plain, shown, source};
+use crate::exit::Exit;
+use crate::interrupt;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::terminal::Mood;
+use crate::verbs::Context;
+
+/// Something wrong, and what to do. Whatever looks at a file in another way adds its own.
+#[derive(Debug)]
+struct Found {
+    /// Where in the file; none where it is not of one place.
+    byte: Option<u64>,
+    what: String,
+    advice: String,
+}
+
+impl From<&Finding> for Found {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            byte: Some(finding.position),
+            what: finding.fault.to_string(),
+            advice: advice(&finding.fault).to_owned(),
+        }
+    }
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    interrupt::end_process_on_interrupt(&context.terminal)?;
+    let file = match open_alone(&args.file) {
+        Ok(file) => file,
+        // Nothing of it can be read, which is what was asked.
+        Err(mut problem) if problem.code == "not-tdms" => {
+            problem.exit = Exit::Found;
+            return Err(problem.into());
+        }
+        Err(problem) => return Err(problem.into()),
+    };
+    let index_path = index_of(&args.file);
+    let index = index_path.as_deref().map(source).transpose()?;
+    let verified = file
+        .verify(index.as_ref())
+        .map_err(|error| unreadable(&args.file, &error))?;
+    let mut found: Vec<Found> = verified.findings.iter().map(Found::from).collect();
+    let dropped = file.report().findings_dropped;
+    if dropped > 0 {
+        found.push(Found {
+            byte: None,
+            what: format!("{} more that were not kept", counted(dropped, "finding")),
+            advice: "see to those above first".to_owned(),
+        });
+    }
+    if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
+        found.push(Found {
+            byte: None,
+            what: format!("the index file {} is not of this file", shown(path)),
+            advice: "`trunkline tdms repair` writes it anew".to_owned(),
+        });
+    }
+    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
+    for one in &found {
+        records.push(row(one))?;
+    }
+    records.finish()?;
+    let report = file.report();
+    let mut object = Object::new();
+    object.put("event", "tdms-verified");
+    object.put("file", args.file.display().to_string());
+    object.put("segments", report.segments);
+    object.put("channels", verified.channels);
+    object.put("values", verified.values);
+    if let Some(is_same) = verified.is_index_same {
+        object.put("index", is_same);
+    }
+    object.put("findings", found.len());
+    let findings = match found.len() {
+        0 => "nothing found".to_owned(),
+        many => counted(many as u64, "finding"),
+    };
+    let summary = format!(
+        "{}: {findings} in {}, {}, {}",
+        shown(&args.file),
+        counted(report.segments, "segment"),
+        counted(verified.channels, "channel"),
+        counted(verified.values, "value"),
+    );
+    tell(object, &summary, context)?;
+    Ok(match found.is_empty() {
+        true => Exit::Done,
+        false => Exit::Found,
+    })
+}
+
+const COLUMNS: &[&str] = &["byte", "what", "do"];
+
+fn row(found: &Found) -> Row {
+    let mut object = Object::new();
+    if let Some(byte) = found.byte {
+        object.put("byte", byte);
+    }
+    object.put("what", found.what.as_str());
+    object.put("do", found.advice.as_str());
+    let byte = found.byte.map(|byte| byte.to_string());
+    Row {
+        cells: vec![
+            byte.unwrap_or_default(),
+            plain(&found.what),
+            found.advice.clone(),
+        ],
+        object,
+        mood: Mood::Bad,
+    }
+}
+
+fn unreadable(path: &Path, error: &OpenError) -> Problem {
+    let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
+    problem.message = format!("{}: {error}", shown(path));
+    problem
+}

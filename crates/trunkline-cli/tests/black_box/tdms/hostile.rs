@@ -1,0 +1,94 @@
+//! Files that are no files, and options that do not fit.
+
+use super::{Files, tdms, waveforms};
+
+const VERBS: [&str; 6] = ["info", "cat", "head", "verify", "repair", "convert"];
+
+fn arguments<'a>(verb: &'a str, path: &'a str, out: &'a str) -> Vec<&'a str> {
+    match verb {
+        "convert" => vec![verb, path, out, "--force"],
+        _ => vec![verb, path],
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_a_sentence_and_a_code() {
+    let files = Files::new();
+    let out = files.path("out.csv");
+    let folder = files.path("");
+    for (path, said) in [
+        (files.put("text.tdms", b"not at all"), "not a TDMS file"),
+        (files.path("none.tdms"), "No such file"),
+        (folder, "not a regular file"),
+        ("/dev/zero".to_owned(), "not a regular file"),
+    ] {
+        for verb in VERBS {
+            let output = tdms(&arguments(verb, &path, &out));
+            let expected = match (verb, said) {
+                ("verify", "not a TDMS file") => 8,
+                _ => 1,
+            };
+            assert_eq!(output.code, Some(expected), "{verb} {path}: {output:?}");
+            assert!(output.err.contains(said), "{verb} {path}: {output:?}");
+            assert_eq!(output.out, "");
+        }
+    }
+    assert_eq!(files.names(), ["text.tdms"]);
+    let output = tdms(&["info", "--json", &files.path("text.tdms")]);
+    let error: serde_json::Value = serde_json::from_str(&output.err).unwrap();
+    assert_eq!(error["code"], "not-tdms");
+}
+
+#[test]
+fn a_file_cut_or_altered_at_any_byte_ends_in_order() {
+    let files = Files::new();
+    let bytes = waveforms().0;
+    let out = files.path("out.csv");
+    let ends = |verb: &str, bytes: &[u8], what: String| {
+        let path = files.put("run.tdms", bytes);
+        let output = tdms(&arguments(verb, &path, &out));
+        let is_in_order = matches!(output.code, Some(0 | 1 | 8));
+        assert!(
+            is_in_order && !output.err.contains("panic"),
+            "{verb}, {what}: {output:?}"
+        );
+    };
+    for (at, verb) in (0..bytes.len()).step_by(5).zip(VERBS.iter().cycle()) {
+        ends(verb, &bytes[..at], format!("cut at {at}"));
+        let mut altered = bytes.clone();
+        altered[at] ^= 0xff;
+        ends(verb, &altered, format!("altered at {at}"));
+    }
+}
+
+#[test]
+fn names_cannot_steer_a_terminal() {
+    let files = Files::new();
+    let path = files.put("a\u{1b}[31m\n.tdms", b"no");
+    let output = tdms(&["info", &path]);
+    assert!(!output.err.contains('\u{1b}'), "{output:?}");
+    assert!(output.err.contains("a\\u{1b}[31m\\n.tdms"), "{output:?}");
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &waveforms().0);
+    for arguments in [
+        &["info", &path, "out"][..],
+        &["verify", &path, "--channel", "x/y"],
+        &["cat", &path, "--force"],
+        &["cat", &path, "--as", "csv"],
+        &["defrag", &path, "out", "--count", "1"],
+        &["convert", &path, "out.csv", "--dry-run"],
+        &["cat", &path, "--format", "{value}"],
+        &["convert", &path],
+        &["defrag", &path],
+        &["frobnicate", &path],
+        &["cat"],
+    ] {
+        let output = tdms(arguments);
+        assert_eq!(output.code, Some(2), "{arguments:?}: {output:?}");
+        assert!(!output.err.is_empty(), "{arguments:?}");
+    }
+}

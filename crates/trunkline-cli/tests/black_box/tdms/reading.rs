@@ -1,0 +1,271 @@
+//! `info`, `cat` and `head`.
+
+use serde_json::{Value as Json, json};
+
+use super::{Files, check, mixture, tdms, vector, waveforms};
+
+fn lines(text: &str) -> Vec<Json> {
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn info_says_what_is_in_a_file() {
+    let files = Files::new();
+    let (bytes, index, _) = waveforms();
+    let path = files.put("run.tdms", &bytes);
+    let plain = tdms(&["info", &path]);
+    assert_eq!((plain.code, plain.err.as_str()), (Some(0), ""), "{plain:?}");
+    let told: Vec<&str> = plain.out.lines().collect();
+    assert!(
+        told[0].ends_with("TDMS 2.0, 480 B, 3 segments, 1 group, 2 channels, 24 values")
+            || told[0].contains("3 segments, 1 group, 2 channels, 24 values"),
+        "{told:?}"
+    );
+    let volts = "daq/volts\tf64\t12\tV\t0.001\t2026-01-01T00:00:00.000000000Z";
+    assert_eq!(told[1], volts);
+    assert_eq!(told.len(), 3);
+    let names = tdms(&["info", "-t", &path]);
+    assert_eq!(names.out, "daq/volts\ndaq/count\n");
+    let wide = tdms(&["info", "-a", &path]);
+    assert!(wide.out.contains("/#dut\tA17\n"), "{wide:?}");
+    assert!(
+        wide.out.contains("daq/volts#wf_increment\t0.001\n"),
+        "{wide:?}"
+    );
+
+    files.put("run.tdms_index", &index);
+    let json = tdms(&["info", "--json", &path, "--channel", "**/volts"]);
+    let object = &lines(&json.out)[0];
+    check(object, "tdms_file");
+    let keys = [
+        "v",
+        "version",
+        "segments",
+        "index",
+        "findings",
+        "bytes_lost",
+    ];
+    let found = keys.map(|key| object[key].clone());
+    assert_eq!(
+        found,
+        [
+            json!(1),
+            json!(4713),
+            json!(3),
+            json!(true),
+            json!(0),
+            json!(0)
+        ]
+    );
+    assert_eq!(object["bytes"], bytes.len());
+    assert_eq!(object["properties"], json!({"dut": "A17"}));
+    let channels = object["channels"].as_array().unwrap();
+    assert_eq!(channels.len(), 1);
+    assert_eq!(channels[0]["name"], "daq/volts");
+    assert_eq!(channels[0]["path"], "/'daq'/'volts'");
+    assert_eq!(channels[0]["values"], 12);
+    assert_eq!(channels[0]["properties"]["unit_string"], "V");
+    let csv = tdms(&["info", "-o", "csv", &path]);
+    let header = "channel,type,values,unit,interval,begins,scaled\ndaq/volts,f64,12,V,";
+    assert!(csv.out.starts_with(header), "{csv:?}");
+}
+
+#[test]
+fn rows_are_chosen_by_number_by_time_and_by_channel() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &waveforms().0);
+    let head = tdms(&["head", &path, "--count", "2"]);
+    let expected = "time\tdaq/volts\tdaq/count\n2026-01-01 00:00:00.000000\t0.0\t0\n\
+                    2026-01-01 00:00:00.001000\t0.5\t1\n";
+    assert_eq!(
+        (head.code, head.out.as_str()),
+        (Some(0), expected),
+        "{head:?}"
+    );
+    assert_eq!(tdms(&["head", &path]).out.lines().count(), 11);
+    let rows = |arguments: &[&str]| -> Vec<String> {
+        let only = ["cat", &path, "--channel", "daq/count", "-t"];
+        let output = tdms(&[&only, arguments].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.out.lines().map(str::to_owned).collect()
+    };
+    assert_eq!(rows(&[]).len(), 12);
+    let some = ["3", "4"];
+    for bounds in [
+        ["--from", "3", "--to", "5"],
+        ["--from", "3ms", "--to", "5ms"],
+        ["--from", "2.5ms", "--to", "4.5ms"],
+        [
+            "--from",
+            "2026-01-01T00:00:00.003Z",
+            "--to",
+            "2026-01-01T00:00:00.005Z",
+        ],
+        ["--from", "3", "--count", "2"],
+    ] {
+        assert_eq!(rows(&bounds), some, "{bounds:?}");
+    }
+    for none in [
+        ["--from", "12"],
+        ["--to", "0"],
+        ["--from", "1h"],
+        ["--count", "0"],
+    ] {
+        assert!(rows(&none).is_empty(), "{none:?}");
+    }
+    let csv = tdms(&[
+        "cat",
+        &path,
+        "-o",
+        "csv",
+        "--exclude",
+        "*/count",
+        "--to",
+        "1",
+    ]);
+    assert_eq!(
+        csv.out,
+        "time,daq/volts\n2026-01-01T00:00:00.000000000Z,0.0\n"
+    );
+    let csv = tdms(&["cat", &path, "-o", "csv", "--time", "none", "--from", "11"]);
+    assert_eq!(csv.out, "daq/volts,daq/count\n5.5,11\n");
+    let table = tdms(&["head", &path, "-o", "table", "--count", "1"]);
+    let first = "time                         daq/volts   daq/count";
+    assert_eq!(table.out.lines().next(), Some(first), "{table:?}");
+}
+
+#[test]
+fn json_rows_say_which_values_are_special_and_leave_out_what_is_not_there() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &mixture());
+    let rows = lines(&tdms(&["cat", &path, "--json"]).out);
+    assert_eq!(rows.len(), 3);
+    rows.iter().for_each(|row| check(row, "tdms_row"));
+    let values = json!({
+        "g/plain": "one",
+        "g/Dr. T's": 1.5,
+        "x%2Fy/a%2Fb": true,
+        "g/two\nlines": "2026-01-01T00:00:00.000000000Z",
+        "g/100%25": [1.0, -2.0],
+        "/": u64::MAX,
+    });
+    assert_eq!(rows[0], json!({"v": 1, "row": 0, "values": values}));
+    let values = json!({"g/plain": "", "g/Dr. T's": null, "x%2Fy/a%2Fb": false});
+    let special = json!({"g/Dr. T's": "nan"});
+    assert_eq!(
+        rows[1],
+        json!({"v": 1, "row": 1, "values": values, "special": special})
+    );
+    assert_eq!(rows[2]["special"], json!({"g/Dr. T's": "inf"}));
+    assert_eq!(rows[2]["values"]["g/plain"], "a,\"b\"\nc");
+    let array = tdms(&["cat", &path, "-o", "json", "--int-strings"]).out;
+    let array: Json = serde_json::from_str(&array).unwrap();
+    assert_eq!(array[0]["values"]["/"], u64::MAX.to_string());
+    let waveform = files.put("w.tdms", &waveforms().0);
+    let rows = lines(&tdms(&["cat", &waveform, "--json", "--from", "1", "--to", "2"]).out);
+    assert_eq!(rows[0]["time"], "2026-01-01T00:00:00.001000000Z");
+}
+
+#[test]
+fn names_with_quotes_slashes_and_line_breaks_are_shown_and_found() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &mixture());
+    let names = tdms(&["info", "-t", &path]);
+    let expected = "g/plain\ng/Dr. T's\nx%2Fy/a%2Fb\ng/two\\nlines\ng/100%25\n/\n";
+    assert_eq!(names.out, expected);
+    for (wanted, header) in [
+        ("g/Dr. T's", "g/Dr. T's"),
+        ("/'g'/'Dr. T''s'", "g/Dr. T's"),
+        ("x%2fy/*", "x%2Fy/a%2Fb"),
+        ("/'x/y'/'a/b'", "x%2Fy/a%2Fb"),
+        ("/'g'/'two\nlines'", "g/two\\nlines"),
+        ("/''/''", "/"),
+    ] {
+        let output = tdms(&["head", &path, "-o", "plain", "--channel", wanted]);
+        assert_eq!(output.out.lines().next(), Some(header), "{wanted}");
+    }
+    let csv = tdms(&["head", &path, "-o", "csv", "--channel", "/'g'/'two\nlines'"]);
+    assert!(csv.out.starts_with("\"g/two\nlines\"\n"), "{csv:?}");
+    for (wanted, code) in [("g/nope", 1), ("/'g'x", 2), ("g//x", 2)] {
+        let output = tdms(&["head", &path, "--channel", wanted]);
+        assert_eq!(
+            (output.code, output.out.as_str()),
+            (Some(code), ""),
+            "{wanted}"
+        );
+        assert!(output.err.contains(wanted), "{output:?}");
+    }
+}
+
+#[test]
+fn acquisition_data_is_read_as_its_scalers_say() {
+    let output = tdms(&["cat", &vector("daqmx.tdms"), "-o", "csv"]);
+    assert_eq!(output.out, "g/x,g/y\n1,-1\n2,-2\n");
+    let info = tdms(&["info", &vector("daqmx.tdms")]);
+    assert!(info.out.contains("g/x\tDAQmx i16\t2"), "{info:?}");
+}
+
+#[test]
+fn a_time_is_refused_where_channels_have_none_in_common() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &mixture());
+    let output = tdms(&["cat", &path, "--from", "1s"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.err.contains("no waveform in common"), "{output:?}");
+    let output = tdms(&["cat", &path, "--from", "yesterday"]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.err.contains("is no row"), "{output:?}");
+}
+
+#[test]
+fn a_file_that_was_not_closed_is_read_and_said_to_be_so() {
+    let path = vector("five_segments.tdms");
+    let output = tdms(&["cat", &path, "-o", "csv"]);
+    assert_eq!(output.code, Some(0));
+    assert_eq!(output.out.lines().count(), 11);
+    assert!(
+        output
+            .err
+            .contains("byte 356: the segment was never closed"),
+        "{output:?}"
+    );
+    assert!(output.err.contains("tdms verify"), "{output:?}");
+    let output = tdms(&["info", "--json", &path]);
+    let note: Json = serde_json::from_str(output.err.lines().next().unwrap()).unwrap();
+    assert_eq!(note["code"], "finding");
+    let object = &lines(&output.out)[0];
+    assert_eq!(
+        (&object["findings"], &object["bytes_lost"]),
+        (&json!(1), &json!(5))
+    );
+}
+
+#[test]
+fn an_index_file_alone_says_what_is_in_the_file_it_is_of() {
+    let files = Files::new();
+    let path = files.put("run.tdms_index", &waveforms().1);
+    let output = tdms(&["info", "-t", &path]);
+    assert_eq!(
+        (output.code, output.out.as_str()),
+        (Some(0), "daq/volts\ndaq/count\n")
+    );
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_error() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &waveforms().0);
+    let script = format!(
+        "{} tdms cat '{path}' -o csv | head -n 1; echo ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_trunkline")
+    );
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .output()
+        .unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.ends_with("\n0\n"), "{out}");
+}
