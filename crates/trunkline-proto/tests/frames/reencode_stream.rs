@@ -17,16 +17,12 @@ use trunkline_proto::{DecodeError, FrameKind};
 /// As `reencode`; `None` for kinds that are no stream's.
 pub(super) fn stream(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
     Some(match frame.kind()? {
-        FrameKind::StreamLookup => Lookup::decode(frame).map(|m| m.encode(frame.request(), out)),
-        FrameKind::StreamTicket => {
-            TicketGrant::decode(frame).map(|m| m.encode(frame.request(), out))
-        }
+        FrameKind::StreamLookup => Lookup::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamTicket => TicketGrant::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamRegister => Register::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamRegistered => Registered::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamArrived => Arrived::decode(frame).map(|m| m.encode(out)),
-        FrameKind::StreamList => {
-            EndpointsQuery::decode(frame).map(|m| m.encode(frame.request(), out))
-        }
+        FrameKind::StreamList => EndpointsQuery::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamEndpoints => {
             EndpointsPage::decode(frame).map(|m| m.encode(frame.request(), out))
         }

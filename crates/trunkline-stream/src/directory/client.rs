@@ -140,7 +140,7 @@ struct Asking {
 impl Asking {
     fn page(&mut self, query: &EndpointsQuery) -> Result<EndpointsPage, ListError> {
         let mut frame = Vec::new();
-        query.encode(1, &mut frame);
+        query.encode(&mut frame);
         let written = self.connection.write_all(&frame);
         written.map_err(|cause| self.broken(cause))?;
         let mut buffer = vec![0; 64 << 10];

@@ -96,7 +96,7 @@ impl DirectorySession {
     }
 
     fn grant(&mut self, grant: &TicketGrant) {
-        grant.encode(1, &mut self.out);
+        grant.encode(&mut self.out);
     }
 
     fn handle_step(&mut self, step: Step) {
@@ -182,13 +182,15 @@ impl DirectorySession {
         let Some(frame) = self.frames.next_frame(now, bytes)? else {
             return Ok(None);
         };
+        // An endpoint's word of itself goes no further than the machine.
+        let is_status = frame.kind() == Some(FrameKind::StreamStatus);
+        if !is_status && !is_frame_intact(&frame) {
+            let sentence = "what an endpoint has said was altered on the way".to_owned();
+            return Err(Disconnect::Malformed { sentence });
+        }
         Ok(Some(match frame.kind() {
             Some(FrameKind::StreamRegister) => Step::Register(Register::decode(&frame)?),
             Some(FrameKind::StreamLookup) => Step::Lookup(Lookup::decode(&frame)?),
-            Some(FrameKind::StreamHello) if !is_frame_intact(&frame) => {
-                let sentence = "the greeting of an endpoint was altered on the way".to_owned();
-                return Err(Disconnect::Malformed { sentence });
-            }
             Some(FrameKind::StreamHello) => Step::Hello(Box::new(StreamHello::decode(&frame)?)),
             Some(FrameKind::StreamList) => Step::List(EndpointsQuery::decode(&frame)?),
             Some(FrameKind::StreamStatus) => {
@@ -271,7 +273,8 @@ impl Endpoint for DirectorySession {
 
     fn poll_timeout(&self) -> Option<Tick> {
         let asks_by = Some(self.asks_by).filter(|_| self.role == Role::New);
-        [Some(self.liveness.poll_timeout()), asks_by]
+        let incomplete = self.frames.poll_timeout();
+        [Some(self.liveness.poll_timeout()), asks_by, incomplete]
             .into_iter()
             .flatten()
             .min()
@@ -283,6 +286,9 @@ impl Endpoint for DirectorySession {
                 what: "hello",
                 deadline: HELLO_DEADLINE,
             });
+        }
+        if let Err(slow) = self.frames.handle_timeout(now) {
+            self.closing.get_or_insert(slow.into());
         }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}

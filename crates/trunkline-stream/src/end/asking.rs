@@ -6,6 +6,7 @@ use trunkline_proto::message::stream::control::{
     decode_keepalive, decode_refused, encode_keepalive,
 };
 use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{
     Disconnect, FrameBuffer, FrameKind, FrameLimits, Liveness, LivenessAction, VersionRange,
 };
@@ -48,7 +49,7 @@ impl Asking {
             incarnation: target.incarnation,
             program: target.program.clone(),
         };
-        lookup.encode(1, &mut out);
+        lookup.encode(&mut out);
         Self {
             frames: FrameBuffer::new(FrameLimits::default()),
             out,
@@ -64,6 +65,12 @@ impl Asking {
         loop {
             let heard = match self.frames.next_frame(now, bytes) {
                 Ok(None) => return Heard::Nothing,
+                // It may have been the answer, for which nobody would wait in vain.
+                Ok(Some(frame)) if !is_frame_intact(&frame) => {
+                    let sentence = "what a directory has said was altered on the way".to_owned();
+                    self.closing = Some(Disconnect::Malformed { sentence });
+                    return Heard::Nothing;
+                }
                 Ok(Some(frame)) => match frame.kind() {
                     Some(FrameKind::StreamTicket) => {
                         TicketGrant::decode(&frame).map(|grant| Some(Heard::Ticket(grant.ticket)))
@@ -105,10 +112,15 @@ impl Asking {
     }
 
     pub(super) fn poll_timeout(&self) -> Tick {
-        self.liveness.poll_timeout()
+        let incomplete = self.frames.poll_timeout();
+        let alive = self.liveness.poll_timeout();
+        incomplete.map_or(alive, |incomplete| incomplete.min(alive))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Tick) {
+        if let Err(slow) = self.frames.handle_timeout(now) {
+            self.closing = Some(slow.into());
+        }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {

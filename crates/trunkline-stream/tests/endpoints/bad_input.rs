@@ -557,14 +557,14 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
 /// Behaviour: NS-12, NS-66.
 #[test]
 fn altered_greetings_are_said_again() {
-    // S_HELLO, S_WELCOME.
-    for kind in [106, 107] {
+    // S_LOOKUP, S_TICKET, S_HELLO, S_WELCOME.
+    for kind in [100, 101, 106, 107] {
         let at = address();
         let proxy = Proxy::to(at);
         let (mut writer, mut reader) =
             meet::<f64>(Dials::Writer, options(4), options(4), at, Some(&proxy));
         let mut random = fastrand::Rng::with_seed(u64::from(kind));
-        for cut in 0..20 {
+        for cut in 0..12 {
             let place = random.usize(..);
             let (sender, altered) = channel();
             let mut is_done = false;

@@ -111,7 +111,7 @@ impl Raw {
             incarnation,
             program: "raw".to_owned(),
         };
-        lookup.encode(1, &mut out);
+        lookup.encode(&mut out);
         self.send(&out);
         let came = self.next_of(FrameKind::StreamTicket);
         TicketGrant::decode(&came.frame()).unwrap().ticket

@@ -66,7 +66,7 @@ fn directory(samples: &mut Vec<Sample>) {
             incarnation: WRITER,
             program: program.clone(),
         };
-        lookup.encode(1, out);
+        lookup.encode(out);
     });
     add(samples, "s-ticket", "The peer is there", |out| {
         let grant = TicketGrant {
@@ -74,7 +74,7 @@ fn directory(samples: &mut Vec<Sample>) {
             incarnation: READER,
             valid_for: Duration::from_secs(10),
         };
-        grant.encode(1, out);
+        grant.encode(out);
     });
     add(samples, "s-register", "A reader gives its name", |out| {
         let register = Register {
@@ -131,7 +131,7 @@ fn listing(samples: &mut Vec<Sample>) {
             after: "tl://localhost/archive/a".to_owned(),
             only: String::new(),
         };
-        query.encode(1, out);
+        query.encode(out);
     });
     add(
         samples,

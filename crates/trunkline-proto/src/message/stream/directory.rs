@@ -10,6 +10,9 @@
 //! S_REGISTERED  lease_ms u32 | endpoint text
 //! S_ARRIVED     ticket 16 bytes | what has been read of the connection
 //! ```
+//!
+//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): an endpoint that is asked for by
+//! another name than was meant would be waited for without end.
 
 use std::time::Duration;
 
@@ -17,6 +20,7 @@ use trunkline_types::wire::{put_str, put_u8, put_u32};
 
 use super::Incarnation;
 use super::hello::{URL_BYTES_MAX, url};
+use super::seal::seal;
 use crate::decode::Payload;
 use crate::message::hello::{MAGIC, cut, read_magic, text, to_millis};
 use crate::tlv::{put_field, put_number, put_text, read_fields};
@@ -84,11 +88,13 @@ pub struct Arrived<'a> {
 
 impl Lookup {
     /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::StreamLookup, request);
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamLookup, 0);
         put_who(frame.payload(), self.versions, &self.url, self.incarnation);
         put_text(frame.payload(), 3, cut(&self.program));
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.
@@ -116,11 +122,13 @@ impl Lookup {
 impl Register {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let mut frame = FrameWriter::begin(out, FrameKind::StreamRegister, 0);
         put_who(frame.payload(), self.versions, &self.url, self.incarnation);
         put_text(frame.payload(), 3, cut(&self.program));
         put_number(frame.payload(), 4, u64::from(self.pid));
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.
@@ -162,13 +170,14 @@ impl Register {
 
 impl TicketGrant {
     /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::StreamTicket, request);
-        let out = frame.payload();
-        out.extend_from_slice(&self.ticket);
-        out.extend_from_slice(&self.incarnation.0);
-        put_u32(out, to_millis(self.valid_for));
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamTicket, 0);
+        frame.payload().extend_from_slice(&self.ticket);
+        frame.payload().extend_from_slice(&self.incarnation.0);
+        put_u32(frame.payload(), to_millis(self.valid_for));
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.

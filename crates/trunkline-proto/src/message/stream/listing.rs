@@ -19,6 +19,7 @@ use std::time::Duration;
 use trunkline_types::wire::put_u8;
 
 use super::hello::{URL_BYTES_MAX, url};
+use super::seal::seal;
 use crate::decode::Payload;
 use crate::message::fault::cut_text;
 use crate::message::hello::{MAGIC, cut, read_magic, text};
@@ -94,15 +95,16 @@ pub struct EndpointsPage {
 
 impl EndpointsQuery {
     /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::StreamList, request);
-        let out = frame.payload();
-        out.extend_from_slice(&MAGIC);
-        put_u8(out, self.versions.min);
-        put_u8(out, self.versions.max);
-        put_text(out, 1, &self.after);
-        put_text(out, 2, &self.only);
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamList, 0);
+        frame.payload().extend_from_slice(&MAGIC);
+        put_u8(frame.payload(), self.versions.min);
+        put_u8(frame.payload(), self.versions.max);
+        put_text(frame.payload(), 1, &self.after);
+        put_text(frame.payload(), 2, &self.only);
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.

@@ -107,7 +107,7 @@ proptest! {
         let mut out = Vec::new();
         let versions = VersionRange { min: versions.0, max: versions.1 };
         let query = EndpointsQuery { versions, after: url.clone(), only };
-        query.encode(7, &mut out);
+        query.encode(&mut out);
         prop_assert_eq!(EndpointsQuery::decode(&frame(&out)).unwrap(), query);
         out.clear();
         let status = EndpointStatus {
@@ -134,7 +134,7 @@ proptest! {
         let incarnation = Incarnation(life);
         let mut out = Vec::new();
         let lookup = Lookup { versions, url: url.clone(), incarnation, program: program.clone() };
-        lookup.encode(7, &mut out);
+        lookup.encode(&mut out);
         prop_assert_eq!(Lookup::decode(&frame(&out)).unwrap(), lookup);
         out.clear();
         let register = Register { versions, url: url.clone(), incarnation, program, pid };
@@ -143,7 +143,7 @@ proptest! {
         out.clear();
         let valid_for = Duration::from_millis(u64::from(ms));
         let grant = TicketGrant { ticket, incarnation, valid_for };
-        grant.encode(7, &mut out);
+        grant.encode(&mut out);
         prop_assert_eq!(TicketGrant::decode(&frame(&out)).unwrap(), grant);
         out.clear();
         let registered = Registered { lease: valid_for, url };
