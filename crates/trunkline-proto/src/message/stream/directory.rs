@@ -11,8 +11,8 @@
 //! S_ARRIVED     ticket 16 bytes | what has been read of the connection
 //! ```
 //!
-//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): an endpoint that is asked for by
-//! another name than was meant would be waited for without end.
+//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): an endpoint that is asked for
+//! by another name than was meant would be waited for without end.
 
 use std::time::Duration;
 
