@@ -65,6 +65,13 @@ impl Asking {
         loop {
             let heard = match self.frames.next_frame(now, bytes) {
                 Ok(None) => return Heard::Nothing,
+                // Of an engine that has too many connections, to whoever comes.
+                Ok(Some(frame)) if frame.kind() == Some(FrameKind::Refused) => {
+                    let refused = Refused::decode(&frame);
+                    let cause = refused.map(|it| Disconnect::from_refused(&it, VersionRange::OURS));
+                    self.closing = Some(cause.unwrap_or_else(Into::into));
+                    return Heard::Nothing;
+                }
                 // It may have been the answer, for which nobody would wait in vain.
                 Ok(Some(frame)) if !is_frame_intact(&frame) => {
                     let sentence = "what a directory has said was altered on the way".to_owned();
@@ -138,5 +145,80 @@ impl Asking {
 
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::time::Duration;
+
+    use trunkline_proto::FaultCode;
+
+    use super::*;
+
+    fn asking() -> Asking {
+        let target = Target {
+            url: "tl://localhost/x".to_owned(),
+            incarnation: Incarnation::default(),
+            program: String::new(),
+        };
+        Asking::begin(&target, Tick::ZERO)
+    }
+
+    fn grant() -> Vec<u8> {
+        let grant = TicketGrant {
+            ticket: [7; 16],
+            incarnation: Incarnation::default(),
+            valid_for: Duration::from_secs(10),
+        };
+        let mut out = Vec::new();
+        grant.encode(&mut out);
+        out
+    }
+
+    /// Whichever bit of an answer is altered, it is not taken, and nobody waits for another one.
+    ///
+    /// Behaviour: NS-12, NS-66.
+    #[test]
+    fn an_altered_answer_ends_the_connection_at_once_or_after_a_while() {
+        let answer = grant();
+        // Two bytes of a header are nothing yet.
+        for bit in (0..answer.len() * 8).filter(|bit| !matches!(bit / 8, 6 | 7)) {
+            let mut altered = answer.clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            let mut sut = asking();
+            let heard = sut.handle_input(Tick::ZERO, &mut altered.as_slice());
+            assert!(matches!(heard, Heard::Nothing), "bit {bit}");
+            // Somebody is there, and says so.
+            for second in 1..=10 {
+                let now = Tick::ZERO.saturating_add(Duration::from_secs(second));
+                sut.liveness.handle_received(now);
+                if sut.poll_timeout() <= now {
+                    sut.handle_timeout(now);
+                }
+            }
+            assert!(sut.wants_close().is_some(), "bit {bit}");
+        }
+        let mut sut = asking();
+        let heard = sut.handle_input(Tick::ZERO, &mut answer.as_slice());
+        assert!(matches!(heard, Heard::Ticket(ticket) if ticket == [7; 16]));
+    }
+
+    #[test]
+    fn an_engine_that_is_full_says_when_to_come_again() {
+        let refused = Refused {
+            code: FaultCode::Overloaded,
+            versions: VersionRange::OURS,
+            retry_after: Some(Duration::from_secs(2)),
+            sentence: "too many connections".to_owned(),
+        };
+        let mut out = Vec::new();
+        refused.encode(&mut out);
+        let mut sut = asking();
+        let heard = sut.handle_input(Tick::ZERO, &mut out.as_slice());
+        assert!(matches!(heard, Heard::Nothing));
+        let retry_after = sut.wants_close().unwrap().retry_after();
+        assert_eq!(retry_after, Some(Duration::from_secs(2)));
     }
 }
