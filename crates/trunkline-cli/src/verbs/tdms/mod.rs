@@ -49,8 +49,8 @@ use crate::problem::Stop;
 /// something. `repair` cuts off a last segment that is not whole, and never changes a byte before
 /// it; with OUT it leaves FILE alone, and keeps more. Where `x.tdms.sums` lies beside `x.tdms`, as
 /// `record start --sums` makes it, both compare every segment with its checksum: `repair` cuts off
-/// what is wrong at the end, and with `--unsummed cut` what has no checksum there. `convert` and `defrag` write OUT whole or not
-/// at all, and end with 8 when FILE was not whole.
+/// what is wrong at the end, and with `--unsummed cut` what has no checksum there. `convert` and
+/// `defrag` write OUT whole or not at all, and end with 8 when FILE was not whole.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
