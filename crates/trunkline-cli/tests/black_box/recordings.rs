@@ -172,7 +172,7 @@ fn what_programs_are_told_is_as_documented_and_checksums_are_made_on_request() {
         (&line["elements"], &line["lost"]),
         (&1_000.into(), &0.into())
     );
-    assert_eq!(line["bytes_copied"], 1_000 * 4 % 4096, "its odd end alone");
+    assert_eq!(line["bytes_copied"], 4_000, "its odd end alone");
     assert_eq!(recorder.end().0, Some(0));
     let verified = served.run(&["tdms", "verify", &stream, "--json"]);
     assert_eq!(last(&verified.err)["sums"], true, "{verified:?}");
@@ -196,6 +196,21 @@ fn what_cannot_be_recorded_or_played_is_said() {
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
     let missing = served.run(&["play", &file]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
+    let unmatched = path(&served, "unmatched.tdms");
+    let start = [
+        "record",
+        "start",
+        &unmatched,
+        "nowhere/**",
+        "--for",
+        "100ms",
+    ];
+    let unmatched = served.run(&start);
+    assert_eq!(unmatched.code, Some(1), "{unmatched:?}");
+    assert!(
+        unmatched.err.contains("no variable matched"),
+        "{unmatched:?}"
+    );
     let text = served.run(&[
         "record", "start", &file, "--stream", "in", "--type", "string",
     ]);

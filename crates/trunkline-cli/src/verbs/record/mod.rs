@@ -1,7 +1,8 @@
 //! `record`: variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: variables; `stream`: a stream. `list`: what recordings there are; `info`: what is in one.
+//! - `start`: variables; `stream`: a stream. `list`: what recordings there are; `info`: what is in
+//!   one.
 //! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
 //! - `bench`: simulated devices. `disk`: how much room is left.
 

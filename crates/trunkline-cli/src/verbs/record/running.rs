@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   <folder of this user's sockets>/recordings/
-//!      +-- 93b1c2....lock   locked as long as the recorder lives; says which file, process, since when
+//!      +-- 93b1c2....lock   locked as long as the recorder lives: file, process, since when
 //!      +-- 93b1c2....sock   `status` and `stop` are asked here
 //! ```
 //!

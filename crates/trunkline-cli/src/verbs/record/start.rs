@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let exit = match &status {
         status if status.trouble.is_some() => Exit::SomeFailed,
         status if status.progress.lost > 0 || status.progress.unknown_gaps > 0 => Exit::Lost,
-        status if status.refused_count > 0 => Exit::SomeFailed,
+        status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
         _ => Exit::Done,
     };
     let elapsed = context.clock.now().since(started);
@@ -86,13 +86,25 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         false => text,
     })?;
     for (name, why) in &status.refused {
+        // It stands before it already.
+        let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
         let refused = Problem::new(Exit::SomeFailed, "not-recorded", why).of(name);
         context.terminal.problem(&refused, name.len())?;
+    }
+    if is_nothing(&status) {
+        let sentence =
+            "no variable matched; `trunkline find` and `trunkline ls` say which there are";
+        return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
     }
     if let Some(trouble) = &status.trouble {
         return Err(Problem::new(Exit::SomeFailed, "file", trouble).into());
     }
     Ok(exit)
+}
+
+/// Nothing was found that could have been recorded.
+fn is_nothing(status: &VariableRecorderStatus) -> bool {
+    status.progress.variables == 0 && status.refused_count == 0 && status.trouble.is_none()
 }
 
 fn figures(status: &VariableRecorderStatus) -> Figures {
@@ -113,7 +125,8 @@ fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
         object.put("file", path.display().to_string());
         return context.terminal.note(&object.into_json().to_string());
     }
-    let line = format!("recording to {}; Ctrl-C ends it", path.display());
+    let path = path.display();
+    let line = format!("recording to {path}; Ctrl-C or `trunkline record stop {path}` ends it");
     context.terminal.note(&line)
 }
 
