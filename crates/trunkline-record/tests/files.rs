@@ -120,6 +120,48 @@ fn every_backend_records_the_same_and_says_which_it_is() {
     }
 }
 
+/// Where this system forbids io_uring, or this disk has no direct writes, the reasons are said and
+/// nothing else is checked.
+///
+/// Behaviour: B-71.
+#[test]
+fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
+    // Beside what was built: temporary files may lie in memory, where nothing is direct.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("run.tdms");
+    let mut ring = ring(4 * REGION_ROWS as usize);
+    let (queue, report) = tdms_queue(
+        &path,
+        BackendWanted::BestThereIs,
+        Directness::IfPossible,
+        rig::options(),
+        vec![ring.memory.clone()],
+    )
+    .unwrap();
+    if !report.why_not.is_empty() {
+        let why: Vec<String> = report.why_not.iter().map(ToString::to_string).collect();
+        println!("skipped: {}", why.join("; "));
+        return;
+    }
+    assert_eq!(
+        (report.backend, report.is_direct),
+        (BackendKind::Uring, true)
+    );
+    let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
+    record(&mut ring, &mut sut, 24);
+    let closed = sut.close(LONG).unwrap();
+    assert_eq!(
+        (closed.durability, closed.failure),
+        (Durability::OnDisk, None)
+    );
+    let progress = sut.progress();
+    assert_eq!((progress.bytes_copied, progress.regions_copied), (0, 0));
+    assert_eq!(progress.regions_in_place, 24);
+    drop(sut);
+    let all = 24 * REGION_ROWS;
+    assert_prefix(File::open(&path).unwrap(), all, all);
+}
+
 /// Fills the ring as fast as there is room, and writes so many regions.
 fn record<B: Backend>(ring: &mut rig::Ring, sut: &mut TdmsRecording<B>, regions: u64) {
     for _ in 0..regions {

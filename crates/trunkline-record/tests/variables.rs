@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use trunkline_record::{
     PlayedUpdate, RecordedVariables, SegmentFile, Segments, VariableRecordError, VariableRecording,
+    sums_path,
 };
 use trunkline_tdms::{
-    Arrangement, Data, ObjectPath, TdmsFile, TdmsType, Waveform, Writer, WriterOptions,
+    Arrangement, Data, ObjectPath, SumsCheck, SumsState, TdmsFile, TdmsType, Waveform, Writer,
+    WriterOptions,
 };
 use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Lost, Quality, Reason, Sample, Timestamp, Value};
@@ -355,4 +357,44 @@ fn channels_of_even_times_are_played_as_variables_too_and_a_clock_never_goes_bac
     assert_eq!(after, [0, 100, 100, 110]);
     let values: Vec<_> = played.into_iter().map(|one| one.value).collect();
     assert_eq!(values, [0_i64, 1, 2, 3].map(Value::I64));
+}
+
+/// Behaviour: B-70.
+#[test]
+fn checksums_beside_the_file_vouch_for_every_update_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    std::fs::write(sums_path(&path), "of an earlier file").unwrap();
+    let file = SegmentFile::create_summed(&path).unwrap();
+    let mut sut = VariableRecording::new(file, MEMORY);
+    let level = sut.add("rig/level", &DataType::F64).unwrap();
+    for turn in 0..3 {
+        let sample = at(Value::F64(1.5), turn);
+        sut.take(level, &sample, &Lost::NONE).unwrap();
+        sut.write_out().unwrap();
+    }
+    sut.sync().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let sums = std::fs::read(sums_path(&path)).unwrap();
+    let check = SumsCheck::of(&bytes, &sums).unwrap();
+    assert!(check.is_good(), "{check:?}");
+    assert_eq!(check.segments, 3);
+    assert_eq!(check.good_to, bytes.len() as u64);
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    let check = SumsCheck::of(&bytes, &sums).unwrap();
+    assert_eq!(check.segments, 2, "{check:?}");
+
+    let other = folder.path().join("other.tdms");
+    let mut sut = VariableRecording::new(SegmentFile::create_summed(&other).unwrap(), MEMORY);
+    let level = sut.add("rig/level", &DataType::F64).unwrap();
+    let sample = at(Value::F64(1.5), 0);
+    sut.take(level, &sample, &Lost::NONE).unwrap();
+    sut.sync().unwrap();
+    let check = SumsCheck::of(&std::fs::read(&other).unwrap(), &sums).unwrap();
+    assert_eq!(check.state, SumsState::OfAnother, "the same update");
+
+    std::fs::remove_file(&path).unwrap();
+    SegmentFile::create(&path).unwrap();
+    assert!(!sums_path(&path).exists(), "readers would believe them");
 }

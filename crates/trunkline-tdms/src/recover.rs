@@ -212,6 +212,30 @@ impl<R: ReadAt> TdmsFile<R> {
         })
     }
 
+    /// The numbers, from 1, of the segments in which bytes lie; `positions` are ascending. None of
+    /// those that lie in no segment that was read.
+    ///
+    /// # Errors
+    /// Whatever the source fails with.
+    pub fn segments_of(&self, positions: &[u64]) -> io::Result<Vec<Option<u64>>> {
+        let mut numbers = Vec::with_capacity(positions.len());
+        let (mut left, mut number) = (positions.iter().copied().peekable(), 0);
+        let mut end = 0;
+        self.segments(|at, _, _| {
+            while left.next_if(|position| *position < at).is_some() {
+                numbers.push((number > 0).then_some(number));
+            }
+            number += 1;
+            end = at;
+            Ok(left.peek().is_some())
+        })?;
+        for position in left {
+            let is_in_last = number > 0 && (end..self.map.end.max(end + 1)).contains(&position);
+            numbers.push(is_in_last.then_some(number));
+        }
+        Ok(numbers)
+    }
+
     /// Calls `visit` with position, lead-in and length of metadata of each segment that was read,
     /// until it says false.
     fn segments(

@@ -303,3 +303,17 @@ proptest! {
         prop_assert!(!found.is_good());
     }
 }
+
+#[test]
+fn bytes_are_in_the_segment_that_they_lie_in() {
+    let (data, _, starts) = summed(3, 7);
+    let file = TdmsFile::open(&data[..]).unwrap();
+    let [first, second, third, end] = starts[..].try_into().unwrap();
+    let ascending = [first, second - 1, second, third, end - 1, end].map(|at| at as u64);
+    let expected = [Some(1), Some(1), Some(2), Some(3), Some(3), None];
+    assert_eq!(file.segments_of(&ascending).unwrap(), expected);
+    assert_eq!(file.segments_of(&[third as u64]).unwrap(), [Some(3)]);
+    assert_eq!(file.segments_of(&[]).unwrap(), []);
+    let nothing = TdmsFile::open(&[][..]).unwrap();
+    assert_eq!(nothing.segments_of(&[0, 5]).unwrap(), [None, None]);
+}

@@ -29,6 +29,8 @@ mod reading;
 mod recordings;
 mod registers;
 mod rig;
+#[cfg(target_os = "linux")]
+mod running_recordings;
 mod schema;
 mod snapshots;
 mod stream_fan_kills;

@@ -3,6 +3,18 @@
 use serde_json::Value as Json;
 
 use crate::rig::{Running, Served, run};
+use crate::schema;
+
+/// Whether a line is as the documentation says.
+fn check(line: &Json, name: &str) {
+    let schema = &schema::documented()["$defs"][name];
+    schema::check(line, schema).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+}
+
+/// The last line of JSON.
+fn last(text: &str) -> Json {
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
 
 fn path(served: &Served, name: &str) -> String {
     let path = served.folder.path().join(name);
@@ -14,6 +26,7 @@ fn info(served: &Served, file: &str, name: &str) -> Option<Json> {
     let info = served.run(&["record", "info", file, "--json"]);
     let lines = info.out.lines();
     let lines = lines.map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let lines = lines.inspect(|line| check(line, "record_content"));
     lines.into_iter().find(|line| line["name"] == name)
 }
 
@@ -124,6 +137,58 @@ fn a_stream_is_recorded_and_played_into_a_stream() {
 }
 
 #[test]
+fn what_programs_are_told_is_as_documented_and_checksums_are_made_on_request() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let start = ["record", "start", &file, "rig/level", "--sums", "--json"];
+    let recorded = served.run(&[&start[..], &["--for", "200ms"]].concat());
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    let first = recorded.err.lines().next().unwrap();
+    check(&serde_json::from_str(first).unwrap(), "recording");
+    let line = last(&recorded.err);
+    check(&line, "recorded");
+    assert_eq!(
+        (&line["backend"], &line["is_direct"], &line["durability"]),
+        (&"plain writes".into(), &false.into(), &"on-disk".into())
+    );
+    let verified = served.run(&["tdms", "verify", &file, "--json"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert_eq!(last(&verified.err)["sums"], true, "{verified:?}");
+    let played = served.run(&["play", "--full", "--json", &file]);
+    assert_eq!(played.code, Some(0), "{played:?}");
+    check(&last(&played.err), "played");
+
+    let stream = path(&served, "stream.tdms");
+    let recorder = served.spawn(&[
+        "record", "start", &stream, "--stream", "in", "--type", "i32", "--sums", "--json",
+    ]);
+    let numbers = "7\n".repeat(1_000);
+    let write = ["stream", "write", "out", "--to", "in", "--type", "i32"];
+    assert_eq!(served.run_with_input(&write, &numbers).code, Some(0));
+    let line = recorder.error_with("\"event\":\"recorded\"");
+    let line: Json = serde_json::from_str(&line).unwrap();
+    check(&line, "recorded");
+    assert_eq!(
+        (&line["elements"], &line["lost"]),
+        (&1_000.into(), &0.into())
+    );
+    assert_eq!(line["bytes_copied"], 4_000, "its odd end alone");
+    assert_eq!(recorder.end().0, Some(0));
+    let verified = served.run(&["tdms", "verify", &stream, "--json"]);
+    assert_eq!(last(&verified.err)["sums"], true, "{verified:?}");
+    let player = served.spawn(&[
+        "play", &stream, "--full", "--stream", "player", "--type", "i32", "--json",
+    ]);
+    let read = [
+        "stream", "read", "again", "--from", "player", "--type", "i32",
+    ];
+    assert_eq!(served.run(&read).out, numbers);
+    let line = player.error_with("\"event\":\"played\"");
+    check(&serde_json::from_str(&line).unwrap(), "played");
+    assert_eq!(player.end().0, Some(0));
+}
+
+#[test]
 fn what_cannot_be_recorded_or_played_is_said() {
     let served = Served::rig();
     let file = path(&served, "x.tdms");
@@ -131,6 +196,21 @@ fn what_cannot_be_recorded_or_played_is_said() {
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
     let missing = served.run(&["play", &file]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
+    let unmatched = path(&served, "unmatched.tdms");
+    let start = [
+        "record",
+        "start",
+        &unmatched,
+        "nowhere/**",
+        "--for",
+        "100ms",
+    ];
+    let unmatched = served.run(&start);
+    assert_eq!(unmatched.code, Some(1), "{unmatched:?}");
+    assert!(
+        unmatched.err.contains("no variable matched"),
+        "{unmatched:?}"
+    );
     let text = served.run(&[
         "record", "start", &file, "--stream", "in", "--type", "string",
     ]);
@@ -166,6 +246,8 @@ fn simulated_devices_are_recorded_and_every_value_is_checked() {
     let done = run(&bench);
     assert_eq!(done.code, Some(0), "{done:?}");
     let line: Json = serde_json::from_str(&done.out).unwrap();
+    check(&line, "record_bench");
+    check(&last(&done.err), "recording");
     assert_eq!(
         (&line["lost"], &line["overflows"], &line["devices"]),
         (&0.into(), &0.into(), &2.into())

@@ -5,6 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+
+use crate::tdms_series::sums_path;
+
 /// Where whole segments go.
 pub trait Segments {
     /// Appends all of `bytes`, or leaves what was there before as it was.
@@ -18,6 +22,11 @@ pub trait Segments {
     /// # Errors
     /// What the system says.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// The number of the checksums beside it; none where there are none.
+    fn sums_number(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A new file of this machine.
@@ -25,31 +34,87 @@ pub trait Segments {
 pub struct SegmentFile {
     file: File,
     length: u64,
+    sums: Option<Sums>,
+}
+
+/// Checksums beside it.
+#[derive(Debug)]
+struct Sums {
+    file: File,
+    id: SumsId,
+    length: u64,
 }
 
 impl SegmentFile {
-    /// Makes the file. Its name is safe from a loss of power when this returns. An index file of an
-    /// earlier one with this name is removed: readers would believe it.
+    /// Makes the file. Its name is safe from a loss of power when this returns. An index file and
+    /// checksums of an earlier one with this name are removed: readers would believe them.
     ///
     /// # Errors
     /// The file is there already, or cannot be made.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        match std::fs::remove_file(path.with_extension("tdms_index")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        Self::made(path, false)
+    }
+
+    /// The same with checksums beside it, in `x.tdms.sums`. Every segment has its entry there
+    /// before it counts as written.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_summed(path: &Path) -> io::Result<Self> {
+        Self::made(path, true)
+    }
+
+    fn made(path: &Path, has_sums: bool) -> io::Result<Self> {
+        let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+        let file = new(path)?;
+        let sums_path = sums_path(path);
+        for of_another in [&path.with_extension("tdms_index"), &sums_path] {
+            match std::fs::remove_file(of_another) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        let sums = match has_sums {
+            true => Some(Sums::begin(new(&sums_path)?)?),
+            false => None,
+        };
         let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(Self { file, length: 0 })
+        Ok(Self {
+            file,
+            length: 0,
+            sums,
+        })
+    }
+}
+
+impl Sums {
+    fn begin(file: File) -> io::Result<Self> {
+        let id = SumsId::new(fastrand::u64(..));
+        file.write_all_at(&id.begin(), 0)?;
+        let length = SUMS_ENTRY_BYTES as u64;
+        Ok(Self { file, id, length })
+    }
+
+    fn append(&mut self, position: u64, segment: &[u8]) -> io::Result<()> {
+        let sum = SegmentSum::of(position, [segment, &[], &[]]);
+        // What came of it only in part is written over by the next.
+        self.file.write_all_at(&sum.entry(self.id), self.length)?;
+        self.length += SUMS_ENTRY_BYTES as u64;
+        Ok(())
     }
 }
 
 impl Segments for SegmentFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all_at(bytes, self.length) {
-            // A part of it would be read as a segment that was cut off. If this fails as well, the
-            // next append writes over it.
+        let written = self.file.write_all_at(bytes, self.length);
+        let summed = written.and_then(|()| match &mut self.sums {
+            Some(sums) => sums.append(self.length, bytes),
+            None => Ok(()),
+        });
+        if let Err(error) = summed {
+            // A part of it would be read as a segment that was cut off, and all of it as one
+            // without a checksum. If this fails as well, the next append writes over it.
             let _ = self.file.set_len(self.length);
             return Err(error);
         }
@@ -58,6 +123,13 @@ impl Segments for SegmentFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        if let Some(sums) = &self.sums {
+            sums.file.sync_data()?;
+        }
         self.file.sync_data()
+    }
+
+    fn sums_number(&self) -> Option<u64> {
+        Some(self.sums.as_ref()?.id.number())
     }
 }

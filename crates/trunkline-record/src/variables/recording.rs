@@ -118,9 +118,15 @@ impl<S: Segments> VariableRecording<S> {
     /// A recording into `out`, of which about `waiting_bytes_max` bytes wait in memory at most, and
     /// as many again when the file takes nothing.
     pub fn new(out: S, waiting_bytes_max: usize) -> Self {
+        let mut writer = Writer::new(WriterOptions::default());
+        if let Some(number) = out.sums_number() {
+            // So that the first segment tells checksums of this file from those of another. This
+            // is a property that every file may have.
+            let _ = writer.set(&ObjectPath::File, "sums_id", number);
+        }
         Self {
             out,
-            writer: Writer::new(WriterOptions::default()),
+            writer,
             variables: Vec::new(),
             waiting_bytes_max,
             waiting: 0,

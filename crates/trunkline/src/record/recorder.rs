@@ -39,6 +39,8 @@ pub struct VariableRecorderOptions {
     /// Bytes that wait to be written, and as many again while the disk takes nothing. Unless set,
     /// 4 MiB.
     pub waiting_bytes_max: usize,
+    /// Whether checksums are written beside the file, in `x.tdms.sums`. Unless set, they are not.
+    pub has_sums: bool,
 }
 
 impl Default for VariableRecorderOptions {
@@ -48,6 +50,7 @@ impl Default for VariableRecorderOptions {
             write_every: Duration::from_secs(1),
             sync_every: Duration::from_secs(10),
             waiting_bytes_max: 4 << 20,
+            has_sums: false,
         }
     }
 }
@@ -102,7 +105,10 @@ impl VariableRecorder {
         };
         let subscription =
             client.subscribe_patterns(&set, options.contract, SubscribeOptions::default())?;
-        let file = SegmentFile::create(path)?;
+        let file = match options.has_sums {
+            true => SegmentFile::create_summed(path),
+            false => SegmentFile::create(path),
+        }?;
         let status = Arc::new(Mutex::new(VariableRecorderStatus::default()));
         let (stopper, stopped) = stopper();
         let running = Running {

@@ -27,7 +27,8 @@ pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
     format!("{left}, full in {}", span_text(seconds))
 }
 
-fn span_text(seconds: f64) -> String {
+/// How long a disk lasts.
+pub(super) fn span_text(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.0} s"),
         s if s < 7_200.0 => format!("{:.0} min", s / 60.0),

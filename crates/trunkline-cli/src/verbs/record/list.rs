@@ -1,185 +1,180 @@
-//! `record ls` and `record info`: what recordings there are, and what is in one.
+//! `record ls`: the recordings that run, and those of a folder.
 
-use std::path::Path;
-
-use trunkline::record::RecordedVariables;
-use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use super::Args;
+use super::disk::{free_bytes, span_text};
+use super::info::open;
+use super::running::full;
+use super::stop::Recorder;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::terminal::Mood;
 use crate::verbs::Context;
-use crate::verbs::stream::units::bytes_text;
+use crate::verbs::stream::units::{bytes_text, rate_text};
+
+const COLUMNS: &[&str] = &[
+    "file", "size", "groups", "channels", "values", "state", "rate", "queue", "disk",
+];
 
 pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let folder = args.path();
+    let paths = recordings(&folder)?;
+    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
+    let here = full(&folder).ok();
+    let mut that_run = HashSet::new();
+    for recorder in Recorder::all()? {
+        let is_here = recorder.file.parent() == here.as_deref();
+        let name = match recorder.file.file_name() {
+            Some(name) if is_here => name.to_string_lossy().into_owned(),
+            _ => recorder.file.display().to_string(),
+        };
+        records.push(of_recorder(&recorder, &name))?;
+        that_run.insert(recorder.file);
+    }
+    let mut exit = Exit::Done;
+    for path in paths {
+        if full(&path).is_ok_and(|path| that_run.contains(&path)) {
+            continue;
+        }
+        let (row, ended) = of_file(&path);
+        if ended != Exit::Done {
+            exit = ended;
+        }
+        records.push(row)?;
+    }
+    records.finish()?;
+    Ok(exit)
+}
+
+/// The TDMS files of a folder, by name.
+fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed = |error: std::io::Error| {
         let sentence = format!("{} cannot be read: {error}", folder.display());
         Problem::new(Exit::SomeFailed, "file", &sentence)
     };
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.extension().is_some_and(|end| end == "tdms") {
             paths.push(path);
         }
     }
     paths.sort();
-    let columns = &["file", "size", "groups", "channels", "values", "state"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
-    let mut exit = Exit::Done;
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let bytes = path.metadata().map_or(0, |known| known.len());
-        let mut object = Object::new();
-        object.put("file", name.as_ref());
-        object.put("bytes", bytes);
-        let (cells, mood) = match open(&path) {
-            Ok(file) => {
-                let groups = file.groups().count();
-                let (mut channels, mut values) = (0_u64, 0_u64);
-                for channel in file.channels() {
-                    channels += 1;
-                    values += channel.len();
-                }
-                let is_whole = file.report().incomplete.is_none();
-                object.put("groups", groups);
-                object.put("channels", channels);
-                object.put("values", values);
-                object.put("is_whole", is_whole);
-                let state = ["cut off", "whole"][usize::from(is_whole)].to_owned();
-                let counts = [groups as u64, channels, values].map(|count| count.to_string());
-                (counts.into_iter().chain([state]).collect(), Mood::Plain)
-            }
-            Err(problem) => {
-                exit = problem.exit;
-                object.put("problem", problem.message.as_str());
-                let nothing = std::iter::repeat_n("-".to_owned(), 3);
-                (nothing.chain([problem.message]).collect(), Mood::Bad)
-            }
-        };
-        let mut all: Vec<String> = vec![name.into_owned(), bytes_text(bytes as f64)];
-        let cells: Vec<String> = cells;
-        all.extend(cells);
-        records.push(Row {
-            cells: all,
-            object,
-            mood,
-        })?;
-    }
-    records.finish()?;
-    Ok(exit)
+    Ok(paths)
 }
 
-pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let path = args.path();
-    let file = open(&path)?;
-    if let Some(finding) = file.report().incomplete {
-        let line = format!("{} was cut off: {finding}", path.display());
-        context.terminal.note(&line)?;
-    }
-    let variables = RecordedVariables::open(&path)
-        .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &error.to_string()))?;
-    let columns = &["name", "type", "values", "gaps", "lost"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
-    for variable in variables.variables() {
-        let group = ObjectPath::group(variable.name.as_str());
-        let gaps = gaps(&file, &group);
-        records.push(row(
-            &variable.name,
-            &variable.data_type.to_string(),
-            variable.updates,
-            gaps,
-        ))?;
-    }
-    for path in variables.skipped() {
-        let Some(channel) = file.channel(path) else {
-            continue;
-        };
-        let group = path.parent().unwrap_or(ObjectPath::File);
-        records.push(row(
-            &name_of(&channel),
-            &channel.data_type().to_string(),
-            channel.len(),
-            gaps(&file, &group),
-        ))?;
-    }
-    records.finish()?;
-    Ok(Exit::Done)
-}
-
-fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
+/// A recording that runs, as its recorder says.
+fn of_recorder(recorder: &Recorder, name: &str) -> Row {
     let mut object = Object::new();
-    object.put("name", name);
-    object.put("type", data_type);
-    object.put("values", values);
-    object.put("gaps", gaps.count);
-    object.put("lost", gaps.lost);
-    object.put("unknown_gaps", gaps.unknown);
-    let lost = match gaps.unknown {
-        0 => gaps.lost.to_string(),
-        _ => format!("{} at least", gaps.lost),
+    object.put("file", name);
+    object.put("is_recorded", true);
+    if let Some(pid) = recorder.pid {
+        object.put("pid", pid);
+    }
+    object.put_text("since", &recorder.started);
+    let left = free_bytes(&recorder.file);
+    if let Some(left) = left {
+        object.put("disk_left", left);
+    }
+    let who = recorder
+        .pid
+        .map_or_else(String::new, |pid| format!(" by process {pid}"));
+    let Some(figures) = recorder.figures() else {
+        object.put("problem", "the recorder does not answer");
+        let cells = [name, "-", "-", "-", "-"].map(str::to_owned).to_vec();
+        let state = format!("recorded{who}, which does not answer");
+        return Row {
+            cells: [cells, vec![state]].concat(),
+            object,
+            mood: Mood::Bad,
+        };
+    };
+    object.put("bytes", figures.bytes);
+    object.put("values", figures.rows);
+    object.put("bytes_per_second", figures.bytes_per_second);
+    object.put("queue_bytes", figures.queue_bytes);
+    object.put("lost", figures.lost);
+    let lasts = left.map(|left| left as f64 / figures.bytes_per_second);
+    let lasts = lasts.filter(|seconds| seconds.is_finite());
+    if let Some(seconds) = lasts {
+        object.put("full_in_seconds", seconds);
+    }
+    let disk = match (left, lasts) {
+        (None, _) => "disk left unknown".to_owned(),
+        (Some(left), None) => format!("{} left", bytes_text(left as f64)),
+        (Some(left), Some(seconds)) => format!(
+            "{} left, full in {}",
+            bytes_text(left as f64),
+            span_text(seconds)
+        ),
+    };
+    let lost = match figures.lost {
+        0 => String::new(),
+        lost => format!(", {lost} lost"),
     };
     Row {
         cells: vec![
             name.to_owned(),
-            data_type.to_owned(),
-            values.to_string(),
-            gaps.count.to_string(),
-            lost,
+            bytes_text(figures.bytes as f64),
+            "-".to_owned(),
+            "-".to_owned(),
+            figures.rows.to_string(),
+            format!("recorded{who}{lost}"),
+            rate_text(figures.bytes_per_second),
+            format!("queue {}", bytes_text(figures.queue_bytes as f64)),
+            disk,
         ],
         object,
-        mood: match gaps.count {
-            0 => Mood::Plain,
+        mood: match figures.lost {
+            0 => Mood::Fine,
             _ => Mood::Bad,
         },
     }
 }
 
-/// What is missing in a group.
-#[derive(Clone, Copy, Debug, Default)]
-struct Gaps {
-    count: u64,
-    lost: u64,
-    /// Gaps of which nobody knows how many are missing.
-    unknown: u64,
-}
-
-fn gaps<R>(file: &TdmsFile<R>, group: &ObjectPath) -> Gaps {
-    let mut gaps = Gaps::default();
-    let Some(properties) = file.properties(group) else {
-        return gaps;
-    };
-    while let Some(lost) = properties.get(format!("gap_{}_lost", gaps.count + 1).as_bytes()) {
-        gaps.count += 1;
-        match lost.as_u64() {
-            Some(lost) => gaps.lost = gaps.lost.saturating_add(lost),
-            None => gaps.unknown += 1,
+/// A file of the folder, and how the command ends for it.
+fn of_file(path: &Path) -> (Row, Exit) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let bytes = path.metadata().map_or(0, |known| known.len());
+    let mut object = Object::new();
+    object.put("file", name.as_ref());
+    object.put("bytes", bytes);
+    let mut exit = Exit::Done;
+    let (cells, mood) = match open(path) {
+        Ok(file) => {
+            let groups = file.groups().count();
+            let (mut channels, mut values) = (0_u64, 0_u64);
+            for channel in file.channels() {
+                channels += 1;
+                values += channel.len();
+            }
+            let is_whole = file.report().incomplete.is_none();
+            object.put("groups", groups);
+            object.put("channels", channels);
+            object.put("values", values);
+            object.put("is_whole", is_whole);
+            let state = ["cut off", "whole"][usize::from(is_whole)].to_owned();
+            let counts = [groups as u64, channels, values].map(|count| count.to_string());
+            let cells: Vec<String> = counts.into_iter().chain([state]).collect();
+            (cells, Mood::Plain)
         }
-    }
-    gaps
-}
-
-fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
-    let path = channel.path();
-    let group = path.parent().unwrap_or(ObjectPath::File);
-    format!("{}/{}", group.name(), path.name())
-}
-
-/// Opens a file as far as it goes.
-fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
-    let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
-    let file = std::fs::File::open(path)
-        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
-    let limits = Limits {
-        is_salvaging: true,
-        ..Limits::default()
+        Err(problem) => {
+            exit = problem.exit;
+            object.put("problem", problem.message.as_str());
+            let nothing = std::iter::repeat_n("-".to_owned(), 3);
+            (nothing.chain([problem.message]).collect(), Mood::Bad)
+        }
     };
-    TdmsFile::open_with(file, limits)
-        .map_err(|error| failed(format!("{}: {error}", path.display())))
+    let first = vec![name.into_owned(), bytes_text(bytes as f64)];
+    let row = Row {
+        cells: [first, cells].concat(),
+        object,
+        mood,
+    };
+    (row, exit)
 }

@@ -1,16 +1,21 @@
 //! `record`: variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: variables; `stream`: a stream. `list`: what recordings there are, and what is in one.
+//! - `start`: variables; `stream`: a stream. `list`: what recordings there are; `info`: what is in
+//!   one.
+//! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
 //! - `bench`: simulated devices. `disk`: how much room is left.
 
 mod bench;
 mod disk;
+mod info;
 mod list;
+mod running;
 mod start;
+mod stop;
 mod stream;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline::record::RecordingError;
@@ -32,8 +37,16 @@ use crate::problem::{Problem, Stop};
 /// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
 /// comes, until the stream ends. The writer waits while the disk does: nothing is lost.
 ///
-/// `record ls DIR` lists the recordings of a folder, `record info FILE` tells what is in one:
-/// variables or channels, updates, gaps. A recording that was cut off is told as far as it goes.
+/// `record stop FILE` ends, from another terminal, a recording of the same user that runs; it waits
+/// until the file is whole, safe and closed, no longer than --timeout, and says what is in it.
+///
+/// `record ls DIR` lists the recordings that run, with rate, queue and how long the disk lasts, and
+/// those of a folder. `record info FILE` tells what is in one: variables or channels, updates,
+/// gaps. A recording that was cut off is told as far as it goes.
+///
+/// Examples: `trunkline record start run.tdms 'boiler/**' --for 10min`, `trunkline record ls`,
+/// `trunkline record stop run.tdms`, `trunkline record info run.tdms`,
+/// `trunkline record start raw.tdms --stream daq/raw --type i16 --sums`.
 ///
 /// `record bench DIR` needs no engine: simulated devices fill memory, for 5 s unless --for says
 /// otherwise, as fast as there is room or at --rate; each is recorded to a file of its own, of
@@ -82,6 +95,14 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::duration)]
     span: Option<Duration>,
 
+    /// start: checksums beside the file, in FILE.sums, which `tdms verify` compares
+    #[arg(long)]
+    sums: bool,
+
+    /// stop: all recordings of this user that run
+    #[arg(long, conflicts_with = "file")]
+    all: bool,
+
     /// start: what is recorded of each variable: all, latest, last:N, first:N, sampled:PERIOD
     #[arg(long, value_name = "CONTRACT", default_value = "all")]
     contract: Contract,
@@ -92,7 +113,9 @@ pub(crate) struct Args {
 enum Order {
     /// Record until Ctrl-C
     Start,
-    /// List the recordings of a folder
+    /// End a recording that runs elsewhere, and wait until it has
+    Stop,
+    /// List the recordings that run, and those of a folder
     Ls,
     /// What is in a recording
     Info,
@@ -115,16 +138,46 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    args.check()?;
     match (args.verb, &args.stream) {
         (Order::Start, Some(url)) => stream::run(args, url, context),
         (Order::Start, None) => start::run(args, context),
+        (Order::Stop, _) => stop::run(args, context),
         (Order::Ls, _) => list::ls(args, context),
-        (Order::Info, _) => list::info(args, context),
+        (Order::Info, _) => info::info(args, context),
         (Order::Bench, _) => bench::run(args, context),
     }
 }
 
 impl Args {
+    /// # Errors
+    /// Something that this order does not know.
+    fn check(&self) -> Result<(), Problem> {
+        let verb = self.verb;
+        let is_start = verb == Order::Start;
+        let given = [
+            (!self.names.is_empty(), is_start, "NAME"),
+            (self.stream.is_some(), is_start, "--stream"),
+            (self.sums, is_start, "--sums"),
+            (self.all, verb == Order::Stop, "--all"),
+            (self.rate.is_some(), verb == Order::Bench, "--rate"),
+            (
+                self.span.is_some(),
+                is_start || verb == Order::Bench,
+                "--for",
+            ),
+        ];
+        match given.iter().find(|(given, fits, _)| *given && !fits) {
+            None => Ok(()),
+            Some((_, _, option)) => {
+                let sentence = format!(
+                    "{option} does not go with this; `trunkline help record` says with what"
+                );
+                Err(Problem::usage(&sentence))
+            }
+        }
+    }
+
     fn path(&self) -> PathBuf {
         self.file.clone().unwrap_or_else(|| PathBuf::from("."))
     }
@@ -145,4 +198,18 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         _ => (Exit::SomeFailed, "failed"),
     };
     Problem::new(exit, code, &error.to_string())
+}
+
+/// Why a recording does not begin.
+fn not_begun(error: &RecordingError, path: &Path) -> Problem {
+    let mut found = problem(error);
+    if let RecordingError::File(error) = error {
+        found.message = format!("{} cannot be made: {error}", path.display());
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            found.message = format!("{} is there already", path.display());
+            found.hint =
+                Some("nothing is written over: name another file, or remove it".to_owned());
+        }
+    }
+    found
 }

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use trunkline::record::{VariableRecorder, VariableRecorderOptions, VariableRecorderStatus};
 use trunkline_types::{Pattern, Tick};
 
 use super::disk::{SHOWN_EVERY, room_text};
-use super::{Args, problem};
+use super::running::{Ended, Figures, Running};
+use super::{Args, not_begun};
 use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
@@ -18,6 +20,9 @@ use crate::targets::{self, Wanted};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
+/// What updates are written with: whole segments, which are put together in memory.
+const BACKEND: &str = "plain writes";
+
 /// How long it is waited before it is looked whether to end.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -27,16 +32,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(Problem::usage("nothing to record; name variables, or --stream URL").into());
     }
     let interrupted = Interrupted::new(&context.terminal)?;
+    let mut running = Running::begin(&path, context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns(targets.wanted)?;
     let connection = Connection::new(&targets.engine, context)?;
     let options = VariableRecorderOptions {
         contract: args.contract,
+        has_sums: args.sums,
         ..VariableRecorderOptions::default()
     };
     let excluded = &context.settings.exclude;
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, &path, options);
-    let recorder = recorder.map_err(|error| problem(&error))?;
+    let recorder = recorder.map_err(|error| not_begun(&error, &path))?;
     interrupted.end_in_order();
     begin(&path, context)?;
     let started = context.clock.now();
@@ -47,31 +54,67 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         updates: 0,
     };
     let (_stopper, stopped) = trunkline::record::stopper();
-    let mut is_interrupted = false;
-    while !is_interrupted {
+    let mut is_to_end = false;
+    while !is_to_end {
         let now = context.clock.now();
         let left = until.map_or(SLICE, |until| until.since(now).min(SLICE));
         if left.is_zero() {
             break;
         }
         let _ = stopped.within(left);
-        is_interrupted = interrupted.is_so();
-        shown.show(&recorder, &path, now, context);
+        is_to_end = interrupted.is_so() || running.is_told();
+        let status = recorder.status();
+        running.update(now, figures(&status));
+        shown.show(&status, &path, now, context);
     }
     let status = recorder.stop();
-    sum_up(&status, &path, context.clock.now().since(started), context)?;
+    let exit = match &status {
+        status if status.trouble.is_some() => Exit::SomeFailed,
+        status if status.progress.lost > 0 || status.progress.unknown_gaps > 0 => Exit::Lost,
+        status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
+        _ => Exit::Done,
+    };
+    let elapsed = context.clock.now().since(started);
+    let (text, object) = sum_up(&status, &path, elapsed);
+    running.end(&Ended {
+        text: &text,
+        object: &object,
+        exit,
+    });
+    context.terminal.note(&match context.settings.is_json() {
+        true => object.to_string(),
+        false => text,
+    })?;
     for (name, why) in &status.refused {
+        // It stands before it already.
+        let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
         let refused = Problem::new(Exit::SomeFailed, "not-recorded", why).of(name);
         context.terminal.problem(&refused, name.len())?;
+    }
+    if is_nothing(&status) {
+        let sentence =
+            "no variable matched; `trunkline find` and `trunkline ls` say which there are";
+        return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
     }
     if let Some(trouble) = &status.trouble {
         return Err(Problem::new(Exit::SomeFailed, "file", trouble).into());
     }
-    Ok(match &status {
-        status if status.progress.lost > 0 || status.progress.unknown_gaps > 0 => Exit::Lost,
-        status if status.refused_count > 0 => Exit::SomeFailed,
-        _ => Exit::Done,
-    })
+    Ok(exit)
+}
+
+/// Nothing was found that could have been recorded.
+fn is_nothing(status: &VariableRecorderStatus) -> bool {
+    status.progress.variables == 0 && status.refused_count == 0 && status.trouble.is_none()
+}
+
+fn figures(status: &VariableRecorderStatus) -> Figures {
+    Figures {
+        rows: status.progress.updates,
+        bytes: status.progress.bytes,
+        queue_bytes: status.progress.waiting_bytes as u64,
+        lost: status.progress.lost,
+        ..Figures::default()
+    }
 }
 
 /// Says that it has begun.
@@ -82,7 +125,8 @@ fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
         object.put("file", path.display().to_string());
         return context.terminal.note(&object.into_json().to_string());
     }
-    let line = format!("recording to {}; Ctrl-C ends it", path.display());
+    let path = path.display();
+    let line = format!("recording to {path}; Ctrl-C or `trunkline record stop {path}` ends it");
     context.terminal.note(&line)
 }
 
@@ -108,12 +152,11 @@ struct Shown {
 }
 
 impl Shown {
-    fn show(&mut self, recorder: &VariableRecorder, path: &Path, now: Tick, context: &Context) {
+    fn show(&mut self, status: &VariableRecorderStatus, path: &Path, now: Tick, context: &Context) {
         let elapsed = now.since(self.at);
         if !context.terminal.shows_progress() || elapsed < SHOWN_EVERY {
             return;
         }
-        let status = recorder.status();
         let progress = status.progress;
         let rate = per_second(progress.bytes.saturating_sub(self.bytes), elapsed);
         let updates = per_second(progress.updates.saturating_sub(self.updates), elapsed);
@@ -139,37 +182,45 @@ impl Shown {
     }
 }
 
-fn sum_up(
-    status: &VariableRecorderStatus,
-    path: &Path,
-    elapsed: Duration,
-    context: &Context,
-) -> Result<(), Stop> {
+/// What has come of it, for people and for programs.
+fn sum_up(status: &VariableRecorderStatus, path: &Path, elapsed: Duration) -> (String, Json) {
     let progress = status.progress;
-    if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "recorded");
-        object.put("file", path.display().to_string());
-        object.put("variables", progress.variables);
-        object.put("updates", progress.updates);
-        object.put("on_disk", progress.on_disk);
-        object.put("lost", progress.lost);
-        object.put("unknown_gaps", progress.unknown_gaps);
-        object.put("bytes", progress.bytes);
-        object.put("seconds", elapsed.as_secs_f64());
-        return context.terminal.note(&object.into_json().to_string());
+    let is_safe = status.trouble.is_none() && progress.on_disk == progress.updates;
+    let mut object = Object::new();
+    object.put("event", "recorded");
+    object.put("file", path.display().to_string());
+    object.put("variables", progress.variables);
+    object.put("updates", progress.updates);
+    object.put("on_disk", progress.on_disk);
+    object.put("lost", progress.lost);
+    object.put("unknown_gaps", progress.unknown_gaps);
+    object.put("bytes", progress.bytes);
+    object.put("seconds", elapsed.as_secs_f64());
+    object.put("durability", ["in-file", "on-disk"][usize::from(is_safe)]);
+    object.put("backend", BACKEND);
+    object.put("is_direct", false);
+    object.put("bytes_copied", progress.bytes);
+    if let Some(trouble) = &status.trouble {
+        object.put("trouble", trouble.as_str());
     }
     let unknown = match progress.unknown_gaps {
         0 => String::new(),
         gaps => format!(", and an unknown number in {}", counted(gaps, "gap")),
     };
-    context.terminal.note(&format!(
-        "{} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}",
+    let safe = match is_safe {
+        true => "safe on the disk",
+        false => "not all safe on the disk",
+    };
+    let text = format!(
+        "{} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {safe}; {} through the system's \
+         cache, all bytes copied",
         counted(progress.on_disk, "update"),
         counted(progress.variables, "variable"),
         path.display(),
         bytes_text(progress.bytes as f64),
         elapsed.as_secs_f64(),
         progress.lost,
-    ))
+        BACKEND,
+    );
+    (text, object.into_json())
 }

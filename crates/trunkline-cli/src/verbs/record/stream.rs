@@ -1,16 +1,20 @@
 //! `record start --stream`: a stream.
 
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use serde_json::Value as Json;
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendWanted, Directness, FileReport, QueueOptions, TdmsRecording, record_stream, stopper,
-    stream_layout, tdms_queue,
+    Backend, BackendWanted, Directness, Durability, FileReport, QueueOptions, TdmsRecording,
+    record_stream, stopper, stream_layout, sums_path, tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
 
 use super::disk::{SHOWN_EVERY, room_text};
-use super::{Args, problem};
+use super::running::{Ended, Figures, Running};
+use super::{Args, not_begun, problem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
@@ -29,9 +33,13 @@ const REGIONS: usize = 16;
 /// How long making the file and closing it may take.
 const FILE_WAIT: Duration = Duration::from_secs(30);
 
+/// How long a writer is waited for before it is looked whether to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
     let path = args.path();
     let interrupted = Interrupted::new(&context.terminal)?;
+    let mut running = Running::begin(&path, context)?;
     let layout = stream_layout("stream", "value", &args.data_type);
     let layout = layout.map_err(|error| problem(&error))?;
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
@@ -49,15 +57,25 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         &path,
         BackendWanted::BestThereIs,
         Directness::IfPossible,
-        QueueOptions::default(),
+        QueueOptions {
+            has_sums: args.sums,
+            ..QueueOptions::default()
+        },
         vec![memory],
     )
-    .map_err(failed)?;
+    .map_err(|error| not_begun(&error.into(), &path))?;
     let start = TdmsRecording::start(queue, &layout, FILE_WAIT);
     let mut recording = start.map_err(|error| problem(&error.into()))?;
-    let mut stream = create(args, url, context)?;
-    say_backend(&report, context)?;
     interrupted.end_in_order();
+    let is_to_end = || interrupted.is_so() || running.is_told();
+    let Some(mut stream) = create(args, url, is_to_end, context)? else {
+        let exit = match interrupted.is_so() {
+            true => Exit::Interrupted,
+            false => Exit::Done,
+        };
+        return nobody_came(recording, running, &path, exit, context);
+    };
+    say_backend(&report, context)?;
     let started = context.clock.now();
     let until = args.span.map(|span| started.saturating_add(span));
     let (stopper, stopped) = stopper();
@@ -72,9 +90,10 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         &stopped,
         |recording| {
             let now = context.clock.now();
-            if interrupted.is_so() || until.is_some_and(|until| until <= now) {
+            if interrupted.is_so() || running.is_told() || until.is_some_and(|until| until <= now) {
                 stopper = None;
             }
+            running.update(now, figures(recording));
             let elapsed = now.since(shown.0);
             if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
                 let progress = recording.progress();
@@ -98,28 +117,103 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         return Err(Problem::new(Exit::SomeFailed, "file", &failure.to_string()).into());
     }
     let elapsed = context.clock.now().since(started);
-    if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "recorded");
-        object.put("file", path.display().to_string());
-        object.put("elements", done.elements);
-        object.put("bytes", closed.length);
-        object.put("seconds", elapsed.as_secs_f64());
-        context.terminal.note(&object.into_json().to_string())?;
-    } else {
-        context.terminal.note(&format!(
-            "{} recorded in {} ({}) in {:.1} s: {}",
-            counted(done.elements, "element"),
-            path.display(),
-            bytes_text(closed.length as f64),
-            elapsed.as_secs_f64(),
-            rate_text(per_second(done.bytes, elapsed)),
-        ))?;
-    }
-    Ok(Exit::Done)
+    let (progress, lost) = (recording.progress(), recording.lost());
+    let mut object = Object::new();
+    object.put("event", "recorded");
+    object.put("file", path.display().to_string());
+    object.put("elements", done.elements);
+    object.put("lost", lost);
+    object.put("bytes", closed.length);
+    object.put("seconds", elapsed.as_secs_f64());
+    let is_safe = closed.durability == Durability::OnDisk;
+    object.put("durability", ["in-file", "on-disk"][usize::from(is_safe)]);
+    object.put("backend", report.backend.to_string());
+    object.put("is_direct", report.is_direct);
+    object.put("bytes_copied", progress.bytes_copied);
+    let object = object.into_json();
+    let text = format!(
+        "{} recorded in {} ({}) in {:.1} s: {}, lost {lost}; {}; {}, {}, {} copied on the way to \
+         the file",
+        counted(done.elements, "element"),
+        path.display(),
+        bytes_text(closed.length as f64),
+        elapsed.as_secs_f64(),
+        rate_text(per_second(done.bytes, elapsed)),
+        match is_safe {
+            true => "safe on the disk",
+            false => "not all safe on the disk",
+        },
+        report.backend,
+        cache(&report),
+        bytes_text(progress.bytes_copied as f64),
+    );
+    let exit = match lost {
+        0 => Exit::Done,
+        _ => Exit::Lost,
+    };
+    finish(running, &text, &object, exit, context)
 }
 
-fn create(args: &Args, url: &str, context: &Context) -> Result<ValueReader, Problem> {
+/// Tells who waits, and who looks here.
+fn finish(
+    running: Running,
+    text: &str,
+    object: &Json,
+    exit: Exit,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    running.end(&Ended { text, object, exit });
+    context.terminal.note(&match context.settings.is_json() {
+        true => object.to_string(),
+        false => text.to_owned(),
+    })?;
+    Ok(exit)
+}
+
+/// It was to end before there was a writer: a file of no rows is of no use.
+fn nobody_came<B: Backend>(
+    recording: TdmsRecording<B>,
+    running: Running,
+    path: &Path,
+    exit: Exit,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    drop(recording);
+    for path in [path.to_owned(), sums_path(path)] {
+        // It may not be there.
+        let _ = std::fs::remove_file(path);
+    }
+    let mut object = Object::new();
+    object.put("event", "recorded");
+    object.put("file", path.display().to_string());
+    object.put("elements", 0);
+    object.put("lost", 0);
+    let text = format!(
+        "nobody has written to the stream: nothing recorded, {} is removed",
+        path.display()
+    );
+    finish(running, &text, &object.into_json(), exit, context)
+}
+
+fn figures<B: Backend>(recording: &TdmsRecording<B>) -> Figures {
+    let progress = recording.progress();
+    Figures {
+        rows: recording.rows(),
+        bytes: progress.written,
+        queue_bytes: progress.accepted.saturating_sub(progress.written)
+            + progress.bytes_collected as u64,
+        lost: recording.lost(),
+        ..Figures::default()
+    }
+}
+
+/// The reading end, as soon as it has a writer; none where it was to end before.
+fn create(
+    args: &Args,
+    url: &str,
+    is_to_end: impl Fn() -> bool,
+    context: &Context,
+) -> Result<Option<ValueReader>, Stop> {
     let engine = targets::engine(&context.settings)?;
     let options = Options {
         peer: args.from.clone(),
@@ -128,16 +222,39 @@ fn create(args: &Args, url: &str, context: &Context) -> Result<ValueReader, Prob
         program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Options::default()
     };
-    ValueReader::create(url, &args.data_type, options)
-        .map_err(|error| crate::verbs::stream::problem(&error))
+    let (sender, receiver) = channel();
+    let (url, data_type) = (url.to_owned(), args.data_type.clone());
+    // When it was to end before, this goes with the process.
+    std::thread::Builder::new()
+        .name("record-meeting".to_owned())
+        .spawn(move || {
+            let _ = sender.send(ValueReader::create(&url, &data_type, options));
+        })
+        .map_err(|error| problem(&error.into()))?;
+    loop {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok(Ok(stream)) => return Ok(Some(stream)),
+            Ok(Err(error)) => return Err(crate::verbs::stream::problem(&error).into()),
+            Err(RecvTimeoutError::Timeout) if is_to_end() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let error = std::io::Error::other("the stream cannot be waited for");
+                return Err(problem(&error.into()).into());
+            }
+        }
+    }
+}
+
+fn cache(report: &FileReport) -> &'static str {
+    match report.is_direct {
+        true => "around the system's cache",
+        false => "through the system's cache",
+    }
 }
 
 /// Says what it writes with, and why it is nothing better: never silently.
 pub(super) fn say_backend(report: &FileReport, context: &Context) -> Result<(), Stop> {
-    let cache = match report.is_direct {
-        true => "around the system's cache",
-        false => "through the system's cache",
-    };
+    let cache = cache(report);
     if context.settings.is_json() {
         let mut object = Object::new();
         object.put("event", "recording");

@@ -23,6 +23,7 @@ pub(super) fn check(args: &Args) -> Result<(), Problem> {
         (args.out_form.is_some(), verb == Order::Convert, "--as"),
         (args.force, writes, "--force"),
         (args.dry_run, verb == Order::Repair, "--dry-run"),
+        (args.unsummed.is_some(), verb == Order::Repair, "--unsummed"),
     ];
     match given.iter().find(|(given, fits, _)| *given && !fits) {
         None => Ok(()),

@@ -9,6 +9,7 @@ use super::Args;
 use super::columns::{Choice, name_of, unit};
 use super::opened::{findings, index_of, open, plain, say, shown};
 use super::rows::{Axis, When};
+use super::sums::sums_of;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::counted;
@@ -83,9 +84,13 @@ fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Proble
         Some(_) => ", with its index file",
         None => "",
     };
+    let sums = match sums_of(&args.file) {
+        Some(_) => ", with checksums",
+        None => "",
+    };
     let values: u64 = file.channels().map(|channel| channel.len()).sum();
     Ok(format!(
-        "{}: {version}, {}, {}, {}, {}, {}{index}",
+        "{}: {version}, {}, {}, {}, {}, {}{index}{sums}",
         shown(&args.file),
         bytes_text(size(file)? as f64),
         counted(report.segments, "segment"),
@@ -217,6 +222,7 @@ fn object<R: ReadAt>(
     object.put("version", report.version.map_or(Json::Null, Json::from));
     object.put("segments", report.segments);
     object.put("index", index_of(&args.file).is_some());
+    object.put("sums", sums_of(&args.file).is_some());
     object.put(
         "findings",
         findings(file).len() as u64 + report.findings_dropped,

@@ -5,6 +5,7 @@
 //!   file goes, whole or not at all.
 //! - `columns`: the channels that were chosen, and the cells of a row. `rows`: which rows, by
 //!   number or by time. `blocks`: rows piece by piece, in bounded memory.
+//! - `sums`: the checksums beside a file.
 //! - `info`, `cat`, `convert`, `verify`, `repair`: the verbs. `text` are rows for people, JSON and
 //!   CSV, `arrow` are rows for Arrow IPC and Parquet.
 
@@ -19,6 +20,7 @@ mod opened;
 mod place;
 mod repair;
 mod rows;
+mod sums;
 mod text;
 mod verify;
 
@@ -45,8 +47,10 @@ use crate::problem::Stop;
 ///
 /// `verify` reads every byte, lists what is wrong and at which byte, and ends with 8 when it found
 /// something. `repair` cuts off a last segment that is not whole, and never changes a byte before
-/// it; with OUT it leaves FILE alone, and keeps more. `convert` and `defrag` write OUT whole or not
-/// at all, and end with 8 when FILE was not whole.
+/// it; with OUT it leaves FILE alone, and keeps more. Where `x.tdms.sums` lies beside `x.tdms`, as
+/// `record start --sums` makes it, both compare every segment with its checksum: `repair` cuts off
+/// what is wrong at the end, and with `--unsummed cut` what has no checksum there. `convert` and
+/// `defrag` write OUT whole or not at all, and end with 8 when FILE was not whole.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
@@ -96,6 +100,19 @@ pub(crate) struct Args {
     /// repair: only say what would be done
     #[arg(long)]
     dry_run: bool,
+
+    /// repair: what becomes of values at the end that have no checksum, where others have
+    #[arg(long, value_name = "CHOICE")]
+    unsummed: Option<EndWithoutSums>,
+}
+
+/// What becomes of an end without checksums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum EndWithoutSums {
+    /// They stay, as they do unless told otherwise
+    Keep,
+    /// They are cut off: after a loss of power they can be wrong
+    Cut,
 }
 
 /// What can be done with a file.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, Finding, Limits, OpenError, TdmsFile};
+use trunkline_tdms::{Fault, Finding, Limits, OpenError, TdmsFile, Unsummed};
 
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -46,11 +46,32 @@ pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, None)
 }
 
-fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Problem> {
-    let limits = Limits {
+/// Opens a file as far as the checksums beside it vouch for it, without the index file; and how
+/// many values are left out that could be read without them.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_summed(
+    path: &Path,
+    sums: &Path,
+    unsummed: Unsummed,
+) -> Result<(TdmsFile<File>, u64), Problem> {
+    let opened = TdmsFile::open_summed(source(path)?, &source(sums)?, unsummed, salvaging());
+    opened
+        .map(|summed| (summed.file, summed.values_left_out))
+        .map_err(|error| unopened(path, &error))
+}
+
+/// As much is read as can be.
+fn salvaging() -> Limits {
+    Limits {
         is_salvaging: true,
         ..Limits::default()
-    };
+    }
+}
+
+fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Problem> {
+    let limits = salvaging();
     // It saves time and nothing else: one that cannot be read is none.
     let index = index.and_then(|index| source(index).ok());
     let opened = match index {
@@ -64,20 +85,20 @@ fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Proble
         })) => TdmsFile::open_index(source(path)?, limits),
         opened => opened,
     }
-    .map_err(|error| {
-        let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-        problem.message = format!("{}: {error}", shown(path));
-        if let OpenError::Refused(finding) = &error {
-            problem.code = "not-tdms".into();
-            problem.hint = Some(match finding.fault {
-                Fault::NotTdms { .. } | Fault::NotIndex { .. } => {
-                    "is it the right file?".to_owned()
-                }
-                _ => "nothing of it can be read; is there another copy?".to_owned(),
-            });
-        }
-        problem
-    })
+    .map_err(|error| unopened(path, &error))
+}
+
+fn unopened(path: &Path, error: &OpenError) -> Problem {
+    let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
+    problem.message = format!("{}: {error}", shown(path));
+    if let OpenError::Refused(finding) = error {
+        problem.code = "not-tdms".into();
+        problem.hint = Some(match finding.fault {
+            Fault::NotTdms { .. } | Fault::NotIndex { .. } => "is it the right file?".to_owned(),
+            _ => "nothing of it can be read; is there another copy?".to_owned(),
+        });
+    }
+    problem
 }
 
 /// The index file beside a file, where there is one.
@@ -155,6 +176,21 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::BadMetadata { .. }
         | Fault::LostMetadata => "this data is left out; the rest can be read",
         Fault::BadStrings => "the strings from here to the end of their chunk are lost",
+        Fault::UnusableSums { .. } | Fault::SumsOfAnother => {
+            "the file is read as if there were none; put back the right ones, or delete them"
+        }
+        Fault::WrongSum { .. } => {
+            "take these values from another copy; `trunkline tdms repair` cuts off what is so at \
+             the end"
+        }
+        Fault::SummedBeyondEnd { .. } => "`trunkline tdms repair` cuts it off",
+        Fault::NoSum { .. } => {
+            "after a loss of power it can be wrong: `trunkline tdms repair --unsummed cut` cuts it \
+             off at the end"
+        }
+        Fault::DamagedSums { .. } | Fault::CutSums { .. } => {
+            "nothing vouches for those segments; the file itself may be right"
+        }
         Fault::StaleIndex => "delete the index file, or `trunkline tdms repair` writes it anew",
         _ => "nothing behind it can be read; `trunkline tdms repair` cuts it off",
     }

@@ -4,12 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use trunkline_tdms::{Mending, ReadAt, Repair, TdmsFile};
+use trunkline_tdms::{Mending, ReadAt, Repair, TdmsFile, Unsummed};
 
-use super::Args;
 use super::convert::tell;
-use super::opened::{findings, index_name, index_of, open_alone, plain, shown, source};
+use super::opened::{
+    findings, index_name, index_of, open_alone, open_summed, plain, shown, source,
+};
 use super::place::{Out, is_standard, replace};
+use super::sums::{Compared, compare};
+use super::{Args, EndWithoutSums};
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::output::json::Object;
@@ -21,18 +24,23 @@ const PIECE_BYTES: u64 = 256 * 1024;
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let path = args.file.as_path();
-    let file = open_alone(path)?;
+    let Opened {
+        file,
+        compared,
+        values_left_out,
+    } = open(args)?;
     // In another file the eight bytes of a length may change, which keeps more values.
     let mending = match args.out {
         None => Mending::Cut,
         Some(_) => Mending::Close,
     };
-    let Some(repair) = file
+    let Some(mut repair) = file
         .repair(mending)
         .map_err(|error| failed(path, "cannot be read", &error))?
     else {
-        return nothing_to_cut(&file, args, context);
+        return nothing_to_cut(&file, compared.as_ref(), args, context);
     };
+    repair.values_lost += values_left_out;
     if repair.length == 0 {
         let mut problem = Problem::new(Exit::SomeFailed, "nothing-left", "");
         problem.message = format!(
@@ -44,6 +52,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(problem.into());
     }
     let others = findings(&file).len().saturating_sub(1);
+    let others = others + stay(compared.as_ref(), repair.length);
     if args.dry_run {
         say(&repair, args, others, context)?;
         return Ok(Exit::Found);
@@ -52,6 +61,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         None => {
             cut(path, &file, &repair).map_err(|error| failed(path, "cannot be cut", &error))?;
             renew_index(path, context)?;
+            if let Some(compared) = &compared {
+                compared
+                    .shorten(repair.length)
+                    .map_err(|error| failed(&compared.path, "cannot be cut", &error))?;
+            }
         }
         Some(out) => {
             if let Some(exit) = copy(&file, &repair, out, args, context)? {
@@ -66,8 +80,54 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
+/// What is to be repaired.
+struct Opened {
+    /// As far as it is to stay, or further.
+    file: TdmsFile<File>,
+    compared: Option<Compared>,
+    /// Values that could be read, and that no checksum vouches for.
+    values_left_out: u64,
+}
+
+fn open(args: &Args) -> Result<Opened, Problem> {
+    let path = args.file.as_path();
+    let unsummed = match args.unsummed {
+        Some(EndWithoutSums::Cut) => Unsummed::Cut,
+        Some(EndWithoutSums::Keep) | None => Unsummed::Keep,
+    };
+    let file = open_alone(path)?;
+    let compared = compare(path, &file)?;
+    let length = file.source().byte_len();
+    let length = length.map_err(|error| failed(path, "cannot be read", &error))?;
+    let cut = compared
+        .as_ref()
+        .filter(|compared| compared.cut(unsummed, length).is_some());
+    let (file, values_left_out) = match cut {
+        Some(compared) => open_summed(path, &compared.path, unsummed)?,
+        None => (file, 0),
+    };
+    Ok(Opened {
+        file,
+        compared,
+        values_left_out,
+    })
+}
+
+/// What the checksums have found that stays when the file has so many bytes.
+fn stay(compared: Option<&Compared>, length: u64) -> usize {
+    compared.map_or(0, |compared| {
+        let findings = &compared.check.findings;
+        findings.iter().filter(|one| one.position < length).count()
+    })
+}
+
 /// A file that ends as it should. Its index file may be another's all the same.
-fn nothing_to_cut(file: &TdmsFile<File>, args: &Args, context: &Context) -> Result<Exit, Stop> {
+fn nothing_to_cut(
+    file: &TdmsFile<File>,
+    compared: Option<&Compared>,
+    args: &Args,
+    context: &Context,
+) -> Result<Exit, Stop> {
     let path = args.file.as_path();
     let mut renewed = false;
     if let Some(index) = index_of(path) {
@@ -88,7 +148,7 @@ fn nothing_to_cut(file: &TdmsFile<File>, args: &Args, context: &Context) -> Resu
             renewed = true;
         }
     }
-    let others = findings(file).len() as u64;
+    let others = (findings(file).len() + stay(compared, u64::MAX)) as u64;
     if !renewed {
         let summary = match others {
             0 => format!("{}: there is nothing to repair", shown(path)),

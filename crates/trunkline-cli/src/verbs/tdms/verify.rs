@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use trunkline_tdms::{Finding, OpenError};
+use trunkline_tdms::{Fault, Finding, OpenError};
 
 use super::Args;
 use super::convert::tell;
 use super::opened::{advice, index_of, open_alone, plain, shown, source};
+use super::sums::{Compared, compare};
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::output::counted;
@@ -67,6 +68,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             advice: "`trunkline tdms repair` writes it anew".to_owned(),
         });
     }
+    let compared = compare(&args.file, &file)?;
+    if let Some(compared) = &compared {
+        add_sums(&mut found, compared);
+    }
     let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
     for one in &found {
         records.push(row(one))?;
@@ -82,13 +87,24 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if let Some(is_same) = verified.is_index_same {
         object.put("index", is_same);
     }
+    let summed = compared.as_ref().map(|compared| &compared.check);
+    if let Some(check) = summed {
+        object.put("sums", check.is_good());
+        object.put("segments_summed", check.segments);
+    }
     object.put("findings", found.len());
+    let summed = summed.map_or_else(String::new, |check| {
+        format!(
+            "; {} as written, by the checksums",
+            counted(check.segments, "segment")
+        )
+    });
     let findings = match found.len() {
         0 => "nothing found".to_owned(),
         many => counted(many as u64, "finding"),
     };
     let summary = format!(
-        "{}: {findings} in {}, {}, {}",
+        "{}: {findings} in {}, {}, {}{summed}",
         shown(&args.file),
         counted(report.segments, "segment"),
         counted(verified.channels, "channel"),
@@ -99,6 +115,34 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         true => Exit::Done,
         false => Exit::Found,
     })
+}
+
+/// What the checksums beside the file have found.
+fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
+    let findings = compared.check.findings.iter().zip(&compared.segments);
+    for (finding, segment) in findings {
+        let mut one = Found::from(finding);
+        match (&finding.fault, segment) {
+            // Nothing in the file itself.
+            (Fault::UnusableSums { .. } | Fault::SumsOfAnother | Fault::CutSums { .. }, _) => {
+                one.byte = None;
+                one.what = format!("{}: {}", shown(&compared.path), finding.fault);
+            }
+            (_, Some(segment)) => one.what = format!("segment {segment}: {}", finding.fault),
+            (_, None) => {}
+        }
+        found.push(one);
+    }
+    if compared.check.findings_dropped > 0 {
+        found.push(Found {
+            byte: None,
+            what: format!(
+                "{} of the checksums that were not kept",
+                counted(compared.check.findings_dropped, "finding")
+            ),
+            advice: "see to those above first".to_owned(),
+        });
+    }
 }
 
 const COLUMNS: &[&str] = &["byte", "what", "do"];

@@ -5,6 +5,7 @@ mod hostile;
 mod large;
 mod mending;
 mod reading;
+mod summing;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,123 @@
+//! `record info`: what is in a recording.
+
+use std::path::Path;
+
+use trunkline::record::RecordedVariables;
+use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
+
+use super::Args;
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::terminal::Mood;
+use crate::verbs::Context;
+
+pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let path = args.path();
+    let file = open(&path)?;
+    if let Some(finding) = file.report().incomplete {
+        let line = format!("{} was cut off: {finding}", path.display());
+        context.terminal.note(&line)?;
+    }
+    let variables = RecordedVariables::open(&path)
+        .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &error.to_string()))?;
+    let columns = &["name", "type", "values", "gaps", "lost"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    for variable in variables.variables() {
+        let group = ObjectPath::group(variable.name.as_str());
+        let gaps = gaps(&file, &group);
+        records.push(row(
+            &variable.name,
+            &variable.data_type.to_string(),
+            variable.updates,
+            gaps,
+        ))?;
+    }
+    for path in variables.skipped() {
+        let Some(channel) = file.channel(path) else {
+            continue;
+        };
+        let group = path.parent().unwrap_or(ObjectPath::File);
+        records.push(row(
+            &name_of(&channel),
+            &channel.data_type().to_string(),
+            channel.len(),
+            gaps(&file, &group),
+        ))?;
+    }
+    records.finish()?;
+    Ok(Exit::Done)
+}
+
+fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
+    let mut object = Object::new();
+    object.put("name", name);
+    object.put("type", data_type);
+    object.put("values", values);
+    object.put("gaps", gaps.count);
+    object.put("lost", gaps.lost);
+    object.put("unknown_gaps", gaps.unknown);
+    let lost = match gaps.unknown {
+        0 => gaps.lost.to_string(),
+        _ => format!("{} at least", gaps.lost),
+    };
+    Row {
+        cells: vec![
+            name.to_owned(),
+            data_type.to_owned(),
+            values.to_string(),
+            gaps.count.to_string(),
+            lost,
+        ],
+        object,
+        mood: match gaps.count {
+            0 => Mood::Plain,
+            _ => Mood::Bad,
+        },
+    }
+}
+
+/// What is missing in a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    count: u64,
+    lost: u64,
+    /// Gaps of which nobody knows how many are missing.
+    unknown: u64,
+}
+
+fn gaps<R>(file: &TdmsFile<R>, group: &ObjectPath) -> Gaps {
+    let mut gaps = Gaps::default();
+    let Some(properties) = file.properties(group) else {
+        return gaps;
+    };
+    while let Some(lost) = properties.get(format!("gap_{}_lost", gaps.count + 1).as_bytes()) {
+        gaps.count += 1;
+        match lost.as_u64() {
+            Some(lost) => gaps.lost = gaps.lost.saturating_add(lost),
+            None => gaps.unknown += 1,
+        }
+    }
+    gaps
+}
+
+fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
+    let path = channel.path();
+    let group = path.parent().unwrap_or(ObjectPath::File);
+    format!("{}/{}", group.name(), path.name())
+}
+
+/// Opens a file as far as it goes.
+pub(super) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
+    let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
+    let file = std::fs::File::open(path)
+        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
+    let limits = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    TdmsFile::open_with(file, limits)
+        .map_err(|error| failed(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,190 @@
+//! `record stop`, and what other recordings say of themselves.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::Args;
+use super::running::{Entry, Figures, STATUS, STOP};
+use crate::exit::Exit;
+use crate::output::counted;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// How long a recorder may take to say how it is.
+const STATUS_WAIT: Duration = Duration::from_secs(1);
+/// Longest answer.
+const ANSWER_BYTES: u64 = 64 << 10;
+
+/// A recording that runs.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    entry: Entry,
+    /// The full path of the file.
+    pub(super) file: PathBuf,
+    pub(super) pid: Option<u64>,
+    pub(super) started: String,
+}
+
+impl Recorder {
+    /// All of this user that run.
+    ///
+    /// # Errors
+    /// They cannot be looked for.
+    pub(super) fn all() -> Result<Vec<Self>, Problem> {
+        let all = Entry::all().map_err(|error| not_found(&error))?;
+        let mut all: Vec<Self> = all.into_iter().filter_map(Self::of).collect();
+        all.sort_by(|a, b| a.file.cmp(&b.file));
+        Ok(all)
+    }
+
+    /// None where it runs no more.
+    fn of(entry: Entry) -> Option<Self> {
+        if !entry.is_answering() && entry.tidy() {
+            return None;
+        }
+        let about = entry.about()?;
+        Some(Self {
+            entry,
+            file: about.get("file")?.as_str()?.into(),
+            pid: about["pid"].as_u64(),
+            started: about["started"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// How it is; none where it does not answer.
+    pub(super) fn figures(&self) -> Option<Figures> {
+        let stream = self.ask(STATUS).ok()?;
+        let answer = read(stream, Some(STATUS_WAIT)).ok()??;
+        Figures::read(&answer)
+    }
+
+    fn ask(&self, word: &[u8]) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(&self.entry.socket)?;
+        stream.set_write_timeout(Some(STATUS_WAIT))?;
+        stream.write_all(word)?;
+        Ok(stream)
+    }
+}
+
+/// The answer; none where the recorder has gone away without one.
+fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> {
+    // Nothing may be waited for no time.
+    let wait = wait.map(|wait| wait.max(Duration::from_millis(1)));
+    stream.set_read_timeout(wait)?;
+    let mut line = String::new();
+    BufReader::new(stream.take(ANSWER_BYTES)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line).ok())
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let recorders = match (&args.file, args.all) {
+        (None, true) => Recorder::all()?,
+        (Some(path), false) => vec![of_file(path)?],
+        _ => {
+            let sentence = "what is to be stopped; name a file, or --all";
+            return Err(Problem::usage(sentence).into());
+        }
+    };
+    if recorders.is_empty() {
+        context.terminal.note("no recording runs")?;
+    }
+    let until = context
+        .settings
+        .patience()
+        .map(|wait| context.clock.now().saturating_add(wait));
+    // All are told before one is waited for.
+    let asked: Vec<_> = recorders.iter().map(|one| (one, one.ask(STOP))).collect();
+    let mut exit = Exit::Done;
+    for (recorder, stream) in asked {
+        let wait = until.map(|until| until.since(context.clock.now()));
+        let answer = stream.and_then(|stream| read(stream, wait));
+        let ended = match answer {
+            Ok(Some(answer)) => tell(&answer, context)?,
+            Ok(None) => context.show(&silent(recorder), 0)?,
+            Err(error) => context.show(&unanswered(recorder, &error), 0)?,
+        };
+        exit = match (exit, ended) {
+            (Exit::Done, ended) => ended,
+            (exit, Exit::Done) => exit,
+            (exit, ended) if exit == ended => exit,
+            _ => Exit::SomeFailed,
+        };
+    }
+    if recorders.len() > 1 && !context.settings.is_json() {
+        let all = counted(recorders.len() as u64, "recording");
+        context.terminal.note(&format!("{all} told to end"))?;
+    }
+    Ok(exit)
+}
+
+fn of_file(path: &Path) -> Result<Recorder, Problem> {
+    let entry = Entry::of(path).map_err(|error| not_found(&error))?;
+    // It makes no lock where there is none.
+    let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
+    recorder.ok_or_else(|| {
+        let mut problem = Problem::new(Exit::SomeFailed, "not-recorded", "");
+        problem.message = format!("{} is not being recorded", path.display());
+        problem.hint = Some("`trunkline record ls` shows what is".to_owned());
+        problem
+    })
+}
+
+/// Says what has come of a recording, as its recorder does.
+fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
+    let line = match context.settings.is_json() {
+        true => answer["object"].to_string(),
+        false => answer["text"].as_str().unwrap_or("it has ended").to_owned(),
+    };
+    context.terminal.line(&line)?;
+    Ok(match answer["exit"].as_u64() {
+        Some(0) => Exit::Done,
+        Some(7) => Exit::Lost,
+        _ => Exit::SomeFailed,
+    })
+}
+
+/// It has gone away.
+fn silent(recorder: &Recorder) -> Problem {
+    let file = recorder.file.display();
+    let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
+    problem.message = format!("the recorder of {file} has ended without saying how");
+    problem.hint = Some(format!(
+        "it says why where it was started; `trunkline record info {file}` says how far the file goes"
+    ));
+    problem
+}
+
+fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
+    let file = recorder.file.display();
+    let who = recorder
+        .pid
+        .map_or_else(String::new, |pid| format!(" (process {pid})"));
+    if matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    ) {
+        let mut problem = Problem::new(Exit::TimedOut, "timeout", "");
+        problem.message = format!("the recorder of {file}{who} was told to end and has not yet");
+        problem.hint = Some(
+            "it goes on ending: `trunkline record ls` shows whether it runs; allow more with \
+             --timeout"
+                .to_owned(),
+        );
+        return problem;
+    }
+    let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
+    problem.message = format!("the recorder of {file}{who} cannot be told to end: {error}");
+    problem.hint = Some("a request to end, `kill PID`, does the same".to_owned());
+    problem
+}
+
+fn not_found(error: &io::Error) -> Problem {
+    let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
+    problem.message = format!("recordings that run cannot be looked for: {error}");
+    problem
+}

@@ -1,0 +1,110 @@
+//! The checksums beside a file: what they say of it, and what of it they vouch for.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trunkline_tdms::{Fault, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, Unsummed};
+
+use super::opened::{shown, source};
+use crate::exit::Exit;
+use crate::problem::Problem;
+
+/// Where a file's checksums are.
+pub(super) fn sums_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".sums");
+    name.into()
+}
+
+/// The checksums beside a file, where there are any.
+pub(super) fn sums_of(path: &Path) -> Option<PathBuf> {
+    let sums = sums_name(path);
+    sums.is_file().then_some(sums)
+}
+
+/// A file compared with the checksums beside it.
+#[derive(Debug)]
+pub(super) struct Compared {
+    /// Where they are.
+    pub(super) path: PathBuf,
+    /// What came of it.
+    pub(super) check: SumsCheck,
+    /// Of each finding, the number of the segment, from 1.
+    pub(super) segments: Vec<Option<u64>>,
+}
+
+/// Compares a file with the checksums beside it; none where there are none.
+///
+/// # Errors
+/// One of both cannot be read.
+pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compared>, Problem> {
+    let Some(sums_path) = sums_of(path) else {
+        return Ok(None);
+    };
+    let sums = source(&sums_path)?;
+    let compared = SumsCheck::of(file.source(), &sums).and_then(|check| {
+        let places: Vec<u64> = check.findings.iter().map(|one| one.position).collect();
+        let segments = file.segments_of(&places)?;
+        Ok((check, segments))
+    });
+    let (check, segments) = compared.map_err(|error| {
+        let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
+        problem.message = format!(
+            "{} cannot be compared with its checksums: {error}",
+            shown(path)
+        );
+        problem
+    })?;
+    Ok(Some(Compared {
+        path: sums_path,
+        check,
+        segments,
+    }))
+}
+
+impl Compared {
+    /// Where the file is to be cut so that its checksums vouch for all of it; none where that costs
+    /// nothing, or would cost something that they vouch for: a segment in the middle that is wrong
+    /// stays, so that those behind it do.
+    pub(super) fn cut(&self, unsummed: Unsummed, length: u64) -> Option<u64> {
+        let check = &self.check;
+        if check.state != SumsState::OfThisFile || check.findings_dropped > 0 {
+            return None;
+        }
+        let end = match unsummed {
+            Unsummed::Cut => check.good_to,
+            Unsummed::Keep => check.first_wrong?,
+        };
+        let behind = check.findings.iter().filter(|one| one.position >= end);
+        // What nobody vouches for behind it: is that all?
+        let bad: u64 = behind
+            .map(|one| match one.fault {
+                Fault::WrongSum { bytes } => bytes,
+                Fault::NoSum { bytes } => match unsummed {
+                    Unsummed::Cut => bytes,
+                    Unsummed::Keep => 0,
+                },
+                Fault::SummedBeyondEnd { .. } => length.saturating_sub(one.position),
+                _ => 0,
+            })
+            .sum();
+        (end < length && bad >= length - end).then_some(end)
+    }
+
+    /// Cuts off the checksums of what was cut off the file, which has so many bytes now. Where it
+    /// is not plain which those are they stay, and the next comparison says so.
+    pub(super) fn shorten(&self, length: u64) -> io::Result<()> {
+        if self.check.state != SumsState::OfThisFile || self.check.good_to != length {
+            return Ok(());
+        }
+        let entries = self.check.segments.saturating_add(1);
+        let bytes = entries.saturating_mul(SUMS_ENTRY_BYTES as u64);
+        let sums = OpenOptions::new().write(true).open(&self.path)?;
+        if sums.metadata()?.len() > bytes {
+            sums.set_len(bytes)?;
+            sums.sync_all()?;
+        }
+        Ok(())
+    }
+}
