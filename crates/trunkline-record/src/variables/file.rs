@@ -16,7 +16,8 @@ pub trait Segments {
     /// Everything that was appended outlives a loss of power when this returns.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says. Nothing that was appended since the last time is safe then, nor is it
+    /// when a later call succeeds.
     fn sync(&mut self) -> io::Result<()>;
 }
 
