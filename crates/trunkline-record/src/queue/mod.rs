@@ -73,6 +73,8 @@ pub struct WriteQueue<B: Backend> {
     /// A sync has failed: a later one would prove nothing.
     is_sync_failed: bool,
     is_closed: bool,
+    /// Why it could not be cut when it was closed.
+    untrimmed: Option<i32>,
     /// The first segment that will not be in the file.
     failed_from: u64,
     reserved_to: u64,
@@ -139,6 +141,7 @@ impl<B: Backend> WriteQueue<B> {
             failure: None,
             is_sync_failed: false,
             is_closed: false,
+            untrimmed: None,
             failed_from: u64::MAX,
             reserved_to: 0,
             lengthened_to: 0,

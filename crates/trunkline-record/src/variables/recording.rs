@@ -11,6 +11,7 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::file::Segments;
 use super::values;
 use super::{QUALITY, TIME, TYPE, VALUE};
+use crate::error::os_error;
 
 /// Bytes of an update beside its value.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
@@ -327,8 +328,7 @@ impl<S: Segments> VariableRecording<S> {
         if self.progress.sync_failure.is_none()
             && let Err(error) = self.out.sync()
         {
-            let unknown = rustix::io::Errno::IO.raw_os_error();
-            self.progress.sync_failure = Some(error.raw_os_error().unwrap_or(unknown));
+            self.progress.sync_failure = Some(os_error(&error));
         }
         // The system reports an error of writing once: a later sync would prove nothing.
         if let Some(os_error) = self.progress.sync_failure {
