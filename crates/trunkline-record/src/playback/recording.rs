@@ -186,6 +186,8 @@ impl Recording {
                 row: before.saturating_add(gap.row),
                 ..gap
             }));
+        // What is missing before a file may have been found out while it was written.
+        self.gaps.sort_by_key(|gap| gap.row);
         let is_plain = self.channels.iter().all(|channel| !channel.is_scaled);
         let paths: Vec<_> = self
             .channels

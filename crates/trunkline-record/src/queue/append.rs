@@ -102,7 +102,7 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// Sets room aside for a segment with a body of so many bytes, whatever its header.
-    pub(super) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
+    pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
         let most = body.saturating_add(self.copy_at);
         self.reserve(self.position.saturating_add(most as u64))
     }

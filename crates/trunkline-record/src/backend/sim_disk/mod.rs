@@ -222,7 +222,7 @@ impl State {
         applied.for_each(|write| write.apply(&mut file));
         if let Some(length) = self.cut_at {
             // Below the length of a vector.
-            file.truncate(length as usize);
+            file.resize(length as usize, 0);
         }
         file
     }
