@@ -333,20 +333,35 @@ impl<B: Backend> TdmsRecording<B> {
     /// Waits until everything that was taken is as safe as said.
     ///
     /// # Errors
-    /// [`RecordError::Queue`].
+    /// [`RecordError::Queue`]; [`RecordError::Over`]: rows were copied and can never be written.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.write_collected()?;
         let flushed = self.queue.flush(durability, wait);
         self.count_rows();
-        Ok(flushed?)
+        flushed?;
+        self.has_all()
+    }
+
+    /// Whether all rows that were taken are in segments.
+    fn has_all(&self) -> Result<(), RecordError> {
+        match self.collected_rows {
+            0 => Ok(()),
+            _ => Err(RecordError::Over),
+        }
     }
 
     /// Ends the file: [`WriteQueue::close`].
     ///
     /// # Errors
-    /// [`RecordError::Queue`].
+    /// [`RecordError::Queue`], after which it may be called again; [`RecordError::Over`]: the file
+    /// is closed, and has no rows that were copied last ([`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
-        self.end(wait)
+        let closed = self.end(wait)?;
+        match closed.failure {
+            // Which says that rows are missing.
+            Some(_) => Ok(closed),
+            None => self.has_all().map(|()| closed),
+        }
     }
 
     /// As [`close`](Self::close), where rows are counted that are not in the file.
