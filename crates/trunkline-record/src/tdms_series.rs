@@ -352,6 +352,9 @@ pub fn tdms_queue(
     memories: Vec<Arc<RegionMemory>>,
 ) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
     let opened = open_file(path, wanted, directness, options.writes_max())?;
+    let mut paths = vec![path.to_owned()];
+    let mut queue = WriteQueue::new(opened.backend, options, memories);
+    queue.remove_if_unwritten(paths.clone());
     let sums_path = sums_path(path);
     for of_another in [&path.with_extension("tdms_index"), &sums_path] {
         match std::fs::remove_file(of_another) {
@@ -359,16 +362,13 @@ pub fn tdms_queue(
             _ => {}
         }
     }
-    let mut queue = WriteQueue::new(opened.backend, options, memories);
-    let mut paths = vec![path.to_owned()];
     if options.has_sums {
         // Of a write and a sync.
         let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
-        queue.remove_if_unwritten(paths.clone());
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
+        queue.remove_if_unwritten(paths);
     }
-    queue.remove_if_unwritten(paths);
     Ok((queue, opened.report))
 }
 

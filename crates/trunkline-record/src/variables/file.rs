@@ -37,7 +37,11 @@ impl SegmentFile {
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         match std::fs::remove_file(path.with_extension("tdms_index")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // Nothing is in it, and its name may be tried again.
+                let _ = std::fs::remove_file(path);
+                return Err(error);
+            }
             _ => {}
         }
         let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
