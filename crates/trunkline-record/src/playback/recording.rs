@@ -86,12 +86,12 @@ impl Recording {
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let mut files = series_files(path).into_iter();
         let first = files.next().unwrap_or_else(|| path.to_owned());
-        let mut sut = Self::of_first(&first, selection)?;
-        sut.add(first, selection)?;
+        let mut recording = Self::of_first(&first, selection)?;
+        recording.add(first, selection)?;
         for file in files {
-            sut.add(file, selection)?;
+            recording.add(file, selection)?;
         }
-        Ok(sut)
+        Ok(recording)
     }
 
     /// What the first file says for all.
