@@ -17,6 +17,8 @@ pub enum FailedStep {
     Sums,
     /// `fdatasync`. What was written since the last one may be lost, even if a later one succeeds.
     Sync,
+    /// Cutting the file to its length when it ends.
+    Trim,
 }
 
 impl std::fmt::Display for FailedStep {
@@ -26,6 +28,7 @@ impl std::fmt::Display for FailedStep {
             Self::Header => "writing the header of data",
             Self::Sums => "writing checksums of data",
             Self::Sync => "syncing",
+            Self::Trim => "cutting off what is no part of the file",
         })
     }
 }
@@ -132,4 +135,10 @@ pub struct Refused {
     /// Why.
     #[source]
     pub error: QueueError,
+}
+
+/// The number of the system's error; that of an error of reading or writing where there is none.
+pub(crate) fn os_error(error: &io::Error) -> i32 {
+    let unknown = rustix::io::Errno::IO.raw_os_error();
+    error.raw_os_error().unwrap_or(unknown)
 }

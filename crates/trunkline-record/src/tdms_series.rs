@@ -62,11 +62,20 @@ pub struct TdmsSeries<B: Backend, O> {
     current: TdmsRecording<B>,
     /// When it was begun, by the backend's clock.
     since: Duration,
-    /// The file before, until it is closed, and rows of it that are lost.
-    ending: Option<(u32, TdmsRecording<B>)>,
+    /// The file before, until it is closed.
+    ending: Option<Ending<B>>,
     ended: VecDeque<EndedFile>,
-    /// Rows in the files before the current one, as far as they have not failed.
+    /// Rows in the files before the current one; of the one that is ending, those it has taken.
     rows_before: u64,
+}
+
+/// A file that takes nothing more and is not closed yet.
+#[derive(Debug)]
+struct Ending<B: Backend> {
+    number: u32,
+    recording: TdmsRecording<B>,
+    /// Its rows in `rows_before`.
+    rows: u64,
 }
 
 impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
@@ -104,7 +113,13 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// [`RecordError`], as there. [`RecordError::Refused`], with the region, also where the next
     /// file cannot be opened.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
-        self.poll()?;
+        match self.poll() {
+            Ok(()) => {}
+            Err(RecordError::Queue(error)) => {
+                return Err(Box::new(Refused { region, error }).into());
+            }
+            Err(error) => return Err(error),
+        }
         match self.write_here_or_next(region) {
             // There is no room for another file.
             Err(RecordError::Refused(refused)) if self.loses(&refused.error) => {
@@ -167,25 +182,41 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// opened. The current one stays what it is then.
     pub fn rotate(&mut self) -> Result<(), RecordError> {
         self.end_ending(self.wait)?;
+        // No row comes behind what the file before has lost, and no header by itself.
+        match self.current.write_gaps() {
+            // Then the next one says it.
+            Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
+            Err(error) => return Err(error),
+        }
         let number = self.number + 1;
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
         let next = TdmsRecording::start(queue, &self.layout, self.wait)?;
         let mut last = std::mem::replace(&mut self.current, next);
         let stopped = last.take_stopped();
         self.current.go_on_with(last.disk_stop());
-        if stopped > 0 {
-            self.current.note_gap(stopped)?;
-        }
-        let failed = last.progress().failure.is_some();
-        self.ending = Some((self.number, last));
+        let is_cut_short = last.progress().failure.is_some() || last.is_over();
+        let rows = last.rows();
+        self.ending = Some(Ending {
+            number: self.number,
+            recording: last,
+            rows,
+        });
+        self.rows_before += rows;
         self.number = number;
         self.since = self.current.queue().backend().now();
-        if failed {
-            // What of it is lost is known when nothing of it runs any more.
-            self.end_ending(self.wait)?;
-        } else if let Some((_, last)) = &self.ending {
-            self.rows_before += last.rows();
+        self.set_series_row()?;
+        if stopped > 0 {
+            self.current.note_gap_at(0, stopped)?;
         }
+        if is_cut_short {
+            // What of it is lost is known when nothing of it runs any more, and the first header of
+            // the next file says it.
+            self.end_ending(self.wait)?;
+        }
+        Ok(())
+    }
+
+    fn set_series_row(&mut self) -> Result<(), RecordError> {
         let group = ObjectPath::Group(self.layout.group.clone());
         self.current.set(&group, "series_row", self.rows_before)
     }
@@ -199,31 +230,29 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             .now()
             .saturating_sub(self.since);
         progress.failure.is_some()
+            || self.current.is_over()
             || progress.accepted >= self.rotation.bytes_max
             || age >= self.rotation.age_max
     }
 
     /// Ends the file before, if there is one.
     fn end_ending(&mut self, wait: Duration) -> Result<(), RecordError> {
-        let Some((number, last)) = &mut self.ending else {
+        let Some(ending) = &mut self.ending else {
             return Ok(());
         };
-        let closed = last.close(wait)?;
-        let (rows, taken) = (last.rows_in_file(), last.rows());
-        let ended = EndedFile {
-            number: *number,
-            closed,
-            rows,
-            rows_lost: taken - rows,
-        };
+        let ended = end(ending.number, &mut ending.recording, wait)?;
+        let missing = ending.recording.rows_missing();
+        let counted = ending.rows;
         self.ending = None;
-        if ended.rows_lost > 0 {
-            self.current.note_gap(ended.rows_lost)?;
-        }
-        if ended.closed.failure.is_some() {
-            self.rows_before += rows;
-        }
         self.ended.push_back(ended);
+        if missing > 0 {
+            self.current.note_gap_at(0, missing)?;
+        }
+        if counted != ended.rows {
+            // More cannot be in it than it has taken.
+            self.rows_before -= counted - ended.rows;
+            self.set_series_row()?;
+        }
         Ok(())
     }
 
@@ -232,7 +261,11 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn poll(&mut self) -> Result<(), RecordError> {
-        self.current.poll()?;
+        match self.current.poll() {
+            // The next region goes on in another file.
+            Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
+            Err(error) => return Err(error),
+        }
         match self.end_ending(Duration::ZERO) {
             Err(RecordError::Queue(QueueError::NotDone { .. })) => Ok(()),
             done => done,
@@ -260,15 +293,31 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// [`RecordError::Queue`], after which it may be called again.
     pub fn close(&mut self) -> Result<EndedFile, RecordError> {
         self.end_ending(self.wait)?;
-        let closed = self.current.close(self.wait)?;
-        let (rows, taken) = (self.current.rows_in_file(), self.current.rows());
-        Ok(EndedFile {
-            number: self.number,
-            closed,
-            rows,
-            rows_lost: taken - rows,
-        })
+        match self.current.write_gaps() {
+            // What each file has lost is in what it has come to, too.
+            Ok(())
+            | Err(RecordError::Queue(
+                QueueError::Failed(_) | QueueError::Closed | QueueError::DiskFull { .. },
+            )) => {}
+            Err(error) => return Err(error),
+        }
+        end(self.number, &mut self.current, self.wait)
     }
+}
+
+fn end<B: Backend>(
+    number: u32,
+    recording: &mut TdmsRecording<B>,
+    wait: Duration,
+) -> Result<EndedFile, RecordError> {
+    let closed = recording.end(wait)?;
+    let rows = recording.rows_in_file();
+    Ok(EndedFile {
+        number,
+        closed,
+        rows,
+        rows_lost: recording.rows() - rows,
+    })
 }
 
 /// The path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
@@ -303,6 +352,9 @@ pub fn tdms_queue(
     memories: Vec<Arc<RegionMemory>>,
 ) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
     let opened = open_file(path, wanted, directness, options.writes_max())?;
+    let mut paths = vec![path.to_owned()];
+    let mut queue = WriteQueue::new(opened.backend, options, memories);
+    queue.remove_if_unwritten(paths.clone());
     let sums_path = sums_path(path);
     for of_another in [&path.with_extension("tdms_index"), &sums_path] {
         match std::fs::remove_file(of_another) {
@@ -310,16 +362,13 @@ pub fn tdms_queue(
             _ => {}
         }
     }
-    let mut queue = WriteQueue::new(opened.backend, options, memories);
-    let mut paths = vec![path.to_owned()];
     if options.has_sums {
         // Of a write and a sync.
         let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
-        queue.remove_if_unwritten(paths.clone());
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
+        queue.remove_if_unwritten(paths);
     }
-    queue.remove_if_unwritten(paths);
     Ok((queue, opened.report))
 }
 

@@ -302,3 +302,30 @@ fn regions_of_any_length_go_to_files_of_this_machine() {
         assert_prefix(File::open(&path).unwrap(), all, all);
     }
 }
+
+/// Behaviour: B-70.
+#[test]
+fn what_was_copied_and_cannot_be_written_is_never_called_safe() {
+    let disk = SimDisk::new(1, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, copying(BLOCK, 16 * BLOCK));
+    sut.write(next(&mut ring, 7)).unwrap();
+    sut.flush(Durability::OnDisk, LONG).unwrap();
+    sut.set(&ObjectPath::File, "remark", "x".repeat(100_000))
+        .unwrap();
+    sut.write(next(&mut ring, 7)).unwrap();
+    let error = sut.flush(Durability::OnDisk, LONG).unwrap_err();
+    assert!(error.to_string().contains("header_bytes_max"), "{error}");
+    for durability in [Durability::OnDisk, Durability::InFile] {
+        let error = sut.flush(durability, LONG).unwrap_err();
+        assert!(matches!(error, RecordError::Over), "{error}");
+    }
+    for _ in 0..2 {
+        let error = sut.close(LONG).unwrap_err();
+        assert!(matches!(error, RecordError::Over), "{error}");
+    }
+    assert_eq!((sut.rows(), sut.rows_in_file()), (14, 7));
+    // It is closed all the same.
+    assert_eq!(disk.reserved_to(), sut.progress().written);
+    assert_prefix(disk.file(), 7, 7);
+}

@@ -5,10 +5,11 @@
 mod rig;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::ptr::NonNull;
 
 use rig::{LONG, assert_prefix, layout, recording, ring, rows};
 use seccompiler::{
@@ -16,8 +17,8 @@ use seccompiler::{
     SeccompRule,
 };
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Directness, Durability, OpenedFile, QueueOptions,
-    Reservation, TdmsRecording, WhyNot, open_file, sums_path, tdms_queue,
+    Backend, BackendKind, BackendWanted, Directness, Durability, OpenedFile, QueueOptions, Read,
+    Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file, sums_path, tdms_queue,
 };
 use trunkline_tdms::{Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
 
@@ -185,6 +186,39 @@ fn a_file_that_is_there_is_not_touched() {
     let error = open_file(&path, wanted, Directness::IfPossible, 4).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+}
+
+/// A queue that is dropped frees what the kernel reads into: it waits, whatever the kernel says.
+#[test]
+fn io_uring_is_waited_for_even_when_it_cannot_be_entered_any_more() {
+    if !has_uring() {
+        return;
+    }
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let (soon, begun) = std::sync::mpsc::channel();
+    // A filter stays with its thread for ever.
+    let dropped = std::thread::spawn(move || {
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let mut sut = Uring::new(file, false, 4).unwrap();
+        let mut memory = [0_u8; 8];
+        let read = Read {
+            token: Token(1),
+            position: 0,
+            memory: Span {
+                start: NonNull::from(&mut memory).cast(),
+                bytes: memory.len(),
+            },
+        };
+        // SAFETY: the memory outlives the backend, which is dropped before it is looked at.
+        unsafe { sut.submit_read(read) }.unwrap();
+        refuse(libc::SYS_io_uring_enter, Vec::new(), libc::EPERM);
+        soon.send(()).unwrap();
+        drop(sut);
+        memory
+    });
+    begun.recv().unwrap();
+    writer.write_all(b"whole ok").unwrap();
+    assert_eq!(&dropped.join().unwrap(), b"whole ok");
 }
 
 /// Forbids io_uring to this thread, as a container does, or says that there is none.

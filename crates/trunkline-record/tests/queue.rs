@@ -10,10 +10,10 @@ use std::time::Duration;
 use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
 use trunkline_record::{
     Durability, FailedStep, QueueError, QueueOptions, RecordError, Reservation, SimDisk, SimFault,
-    TdmsLayout, TdmsRecording, WriteQueue,
+    WriteQueue,
 };
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, TdmsType};
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
 
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
@@ -357,49 +357,4 @@ fn what_the_device_has_lost_stands_in_the_file() {
     ] {
         assert_eq!(group[name.as_bytes()], PropertyValue::U64(value), "{name}");
     }
-}
-
-#[test]
-fn what_cannot_be_recorded_is_refused_with_the_reason() {
-    let ring = ring(8192);
-    let start = |channels: Vec<(&str, TdmsType)>| {
-        let memories = vec![ring.memory.clone()];
-        let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories);
-        let layout = TdmsLayout {
-            group: "rig".into(),
-            channels: channels
-                .iter()
-                .map(|(name, ty)| ((*name).into(), *ty))
-                .collect(),
-        };
-        TdmsRecording::start(queue, &layout, LONG)
-    };
-    let error = start(vec![]).unwrap_err();
-    assert!(error.to_string().contains("name at least one"), "{error}");
-    let error = start(vec![("s", TdmsType::String)]).unwrap_err();
-    assert!(error.to_string().contains("no fixed size"), "{error}");
-    let many: Vec<String> = (0..5000).map(|n| format!("channel {n}")).collect();
-    let many = many
-        .iter()
-        .map(|name| (name.as_str(), TdmsType::I16))
-        .collect();
-    let error = start(many).unwrap_err();
-    assert!(error.to_string().contains("header_bytes_max"), "{error}");
-
-    let mut ring = self::ring(8192);
-    let mut sut = recording(SimDisk::new(1, BLOCK), &ring, options(2));
-    let mut other = start(vec![("one", TdmsType::I16)]).unwrap();
-    let region = next(&mut ring, 1);
-    let error = other.write(region).unwrap_err();
-    assert!(
-        error.to_string().contains("a row of these channels has 2"),
-        "{error}"
-    );
-    // A header that becomes too long ends the file, which stays whole.
-    let long = "x".repeat(100_000);
-    sut.set(&ObjectPath::File, "remark", long).unwrap();
-    assert!(sut.write(next(&mut ring, 1)).is_err());
-    let error = sut.write(next(&mut ring, 1)).unwrap_err();
-    assert!(matches!(error, RecordError::Over), "{error}");
-    sut.close(LONG).unwrap();
 }

@@ -262,16 +262,46 @@ fn a_file_whose_checksums_fail_takes_nothing_more_and_says_why() {
         assert!(matches!(failure.step, FailedStep::Sums | FailedStep::Sync));
         steps[usize::from(failure.step == FailedStep::Sync)] += 1;
         let closed = sut.close(LONG).unwrap();
-        assert_eq!(closed.durability, Durability::InFile);
+        // What stays may have been synced before.
+        let is_durable = sut.progress().durable == closed.length;
+        assert_eq!(closed.durability == Durability::OnDisk, is_durable);
         assert_eq!(ring.reader.lent(), 0);
         let (data, sums) = (data.file(), sums.file());
         assert_eq!(data.len() as u64, closed.length);
         assert!(TdmsFile::open(&data).unwrap().report().is_sound());
+        // Only what has its checksum stays, and nothing else is there of either.
+        assert_eq!(numbers(&data).len() as u64, sut.rows_in_file());
+        let failure = closed.failure.unwrap();
+        assert_eq!(failure.written, closed.length);
+        let is_sums = failure.step == FailedStep::Sums;
+        assert!(!is_sums || failure.position == closed.length);
         let check = SumsCheck::of(&data, &sums).unwrap();
-        assert_eq!(check.first_wrong, None);
+        assert!(check.is_good(), "{check:?}");
+        assert_eq!(check.good_to, closed.length);
         assert!(check.good_to >= sut.progress().durable);
     }
     assert!(steps.iter().all(|count| *count > 5), "{steps:?}");
+}
+
+#[test]
+fn a_file_whose_checksums_are_not_taken_by_the_system_comes_to_an_end() {
+    for submit in 0..6 {
+        let mut ring = ring(4096);
+        let (data, sums, mut sut) = recording(submit, &ring, options(3));
+        sums.fault(sums.operations() + submit, SimFault::NotBegun(EIO));
+        while write(&mut ring, &mut sut, BLOCK_ROWS).is_ok() {
+            assert!(sut.rows() < 10_000, "it never failed");
+        }
+        let error = sut.flush(Durability::InFile, LONG).unwrap_err();
+        assert!(
+            matches!(error, RecordError::Queue(QueueError::Failed(_))),
+            "{error}"
+        );
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!(closed.failure.unwrap().step, FailedStep::Sums);
+        assert_eq!(numbers(data.file()).len() as u64, sut.rows_in_file());
+        assert!(SumsCheck::of(&data.file(), &sums.file()).unwrap().is_good());
+    }
 }
 
 #[test]

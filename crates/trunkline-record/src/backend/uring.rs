@@ -18,6 +18,10 @@ const BLOCK_BYTES: usize = 4096;
 /// Longest piece of memory that the kernel registers as one.
 const PIECE_MAX: usize = 1 << 30;
 
+/// How long is waited at most, in milliseconds, before completions are looked at again that are not
+/// waited for in the ring.
+const LOOK_AGAIN_MS: libc::c_int = 100;
+
 /// The backend for speed.
 pub struct Uring {
     ring: IoUring,
@@ -82,6 +86,17 @@ impl Uring {
         if !self.ring.submission().is_empty() {
             let _ = self.ring.submit();
         }
+    }
+
+    /// Waits until completions have come, where the kernel does not let one wait in the ring.
+    fn wait_for_descriptor(&self) {
+        let mut ring = libc::pollfd {
+            fd: self.ring.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one descriptor, which is open. Whatever it says, completions are looked at.
+        unsafe { libc::poll(&raw mut ring, 1, LOOK_AGAIN_MS) };
     }
 
     fn take(&mut self) -> Option<Completed> {
@@ -237,8 +252,11 @@ impl Drop for Uring {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
-                // The kernel keeps the pages of what it still writes; there is nothing to wait by.
-                Err(_) => break,
+                // What the kernel was not told of never runs.
+                Err(_) if self.running <= self.ring.submission().len() => break,
+                // The rest still reads or writes memory that is freed behind this: its completions
+                // come all the same.
+                Err(_) => self.wait_for_descriptor(),
             }
         }
     }

@@ -86,12 +86,12 @@ impl Recording {
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let mut files = series_files(path).into_iter();
         let first = files.next().unwrap_or_else(|| path.to_owned());
-        let mut sut = Self::of_first(&first, selection)?;
-        sut.add(first, selection)?;
+        let mut recording = Self::of_first(&first, selection)?;
+        recording.add(first, selection)?;
         for file in files {
-            sut.add(file, selection)?;
+            recording.add(file, selection)?;
         }
-        Ok(sut)
+        Ok(recording)
     }
 
     /// What the first file says for all.
@@ -186,6 +186,8 @@ impl Recording {
                 row: before.saturating_add(gap.row),
                 ..gap
             }));
+        // What is missing before a file may have been found out while it was written.
+        self.gaps.sort_by_key(|gap| gap.row);
         let is_plain = self.channels.iter().all(|channel| !channel.is_scaled);
         let paths: Vec<_> = self
             .channels

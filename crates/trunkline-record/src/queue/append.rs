@@ -102,7 +102,7 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// Sets room aside for a segment with a body of so many bytes, whatever its header.
-    pub(super) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
+    pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
         let most = body.saturating_add(self.copy_at);
         self.reserve(self.position.saturating_add(most as u64))
     }
@@ -200,8 +200,12 @@ impl<B: Backend> WriteQueue<B> {
         if !is_wanted || end <= self.lengthened_to {
             return;
         }
-        // No further than there is room for.
-        let length = end.saturating_add(bytes).min(self.reserved_to.max(end));
+        let ahead = end.saturating_add(bytes);
+        let length = match self.reservation {
+            // No further than there is room for.
+            Reservation::Ahead => ahead.min(self.reserved_to.max(end)),
+            _ => ahead,
+        };
         match self.backend.lengthen(length) {
             Ok(()) => self.lengthened_to = length,
             // Then each write does, as slowly as that may be.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::sums::SumsFile;
 use super::{Closed, Durability, SYNC, WriteQueue};
 use crate::backend::{Backend, Wait};
-use crate::error::{FailedStep, QueueError};
+use crate::error::{FailedStep, QueueError, os_error};
 
 impl<B: Backend> WriteQueue<B> {
     /// Begins to make durable what is written by now. False when that is running already, or there
@@ -91,7 +91,8 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Ends the file: waits for what is outstanding, makes it durable, and cuts off what is
     /// reserved or has failed. Of a file that has failed what is whole stays, and is made as
-    /// durable as is still possible.
+    /// durable as is still possible. What has no checksum is cut off too, where there are any. A
+    /// file that cannot be cut has [failed](FailedStep::Trim).
     ///
     /// # Errors
     /// [`QueueError::NotDone`], after which it may be called again; [`QueueError::Backend`].
@@ -104,22 +105,33 @@ impl<B: Backend> WriteQueue<B> {
         self.wait_for_sync(until, wait)?;
         if !self.is_closed {
             // Before the sync, which then covers the length as well.
-            self.backend.trim(self.written)?;
-            self.sums.as_mut().map_or(Ok(()), SumsFile::trim)?;
-            if !self.is_sync_failed && self.written > 0 {
+            self.trim();
+            if !self.is_sync_failed && self.in_file() > 0 {
                 self.sync_both()?;
             }
             self.is_closed = true;
         }
         self.wait_for_sync(until, wait)?;
         Ok(Closed {
-            length: self.written,
-            durability: match self.durable == self.written {
+            length: self.in_file(),
+            untrimmed: self.untrimmed,
+            durability: match self.durable == self.in_file() {
                 true => Durability::OnDisk,
                 false => Durability::InFile,
             },
             failure: self.failure,
         })
+    }
+
+    /// Cuts the file and its checksums to what is in both. Where the system does not do it the file
+    /// ends all the same: it is whole, and something stands behind it.
+    fn trim(&mut self) {
+        let data = self.backend.trim(self.in_file());
+        let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::trim);
+        if let Err(error) = data.and(sums) {
+            self.untrimmed = Some(os_error(&error));
+            self.fail(self.next, FailedStep::Trim, &error);
+        }
     }
 
     fn wait_for_sync(&mut self, until: Duration, waited: Duration) -> Result<(), QueueError> {

@@ -73,6 +73,8 @@ pub struct WriteQueue<B: Backend> {
     /// A sync has failed: a later one would prove nothing.
     is_sync_failed: bool,
     is_closed: bool,
+    /// Why it could not be cut when it was closed.
+    untrimmed: Option<i32>,
     /// The first segment that will not be in the file.
     failed_from: u64,
     reserved_to: u64,
@@ -92,6 +94,8 @@ pub struct WriteQueue<B: Backend> {
     bytes_copied: u64,
     /// Files that are removed if nothing comes into them.
     unwritten: Vec<PathBuf>,
+    /// They are removed in any case.
+    is_given_up: bool,
 }
 
 impl<B: Backend> WriteQueue<B> {
@@ -139,6 +143,7 @@ impl<B: Backend> WriteQueue<B> {
             failure: None,
             is_sync_failed: false,
             is_closed: false,
+            untrimmed: None,
             failed_from: u64::MAX,
             reserved_to: 0,
             lengthened_to: 0,
@@ -155,6 +160,7 @@ impl<B: Backend> WriteQueue<B> {
             regions_copied: 0,
             bytes_copied: 0,
             unwritten: Vec::new(),
+            is_given_up: false,
         }
     }
 
@@ -179,6 +185,11 @@ impl<B: Backend> WriteQueue<B> {
     /// into them.
     pub(crate) fn remove_if_unwritten(&mut self, paths: Vec<PathBuf>) {
         self.unwritten = paths;
+    }
+
+    /// Removes them whatever has come into them: it was of no use.
+    pub(crate) fn give_up(mut self) {
+        self.is_given_up = true;
     }
 
     /// The number of the file of checksums; none where there is none.
@@ -267,7 +278,7 @@ impl<B: Backend> WriteQueue<B> {
 
 impl<B: Backend> Drop for WriteQueue<B> {
     fn drop(&mut self) {
-        if self.written == 0 {
+        if self.written == 0 || self.is_given_up {
             for path in &self.unwritten {
                 // An empty file that stays does no harm.
                 let _ = std::fs::remove_file(path);

@@ -73,6 +73,9 @@ pub struct Closed {
     pub length: u64,
     /// How safe all of that is.
     pub durability: Durability,
+    /// The number of the system's error where it could not be cut to its length: behind that may be
+    /// what is no part of it.
+    pub untrimmed: Option<i32>,
     /// Why it takes nothing more, where it was not closed in order.
     pub failure: Option<Failure>,
 }

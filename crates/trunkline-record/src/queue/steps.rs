@@ -6,7 +6,7 @@ use super::slot::Part;
 use super::sums::{SumsFile, SumsStep};
 use super::{SYNC, WriteQueue};
 use crate::backend::{Backend, Completed, Token, Wait, Write};
-use crate::error::{FailedStep, Failure, QueueError};
+use crate::error::{FailedStep, Failure, QueueError, os_error};
 
 impl<B: Backend> WriteQueue<B> {
     /// Begins what can be begun of a segment, and gives back what it needs no more.
@@ -72,8 +72,9 @@ impl<B: Backend> WriteQueue<B> {
             self.oldest += 1;
         }
         self.go_on_with_sums();
+        let in_file = self.in_file();
         if let Some(failure) = &mut self.failure {
-            failure.written = self.written;
+            failure.written = in_file;
         }
     }
 
@@ -183,15 +184,15 @@ impl<B: Backend> WriteQueue<B> {
         self.failed_from = number;
         let position = match number < self.next {
             true => self.slots[self.place(number)].position,
+            // What is in the file without a checksum does not count, and does not stay.
+            false if step == FailedStep::Sums => self.in_file(),
             false => self.position,
         };
         self.failure = Some(Failure {
             step,
             position,
-            os_error: error
-                .raw_os_error()
-                .unwrap_or(rustix::io::Errno::IO.raw_os_error()),
-            written: self.written,
+            os_error: os_error(error),
+            written: self.in_file(),
         });
         // Those behind it that run no more will not be in the file either.
         for later in number..self.next {

@@ -38,8 +38,9 @@ pub(super) struct SumsFile<B: Backend> {
     running_to: u64,
     written_to: u64,
     running: Option<PartState>,
-    /// Where the next batch will stand.
+    /// Where the next batch will stand, and where the last one ends that is in the file.
     position: u64,
+    written_end: u64,
     reserved_to: u64,
     is_failed: bool,
     is_syncing: bool,
@@ -74,6 +75,7 @@ impl<B: Backend> SumsFile<B> {
             written_to: 0,
             running: None,
             position: 0,
+            written_end: 0,
             reserved_to: 0,
             is_failed: false,
             is_syncing: false,
@@ -110,6 +112,8 @@ impl<B: Backend> SumsFile<B> {
     /// Nothing more comes into the file.
     pub(super) fn give_up(&mut self) {
         self.is_failed = true;
+        // What was not begun never will be.
+        self.running = self.running.filter(|part| part.is_running);
     }
 
     /// Collects an entry. False when there is no room for it until a write is done.
@@ -184,6 +188,8 @@ impl<B: Backend> SumsFile<B> {
         } else if part.is_written() {
             self.running = None;
             self.written_to = self.running_to;
+            // One batch is written at a time.
+            self.written_end = self.position;
         }
         Ok(SumsStep::Written(taken))
     }
@@ -198,8 +204,8 @@ impl<B: Backend> SumsFile<B> {
         Ok(())
     }
 
-    /// Cuts off what is reserved.
+    /// Cuts off what is reserved, and what has failed.
     pub(super) fn trim(&mut self) -> io::Result<()> {
-        self.backend.trim(self.position)
+        self.backend.trim(self.written_end)
     }
 }

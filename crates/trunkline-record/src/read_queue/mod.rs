@@ -72,7 +72,8 @@ pub struct ReadProgress {
     pub total: u64,
     /// Regions between the first two.
     pub outstanding: usize,
-    /// Everything is in the ring.
+    /// Everything is in the ring; but what is no whole element at the end, when
+    /// [`fill`](ReadQueue::fill) has come there.
     pub is_finished: bool,
     /// Bytes that went through staging, and that the CPU has copied.
     pub bytes_copied: u64,
@@ -100,6 +101,8 @@ pub struct ReadQueue<B: Backend> {
     position: u64,
     begun: u64,
     read: u64,
+    /// Bytes at the end that are no whole element of the ring that is filled.
+    tail: u64,
     failure: Option<ReadFailure>,
     /// The first read that is not done.
     failed_from: u64,
@@ -152,6 +155,7 @@ impl<B: Backend> ReadQueue<B> {
             position: options.from,
             begun: 0,
             read: 0,
+            tail: 0,
             failure: None,
             failed_from: u64::MAX,
             bytes_copied: 0,
@@ -202,7 +206,7 @@ impl<B: Backend> ReadQueue<B> {
             read: self.read,
             total: self.total,
             outstanding: self.outstanding(),
-            is_finished: self.read == self.total,
+            is_finished: self.read + self.tail == self.total,
             bytes_copied: self.bytes_copied,
             failure: self.failure,
         }
@@ -245,6 +249,7 @@ impl<B: Backend> ReadQueue<B> {
         self.next += 1;
         self.position += bytes;
         self.begun += bytes;
+        self.tail = 0;
         self.go_on(number);
         Ok(())
     }
@@ -267,7 +272,7 @@ impl<B: Backend> ReadQueue<B> {
     /// Reads on into regions of `elements_max` elements at most, as far as there is room in the
     /// ring, without waiting. Returns how many elements were begun.
     ///
-    /// Bytes at the end that are no whole element are never read.
+    /// Bytes at the end that are no whole element are never read: without them it is finished.
     ///
     /// # Errors
     /// [`ReadQueueError::Failed`], [`ReadQueueError::Backend`], [`ReadQueueError::BeyondEnd`];
@@ -284,6 +289,7 @@ impl<B: Backend> ReadQueue<B> {
         while self.failure.is_none() && self.outstanding() < self.slots.len() {
             let elements = most.min(self.left() / size);
             if elements == 0 {
+                self.tail = self.left();
                 break;
             }
             let region = match ring.acquire(elements) {

@@ -18,6 +18,14 @@ use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
+/// Where a segment ends, and what the file holds and says when it is in there.
+#[derive(Clone, Copy, Debug)]
+struct SegmentEnd {
+    position: u64,
+    rows: u64,
+    lost: u64,
+}
+
 /// Records rows from regions into one TDMS file.
 ///
 /// Each region is a segment, written from where it lies. Where the device has lost rows, the group
@@ -39,9 +47,12 @@ pub struct TdmsRecording<B: Backend> {
     stopped_rows: u64,
     /// Rows that were copied, and are in no segment yet.
     collected_rows: u64,
-    /// Where segments end that are not in the file yet, and rows up to there.
-    ends: VecDeque<(u64, u64)>,
+    /// Segments that are not in the file yet.
+    ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
+    /// Of `lost`, what the file says, and what headers say that are not all in the file yet.
+    lost_in_file: u64,
+    lost_described: u64,
     is_over: bool,
     shares: Vec<Share>,
     header: Vec<u8>,
@@ -54,23 +65,31 @@ impl<B: Backend> TdmsRecording<B> {
     /// whatever happens. `wait` bounds how long that takes.
     ///
     /// # Errors
-    /// [`RecordError`].
+    /// [`RecordError`]. A file of [`tdms_queue`](crate::tdms_queue) is removed then: no row is in
+    /// it, and its name may be tried again.
     pub fn start(
         queue: WriteQueue<B>,
         layout: &TdmsLayout,
         wait: Duration,
     ) -> Result<Self, RecordError> {
-        let mut sut = Self::new(queue, layout)?;
-        if let Some(number) = sut.queue.sums_number() {
-            // So that the first segment tells checksums of this file from those of another.
-            sut.writer.set(&ObjectPath::File, "sums_id", number)?;
+        let mut recording = Self::new(queue, layout)?;
+        match recording.begin(wait) {
+            Ok(()) => Ok(recording),
+            Err(error) => {
+                recording.queue.give_up();
+                Err(error)
+            }
         }
-        sut.writer
-            .header(&[], Arrangement::Contiguous, &mut sut.header)?;
-        sut.writer.pad(&mut sut.header)?;
-        sut.queue.append_header(&sut.header)?;
-        sut.queue.flush(Durability::OnDisk, wait)?;
-        Ok(sut)
+    }
+
+    /// Writes the first segment, which has the channels.
+    fn begin(&mut self, wait: Duration) -> Result<(), RecordError> {
+        if let Some(number) = self.queue.sums_number() {
+            // So that the first segment tells checksums of this file from those of another.
+            self.writer.set(&ObjectPath::File, "sums_id", number)?;
+        }
+        self.append_properties()?;
+        Ok(self.queue.flush(Durability::OnDisk, wait)?)
     }
 
     fn new(queue: WriteQueue<B>, layout: &TdmsLayout) -> Result<Self, RecordError> {
@@ -111,6 +130,8 @@ impl<B: Backend> TdmsRecording<B> {
             collected_rows: 0,
             ends,
             rows_in_file: 0,
+            lost_in_file: 0,
+            lost_described: 0,
             is_over: false,
             header: Vec::new(),
             behind: Vec::new(),
@@ -165,6 +186,7 @@ impl<B: Backend> TdmsRecording<B> {
         if self.is_over {
             return Err(RecordError::Over);
         }
+        let (stop, stopped_rows, lost) = (self.stop, self.stopped_rows, self.lost);
         self.note_lost_before(&region)?;
         if self.queue.is_to_be_copied(&region) {
             self.queue.collect(&region);
@@ -176,11 +198,15 @@ impl<B: Backend> TdmsRecording<B> {
         self.describe(count)?;
         // Only a header that is too long is refused now, and the writer cannot take it back.
         self.is_over = true;
-        self.queue
-            .append(&self.header, region, &self.behind, false)?;
+        let appended = self.queue.append(&self.header, region, &self.behind, false);
+        if appended.is_err() {
+            // Whoever takes the region says what is missing before it.
+            (self.stop, self.stopped_rows, self.lost) = (stop, stopped_rows, lost);
+        }
+        appended?;
         self.is_over = false;
         self.rows += count;
-        self.ends.push_back((self.queue.position(), self.rows));
+        self.note_end();
         self.count_rows();
         Ok(())
     }
@@ -210,8 +236,17 @@ impl<B: Backend> TdmsRecording<B> {
         self.queue.append_collected(&self.header, &self.behind)?;
         self.is_over = false;
         self.collected_rows = 0;
-        self.ends.push_back((self.queue.position(), self.rows));
+        self.note_end();
         Ok(())
+    }
+
+    /// A segment was appended.
+    fn note_end(&mut self) {
+        self.ends.push_back(SegmentEnd {
+            position: self.queue.position(),
+            rows: self.rows,
+            lost: self.lost_described,
+        });
     }
 
     /// Makes the header of a segment of so many rows, and what comes behind it.
@@ -228,14 +263,16 @@ impl<B: Backend> TdmsRecording<B> {
         self.writer
             .header(&self.shares, self.arrangement, &mut self.header)?;
         self.writer.pad(&mut self.behind)?;
+        self.lost_described = self.lost;
         Ok(())
     }
 
     /// Rows of what is in the file by now.
     fn count_rows(&mut self) {
         let written = self.queue.progress().written;
-        while let Some((_, rows)) = self.ends.pop_front_if(|(end, _)| *end <= written) {
-            self.rows_in_file = rows;
+        while let Some(end) = self.ends.pop_front_if(|end| end.position <= written) {
+            self.rows_in_file = end.rows;
+            self.lost_in_file = end.lost;
         }
     }
 
@@ -253,6 +290,11 @@ impl<B: Backend> TdmsRecording<B> {
     /// Rows that the device has lost between those.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Whether a header did not fit, so that the file can have no further rows.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// What writes the file.
@@ -291,22 +333,43 @@ impl<B: Backend> TdmsRecording<B> {
     /// Waits until everything that was taken is as safe as said.
     ///
     /// # Errors
-    /// [`RecordError::Queue`].
+    /// [`RecordError::Queue`]; [`RecordError::Over`]: rows were copied and can never be written.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.write_collected()?;
         let flushed = self.queue.flush(durability, wait);
         self.count_rows();
-        Ok(flushed?)
+        flushed?;
+        self.has_all()
+    }
+
+    /// Whether all rows that were taken are in segments.
+    fn has_all(&self) -> Result<(), RecordError> {
+        match self.collected_rows {
+            0 => Ok(()),
+            _ => Err(RecordError::Over),
+        }
     }
 
     /// Ends the file: [`WriteQueue::close`].
     ///
     /// # Errors
-    /// [`RecordError::Queue`].
+    /// [`RecordError::Queue`], after which it may be called again; [`RecordError::Over`]: the file
+    /// is closed, and has no rows that were copied last ([`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
+        let closed = self.end(wait)?;
+        match closed.failure {
+            // Which says that rows are missing.
+            Some(_) => Ok(closed),
+            None => self.has_all().map(|()| closed),
+        }
+    }
+
+    /// As [`close`](Self::close), where rows are counted that are not in the file.
+    pub(crate) fn end(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         match self.write_collected() {
             // What was copied is not in the file then, as what was being written.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_) | QueueError::Closed)) => {}
+            Err(_) if self.is_over => {}
             Err(error) => return Err(error),
         }
         let closed = self.queue.close(wait);

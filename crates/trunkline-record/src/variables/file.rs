@@ -20,7 +20,8 @@ pub trait Segments {
     /// Everything that was appended outlives a loss of power when this returns.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says. Nothing that was appended since the last time is safe then, nor is it
+    /// when a later call succeeds.
     fn sync(&mut self) -> io::Result<()>;
 
     /// The number of the checksums beside it; none where there are none.
@@ -70,7 +71,11 @@ impl SegmentFile {
         let sums_path = sums_path(path);
         for of_another in [&path.with_extension("tdms_index"), &sums_path] {
             match std::fs::remove_file(of_another) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    // Nothing is in it, and its name may be tried again.
+                    let _ = std::fs::remove_file(path);
+                    return Err(error);
+                }
                 _ => {}
             }
         }

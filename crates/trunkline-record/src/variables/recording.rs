@@ -11,6 +11,7 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::file::Segments;
 use super::values;
 use super::{QUALITY, TIME, TYPE, VALUE};
+use crate::error::os_error;
 
 /// Bytes of an update beside its value.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
@@ -54,6 +55,18 @@ pub enum VariableRecordError {
     /// The file takes nothing now. What waits is written when it does.
     #[error("the file takes nothing now: {0}; what waits is tried again")]
     File(#[from] io::Error),
+    /// A sync has failed, now or before. Updates are still written.
+    #[error(
+        "syncing failed: {}; updates behind the first {on_disk} may not outlive a loss of power, \
+         even if a later sync succeeds; go on in another file",
+        io::Error::from_raw_os_error(*os_error)
+    )]
+    Sync {
+        /// The number of the system's error.
+        os_error: i32,
+        /// Updates that had outlived a loss of power before.
+        on_disk: u64,
+    },
 }
 
 /// How far a recording of variables is.
@@ -66,8 +79,10 @@ pub struct VariableProgress {
     pub updates: u64,
     /// Updates that are in the file, which outlives the program.
     pub in_file: u64,
-    /// Updates that outlive a loss of power.
+    /// Updates that outlive a loss of power. No more than there were when a sync has failed.
     pub on_disk: u64,
+    /// The number of the system's error when a sync has failed: `on_disk` stays what it is.
+    pub sync_failure: Option<i32>,
     /// Updates that are missing, before the recording or in it, as far as their number is known.
     pub lost: u64,
     /// How often an unknown number was lost.
@@ -203,7 +218,7 @@ impl<S: Segments> VariableRecording<S> {
     ) -> Result<(), VariableRecordError> {
         self.note_lost(variable, lost.count())?;
         let bytes = values::byte_len(&sample.value) + UPDATE_BYTES;
-        let is_full = |sut: &Self| sut.waiting > 0 && sut.waiting + bytes > sut.waiting_bytes_max;
+        let is_full = |it: &Self| it.waiting > 0 && it.waiting + bytes > it.waiting_bytes_max;
         if is_full(self)
             && let Err(error) = self.write_out()
             // What waited may be a segment by now, which waits beside what comes.
@@ -313,10 +328,19 @@ impl<S: Segments> VariableRecording<S> {
     /// Writes everything that waits, and makes it safe from a loss of power.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`].
+    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], then and ever after.
     pub fn sync(&mut self) -> Result<(), VariableRecordError> {
         self.write_out()?;
-        self.out.sync()?;
+        if self.progress.sync_failure.is_none()
+            && let Err(error) = self.out.sync()
+        {
+            self.progress.sync_failure = Some(os_error(&error));
+        }
+        // The system reports an error of writing once: a later sync would prove nothing.
+        if let Some(os_error) = self.progress.sync_failure {
+            let on_disk = self.progress.on_disk;
+            return Err(VariableRecordError::Sync { os_error, on_disk });
+        }
         self.progress.on_disk = self.progress.in_file;
         Ok(())
     }

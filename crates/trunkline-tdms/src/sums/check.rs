@@ -57,7 +57,7 @@ impl SumsCheck {
         R: ReadAt + ?Sized,
         S: ReadAt + ?Sized,
     {
-        let mut sut = Self {
+        let mut check = Self {
             state: SumsState::Unusable,
             segments: 0,
             good_to: 0,
@@ -74,8 +74,8 @@ impl SumsCheck {
             damaged: 0,
             piece: Vec::new(),
         };
-        sut.compare(&mut comparing, sums)?;
-        Ok(sut)
+        check.compare(&mut comparing, sums)?;
+        Ok(check)
     }
 
     /// Whether every byte is in a segment with a checksum, and is what it was.

@@ -73,8 +73,8 @@ impl SumsId {
     /// Reads what a file begins with; none where it is no such file.
     fn read(bytes: &[u8; SUMS_ENTRY_BYTES]) -> Option<Self> {
         let id = u64::from_le_bytes(*bytes[8..].first_chunk()?);
-        let sut = Self::new(id);
-        (sut.begin() == *bytes).then_some(sut)
+        let made = Self::new(id);
+        (made.begin() == *bytes).then_some(made)
     }
 }
 
@@ -107,11 +107,11 @@ impl SegmentSum {
 
     /// Reads an entry; none where it is damaged, or of another file.
     fn read(bytes: &[u8; SUMS_ENTRY_BYTES], id: SumsId) -> Option<Self> {
-        let sut = Self {
+        let made = Self {
             position: u64::from_le_bytes(*bytes.first_chunk()?),
             bytes: u64::from_le_bytes(*bytes[8..].first_chunk()?),
             sum: u32::from_le_bytes(*bytes[16..].first_chunk()?),
         };
-        (sut.entry(id) == *bytes).then_some(sut)
+        (made.entry(id) == *bytes).then_some(made)
     }
 }

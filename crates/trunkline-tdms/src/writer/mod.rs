@@ -121,7 +121,7 @@ struct Object {
 impl Writer {
     /// A writer of a new file, or of what is appended to one.
     pub fn new(options: WriterOptions) -> Self {
-        let mut sut = Self {
+        let mut writer = Self {
             options,
             objects: Vec::new(),
             numbers: HashMap::new(),
@@ -130,8 +130,8 @@ impl Writer {
             is_first: true,
             scratch: Scratch::default(),
         };
-        sut.ensure(&ObjectPath::File);
-        sut
+        writer.ensure(&ObjectPath::File);
+        writer
     }
 
     /// How it writes.

@@ -286,9 +286,15 @@ impl Running {
             true => self.recording.sync(),
             false => self.recording.write_out(),
         };
+        let progress = self.recording.progress();
         let mut status = locked(&self.status);
-        status.trouble = written.err().map(|error| error.to_string());
-        status.progress = self.recording.progress();
+        match written {
+            Err(error) => status.trouble = Some(error.to_string()),
+            // That a sync has failed stays true whatever is written behind it.
+            Ok(()) if progress.sync_failure.is_some() => {}
+            Ok(()) => status.trouble = None,
+        }
+        status.progress = progress;
     }
 }
 

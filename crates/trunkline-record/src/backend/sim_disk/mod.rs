@@ -1,14 +1,14 @@
 //! A disk of a test: writes and reads are done in any order, fail as told, and a crash can come
 //! anywhere.
 
+mod applied;
+
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::applied::Applied;
 use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
-
-/// A sector: what a disk writes whole or not at all.
-const SECTOR_BYTES: usize = 512;
 
 /// What goes wrong with one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub enum SimFault {
     Short(usize),
     /// It is never done.
     Stands,
+    /// It is not begun: the system does not take it, with this number.
+    NotBegun(i32),
 }
 
 /// The disk, of which the test keeps one handle and the queue gets another by
@@ -42,13 +44,7 @@ struct State {
     length: u64,
     room_bytes: u64,
     cut_at: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-struct Applied {
-    position: u64,
-    bytes: Vec<u8>,
-    is_durable: bool,
+    trim_fault: Option<i32>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +80,7 @@ impl SimDisk {
             length: 0,
             room_bytes: u64::MAX,
             cut_at: None,
+            trim_fault: None,
         })))
     }
 
@@ -101,6 +98,11 @@ impl SimDisk {
     /// Something goes wrong with operation `number`, counted from 0: writes, reads and syncs.
     pub fn fault(&self, number: u64, fault: SimFault) {
         self.state().faults.push((number, fault));
+    }
+
+    /// From now on the file cannot be cut, with this number of the system; none: it can.
+    pub fn set_trim_fault(&self, fault: Option<i32>) {
+        self.state().trim_fault = fault;
     }
 
     /// There is room for so many bytes.
@@ -180,12 +182,15 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, operation: Operation, begun_with: Option<Applied>) {
+    fn begin(&self, operation: Operation, begun_with: Option<Applied>) -> io::Result<()> {
         let mut state = self.state();
         let number = state.operations;
         state.operations += 1;
         let fault = state.faults.iter().find(|(at, _)| *at == number);
         let fault = fault.map(|(_, fault)| *fault);
+        if let Some(SimFault::NotBegun(number)) = fault {
+            return Err(io::Error::from_raw_os_error(number));
+        }
         let is_odd = match operation {
             Operation::Write(write) => state.is_odd(write.position, write.memory),
             Operation::Read(read) => state.is_odd(read.position, read.memory),
@@ -200,6 +205,7 @@ impl SimDisk {
             begun_with,
             fault,
         });
+        Ok(())
     }
 }
 
@@ -216,7 +222,7 @@ impl State {
         applied.for_each(|write| write.apply(&mut file));
         if let Some(length) = self.cut_at {
             // Below the length of a vector.
-            file.truncate(length as usize);
+            file.resize(length as usize, 0);
         }
         file
     }
@@ -282,48 +288,6 @@ impl State {
     }
 }
 
-impl Applied {
-    /// # Safety
-    /// The memory of the write is mapped.
-    unsafe fn of(write: &Write, bytes: usize) -> Self {
-        // SAFETY: as the caller vouches; `bytes` is at most its length.
-        let bytes = unsafe { std::slice::from_raw_parts(write.memory.start.as_ptr(), bytes) };
-        Self {
-            position: write.position,
-            bytes: bytes.to_vec(),
-            is_durable: false,
-        }
-    }
-
-    /// Whole sectors of it, about half.
-    fn half(&self) -> Self {
-        let mut half = self.clone();
-        half.bytes
-            .truncate((self.bytes.len() / 2).next_multiple_of(SECTOR_BYTES));
-        half
-    }
-
-    fn apply(&self, file: &mut Vec<u8>) {
-        // Positions of a test's file are indices of a vector.
-        let (from, to) = (
-            self.position as usize,
-            self.position as usize + self.bytes.len(),
-        );
-        if file.len() < to {
-            file.resize(to, 0);
-        }
-        if let Some(place) = file.get_mut(from..to) {
-            place.copy_from_slice(&self.bytes);
-        }
-    }
-
-    fn applied_to(&self, file: &[u8]) -> Vec<u8> {
-        let mut file = file.to_vec();
-        self.apply(&mut file);
-        file
-    }
-}
-
 impl Backend for SimDisk {
     fn kind(&self) -> BackendKind {
         BackendKind::Simulated
@@ -344,19 +308,16 @@ impl Backend for SimDisk {
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         // SAFETY: mapped now, as the caller vouches.
         let begun_with = unsafe { Applied::of(&write, write.memory.bytes) };
-        self.begin(Operation::Write(write), Some(begun_with));
-        Ok(())
+        self.begin(Operation::Write(write), Some(begun_with))
     }
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
-        self.begin(Operation::Read(read), None);
-        Ok(())
+        self.begin(Operation::Read(read), None)
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {
         let covered = self.state().applied.len();
-        self.begin(Operation::Sync(token, covered), None);
-        Ok(())
+        self.begin(Operation::Sync(token, covered), None)
     }
 
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
@@ -394,6 +355,9 @@ impl Backend for SimDisk {
 
     fn trim(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
+        if let Some(number) = state.trim_fault {
+            return Err(io::Error::from_raw_os_error(number));
+        }
         state.cut_at = Some(length);
         state.reserved_to = length;
         Ok(())

@@ -1,0 +1,108 @@
+//! What a recording refuses, and how far ahead a file is made longer.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::num::NonZeroUsize;
+
+use rig::{LONG, ROW, Ring, recording, ring, rows};
+use trunkline_record::{
+    QueueOptions, RecordError, SimDisk, SimFault, TdmsLayout, TdmsRecording, WriteQueue,
+};
+use trunkline_ring::ReadRegion;
+use trunkline_tdms::{ObjectPath, TdmsType};
+
+const BLOCK: usize = 512;
+const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
+
+fn options(outstanding: usize) -> QueueOptions {
+    QueueOptions {
+        outstanding_max: NonZeroUsize::new(outstanding).unwrap(),
+        ..rig::options()
+    }
+}
+
+/// The next `blocks` blocks of rows, in a region.
+fn next(ring: &mut Ring, blocks: i64) -> ReadRegion {
+    let from = ring.filler.written() as i64;
+    let count = blocks * BLOCK_ROWS;
+    ring.filler.push(&rows(from..from + count)).unwrap();
+    ring.reader.acquire(count as u64).unwrap()
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_with_the_reason() {
+    let ring = ring(8192);
+    let start = |channels: Vec<(&str, TdmsType)>| {
+        let memories = vec![ring.memory.clone()];
+        let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories);
+        let layout = TdmsLayout {
+            group: "rig".into(),
+            channels: channels
+                .iter()
+                .map(|(name, ty)| ((*name).into(), *ty))
+                .collect(),
+        };
+        TdmsRecording::start(queue, &layout, LONG)
+    };
+    let error = start(vec![]).unwrap_err();
+    assert!(error.to_string().contains("name at least one"), "{error}");
+    let error = start(vec![("s", TdmsType::String)]).unwrap_err();
+    assert!(error.to_string().contains("no fixed size"), "{error}");
+    let many: Vec<String> = (0..5000).map(|n| format!("channel {n}")).collect();
+    let many = many
+        .iter()
+        .map(|name| (name.as_str(), TdmsType::I16))
+        .collect();
+    let error = start(many).unwrap_err();
+    assert!(error.to_string().contains("header_bytes_max"), "{error}");
+
+    let mut ring = self::ring(8192);
+    let mut sut = recording(SimDisk::new(1, BLOCK), &ring, options(2));
+    let mut other = start(vec![("one", TdmsType::I16)]).unwrap();
+    let region = next(&mut ring, 1);
+    let error = other.write(region).unwrap_err();
+    assert!(
+        error.to_string().contains("a row of these channels has 2"),
+        "{error}"
+    );
+    // A header that becomes too long ends the file, which stays whole.
+    let long = "x".repeat(100_000);
+    sut.set(&ObjectPath::File, "remark", long).unwrap();
+    assert!(sut.write(next(&mut ring, 1)).is_err());
+    let error = sut.write(next(&mut ring, 1)).unwrap_err();
+    assert!(matches!(error, RecordError::Over), "{error}");
+    sut.close(LONG).unwrap();
+}
+
+/// Behaviour: ZC-14.
+#[test]
+fn a_file_is_made_longer_ahead_as_far_as_room_is_reserved_or_without_that_as_far_as_is_wanted() {
+    let (step, end) = (256_u64 << 10, 5 * BLOCK as u64);
+    for (reserve_bytes, expected) in [
+        (0, end + step),
+        (1 << 20, end + step),
+        (128 << 10, 128 << 10),
+    ] {
+        let disk = SimDisk::new(1, BLOCK);
+        let mut ring = ring(8192);
+        let options = QueueOptions {
+            reserve_bytes,
+            lengthen_bytes: step,
+            ..options(2)
+        };
+        let mut sut = recording(disk.clone(), &ring, options);
+        // The first stands, so the second runs at the same time.
+        disk.fault(disk.operations(), SimFault::Stands);
+        for _ in 0..2 {
+            sut.write(next(&mut ring, 1)).unwrap();
+        }
+        assert_eq!(sut.progress().accepted, end);
+        assert_eq!(
+            disk.file().len() as u64,
+            expected,
+            "{reserve_bytes} reserved"
+        );
+    }
+}
