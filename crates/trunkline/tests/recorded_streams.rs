@@ -13,7 +13,10 @@ use trunkline::record::{
     play_into_stream, receive_into_ring, record_stream, stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, Reader, ValueReader, ValueWriter, Writer};
-use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
+use trunkline::tdms::{
+    Arrangement, Data, ObjectPath, TdmsFile, TdmsType, Waveform, Writer as TdmsWriter,
+    WriterOptions,
+};
 use trunkline::types::DataType;
 use trunkline::types::text::parse_type;
 use trunkline::{Engine, EngineOptions};
@@ -206,4 +209,69 @@ fn structs_become_channels_and_what_is_no_row_is_refused() {
             "{text}"
         );
     }
+}
+
+/// A stream that nobody reads makes what is played into it late, and says so.
+///
+/// Behaviour: B-72.
+#[test]
+fn a_full_stream_makes_what_is_played_into_it_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("even.tdms");
+    let all: Vec<i64> = (0..600).collect();
+    let mut file = TdmsWriter::new(WriterOptions::default());
+    let channel = file.channel("g", "a", TdmsType::I64).unwrap();
+    let waveform = Waveform {
+        increment: 1e-4,
+        ..Waveform::default()
+    };
+    for (name, value) in waveform.to_properties() {
+        let path = ObjectPath::channel("g", "a");
+        file.set(&path, name, value).unwrap();
+    }
+    let mut bytes = Vec::new();
+    let data = [(channel, Data::from(&all[..]))];
+    file.write(&data, Arrangement::Contiguous, &mut bytes)
+        .unwrap();
+    std::fs::write(&path, bytes).unwrap();
+
+    let engine = listening();
+    let of_reader = Options {
+        capacity: 16,
+        ..options(&engine, None)
+    };
+    let (is_late, wait_until_late) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut reader = Reader::<i64>::create("again", of_reader).unwrap();
+        wait_until_late.recv().unwrap();
+        let pieces = (0..60).map(|_| reader.read_many(10, CUT_OFF).unwrap());
+        pieces.flatten().collect::<Vec<i64>>()
+    });
+    let of_writer = Options {
+        capacity: 16,
+        ..options(&engine, Some("again"))
+    };
+    let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap();
+    let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
+    let (memory, ring, drain) = made.unwrap();
+    let mut drain = PacedDrain::new(drain, pacer);
+    let mut playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default()).unwrap();
+    let (_stopper, stopped) = stopper();
+    let (mut attempts, mut late_by) = (0, None);
+    let done = play_into_stream(&mut playback, &mut drain, &mut writer, &stopped, |done| {
+        attempts += 1;
+        if late_by.is_none() && (!done.lateness.is_zero() || attempts == 200) {
+            late_by = Some(done.lateness);
+            is_late.send(()).unwrap();
+        }
+    });
+    let done = done.unwrap();
+    assert!(done.is_complete);
+    let late_by = late_by.unwrap();
+    assert!(late_by > Duration::ZERO, "before anything was read");
+    assert!(done.lateness >= late_by, "{done:?}");
+    assert_eq!(reader.join().unwrap(), all);
+    assert_eq!(writer.close(CUT_OFF).elements, 0);
 }
