@@ -163,8 +163,9 @@ impl Pacer {
             return Ok(None);
         }
         let (due, _) = self.clock.after(self.next)?;
-        // Rounded up, so that it is due then; a recording is not as long as that is.
-        let due = Duration::from_nanos((due / speed).ceil() as u64 + 1);
+        // Rounded up, so that it is due then. What is further away than 584 years, as a file may
+        // claim, is never due.
+        let due = Duration::from_nanos(((due / speed).ceil() as u64).saturating_add(1));
         Ok(Some(began.saturating_add(self.late).saturating_add(due)))
     }
 

@@ -226,7 +226,8 @@ impl Recording {
     /// Rows of all files.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.files.iter().map(|file| file.rows).sum()
+        let rows = self.files.iter().map(|file| file.rows);
+        rows.fold(0, u64::saturating_add)
     }
 
     /// Its files, in their order.
