@@ -30,7 +30,9 @@ use crate::problem::{Problem, Stop};
 /// much may wait.
 ///
 /// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
-/// comes, until the stream ends. The writer waits while the disk does: nothing is lost.
+/// comes, until the stream ends. The writer waits while the disk does, and while it is full:
+/// nothing is lost. Ended while the disk is full, it says how many elements are not in the file,
+/// with exit code 7.
 ///
 /// `record ls DIR` lists the recordings of a folder, `record info FILE` tells what is in one:
 /// variables or channels, updates, gaps. A recording that was cut off is told as far as it goes.
@@ -141,6 +143,7 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::File(_) => (Exit::SomeFailed, "file"),
         RecordingError::Type { .. } | RecordingError::OtherRows { .. } => (Exit::Usage, "type"),
         RecordingError::NothingToPlay { .. } => (Exit::SomeFailed, "nothing-to-play"),
+        RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
         _ => (Exit::SomeFailed, "failed"),
     };

@@ -1,11 +1,12 @@
 //! `record start --stream`: a stream.
 
+use std::path::Path;
 use std::time::Duration;
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendWanted, Directness, FileReport, QueueOptions, TdmsRecording, record_stream, stopper,
-    stream_layout, tdms_queue,
+    BackendWanted, Directness, FileReport, QueueOptions, RoomState, TdmsRecording, record_stream,
+    stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
 
@@ -86,7 +87,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
                     bytes_text(progress.written as f64),
                     rate_text(rate),
                     progress.outstanding,
-                    room_text(&path, rate),
+                    room(progress.room.state, &path, rate),
                 ));
             }
         },
@@ -130,6 +131,16 @@ fn create(args: &Args, url: &str, context: &Context) -> Result<ValueReader, Prob
     };
     ValueReader::create(url, &args.data_type, options)
         .map_err(|error| crate::verbs::stream::problem(&error))
+}
+
+/// How much room is left, and what a disk that is full does.
+fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
+    let left = room_text(path, bytes_per_second);
+    match state {
+        RoomState::Full => "disk full: the stream waits; free some".to_owned(),
+        RoomState::Low => format!("disk nearly full: {left}"),
+        _ => left,
+    }
 }
 
 /// Says what it writes with, and why it is nothing better: never silently.
