@@ -67,8 +67,8 @@ pub fn receive_into_ring(
 }
 
 /// Records a stream until it ends or is stopped, in regions of `region_rows` rows. Both ends of the
-/// ring are the recorder's; `on_region` is called after each region, and from time to time while the
-/// disk is full.
+/// ring are the recorder's; `on_region` is called after each region, and from time to time while
+/// the disk is full.
 ///
 /// The stream waits while the disk does, and while it is full: nothing is lost.
 ///

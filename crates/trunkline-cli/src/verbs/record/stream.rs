@@ -46,6 +46,13 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         REGIONS,
     );
     let (memory, mut filler, mut reader) = made.map_err(failed)?;
+    // Before the file: where the other end does not come, no file is left behind. That one is there
+    // already is told without waiting.
+    if path.exists() {
+        let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        return Err(failed(there).into());
+    }
+    let mut stream = create(args, url, context)?;
     let (queue, report) = tdms_queue(
         &path,
         BackendWanted::BestThereIs,
@@ -56,7 +63,6 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
     .map_err(failed)?;
     let start = TdmsRecording::start(queue, &layout, FILE_WAIT);
     let mut recording = start.map_err(|error| problem(&error.into()))?;
-    let mut stream = create(args, url, context)?;
     say_backend(&report, context)?;
     interrupted.end_in_order();
     let started = context.clock.now();
