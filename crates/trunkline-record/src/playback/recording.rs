@@ -1,5 +1,6 @@
 //! A recording that is there: its files, its rows, and when they were taken.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -86,12 +87,12 @@ impl Recording {
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let mut files = series_files(path).into_iter();
         let first = files.next().unwrap_or_else(|| path.to_owned());
-        let mut sut = Self::of_first(&first, selection)?;
-        sut.add(first, selection)?;
+        let mut recording = Self::of_first(&first, selection)?;
+        recording.add(first, selection)?;
         for file in files {
-            sut.add(file, selection)?;
+            recording.add(file, selection)?;
         }
-        Ok(sut)
+        Ok(recording)
     }
 
     /// What the first file says for all.
@@ -287,10 +288,10 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     if let Some(group) = &selection.group {
         return Ok(group.clone());
     }
-    let mut groups: Vec<Text> = Vec::new();
+    let (mut groups, mut seen): (Vec<Text>, HashSet<Text>) = Default::default();
     for channel in file.channels() {
         let name = channel.path().parent().map(|group| group.name());
-        groups.extend(name.filter(|name| !groups.contains(name)));
+        groups.extend(name.filter(|name| seen.insert(name.clone())));
     }
     match <[Text; 1]>::try_from(groups) {
         Ok([group]) => Ok(group),
