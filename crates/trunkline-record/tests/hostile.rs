@@ -6,11 +6,12 @@ mod exercise;
 mod made;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use exercise::exercise;
 use made::write;
-use trunkline_record::{Gaps, Pace, Pacer, RecordedVariables, Recording, Selection};
+use trunkline_record::{Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording, Selection};
 use trunkline_tdms::{
     Arrangement, Data, ObjectPath, TdmsTime, TdmsType, Waveform, Writer, WriterOptions,
 };
@@ -153,6 +154,26 @@ fn files_with_a_byte_altered_play_or_are_refused() {
                 std::fs::write(&path, &file).unwrap();
                 exercise(&path);
             }
+        }
+    }
+}
+
+/// A pipe waits for its other end when it is opened, and has no length.
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.tdms");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    // Both ends are open, so that nobody waits for the other one.
+    let mut ends = std::fs::OpenOptions::new();
+    let _ends = ends.read(true).write(true).open(&pipe).unwrap();
+    for path in [pipe.as_path(), folder.path()] {
+        let rows = Recording::open(path, &Selection::default()).unwrap_err();
+        let updates = RecordedVariables::open(path).unwrap_err();
+        for refused in [rows, updates] {
+            assert!(matches!(refused, PlaybackError::File { .. }), "{refused}");
+            assert!(refused.to_string().contains("not a regular file"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Recordings made and played from the command line.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value as Json;
 
@@ -217,4 +218,32 @@ fn no_file_is_left_behind_where_nothing_was_recorded() {
     running.signal("INT");
     assert_eq!(running.end().0, Some(130));
     assert!(names(folder.path()).is_empty());
+}
+
+/// Neither what is no regular file nor a rate of no sample is taken for something else.
+#[test]
+fn what_is_no_file_and_what_is_no_rate_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.tdms");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    // Both ends are open, so that nobody waits for the other one.
+    let mut ends = std::fs::OpenOptions::new();
+    let _ends = ends.read(true).write(true).open(&pipe).unwrap();
+    let (folder, pipe) = (folder.path().to_str().unwrap(), pipe.to_str().unwrap());
+    let arguments: [&[&str]; 4] = [
+        &["record", "ls", folder],
+        &["record", "info", pipe],
+        &["play", pipe],
+        &["play", pipe, "--stream", "player"],
+    ];
+    for arguments in arguments {
+        let refused = run(arguments);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let told = refused.out.clone() + &refused.err;
+        assert!(told.contains("not a regular file"), "{refused:?}");
+    }
+    let slow = run(&["record", "bench", folder, "--for", "1ms", "--rate", "7"]);
+    assert_eq!(slow.code, Some(2), "{slow:?}");
+    assert!(slow.err.contains("8 bytes"), "{slow:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{
@@ -258,7 +259,12 @@ impl Recording {
 
 /// Opens a file as far as it is sound: recordings end wherever their program did.
 pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
-    let file = File::open(path).map_err(|source| PlaybackError::File {
+    // Opening a pipe waits for its other end.
+    let found = std::fs::metadata(path).and_then(|found| match found.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    });
+    let file = found.map_err(|source| PlaybackError::File {
         path: path.to_owned(),
         source,
     })?;

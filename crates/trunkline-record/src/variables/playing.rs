@@ -105,7 +105,7 @@ impl RecordedVariables {
                 None => skipped.push(path.clone()),
             }
         }
-        let mut sut = Self {
+        let mut recorded = Self {
             path: path.to_owned(),
             file,
             variables,
@@ -115,10 +115,10 @@ impl RecordedVariables {
             last: 0,
             skipped,
         };
-        for variable in 0..sut.cursors.len() {
-            sut.line_up(variable)?;
+        for variable in 0..recorded.cursors.len() {
+            recorded.line_up(variable)?;
         }
-        Ok(sut)
+        Ok(recorded)
     }
 
     /// The variables, in the order of the file.
