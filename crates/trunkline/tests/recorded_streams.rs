@@ -329,8 +329,7 @@ fn what_a_full_disk_has_no_room_for_at_the_end_is_counted() {
     while let Ok(some) = sut.stream.acquire_bytes(1000, CUT_OFF) {
         rest += some.elements() as u64;
     }
-    let all = sut.recording.rows() + elements + rest;
-    assert_eq!(all, ELEMENTS as u64);
+    assert_eq!(sut.recording.rows() + elements + rest, ELEMENTS as u64);
     assert!(elements >= REGION && rest > 0);
     sut.writer.join().unwrap();
 }
@@ -368,8 +367,8 @@ fn a_full_stream_makes_what_is_played_into_it_late() {
     let reader = thread::spawn(move || {
         let mut reader = Reader::<i64>::create("again", of_reader).unwrap();
         wait_until_late.recv().unwrap();
-        let pieces = (0..60).map(|_| reader.read_many(10, CUT_OFF).unwrap());
-        pieces.flatten().collect::<Vec<i64>>()
+        let pieces = (0..60).flat_map(|_| reader.read_many(10, CUT_OFF).unwrap());
+        pieces.collect::<Vec<i64>>()
     });
     let of_writer = Options {
         capacity: 16,
