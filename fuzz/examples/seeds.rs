@@ -47,7 +47,7 @@ fn main() -> Result<()> {
     for file in fs::read_dir(vectors_folder().join("tdms"))? {
         let path = file?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        for target in ["tdms", "tdms_recovery"] {
+        for target in ["tdms", "tdms_recovery", "playing"] {
             write(&folder, target, &name, &fs::read(&path)?)?;
         }
     }

@@ -9,6 +9,9 @@ pub mod reencode;
 #[path = "../../crates/trunkline-tdms/tests/exercise/mod.rs"]
 pub mod exercise_tdms;
 
+#[path = "../../crates/trunkline-record/tests/exercise/mod.rs"]
+pub mod exercise_playing;
+
 use trunkline_proto::FrameKind;
 use trunkline_proto::frame::{Frame, FrameHeader, HEADER_BYTES};
 

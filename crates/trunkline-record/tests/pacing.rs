@@ -167,3 +167,41 @@ fn a_row_that_is_not_there_when_it_is_due_makes_all_behind_it_late_and_is_counte
     assert!(sut.is_over());
     assert_eq!(sut.underruns(), 1);
 }
+
+/// Behaviour: B-72.
+#[test]
+fn a_player_without_room_for_what_is_due_is_late_and_does_not_catch_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    write(&path, 4000, Arrangement::Interleaved, set_rate);
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap();
+    let made = RegionMemory::to_play(10, 4096, PagesWanted::Ordinary, 4);
+    let (_memory, mut writer, drain) = made.unwrap();
+    writer.acquire(4000).unwrap().finish();
+    let mut sut = PacedDrain::new(drain, pacer);
+    let mut room = [0; 40_000];
+    let mut take = |sut: &mut PacedDrain, at: u32, rows: usize| {
+        let room = &mut room[..rows * 10];
+        sut.take(at * MILLISECOND, room).unwrap()
+    };
+    assert_eq!(take(&mut sut, 0, 4000), 1);
+    assert_eq!(take(&mut sut, 10, 4000), 10);
+    // Taken in two parts at the same time, nothing is late.
+    assert_eq!((take(&mut sut, 20, 4), take(&mut sut, 20, 4000)), (4, 6));
+    assert_eq!(sut.lateness(), Duration::ZERO);
+    // No room for 2 s: from when it is missed at 30 on.
+    for at in (30..2030).step_by(20) {
+        assert_eq!(take(&mut sut, at, 0), 0);
+    }
+    // What was due when it was missed is due now, and what comes behind it at its own rate.
+    assert_eq!(take(&mut sut, 2030, 4000), 10);
+    assert_eq!(sut.lateness(), Duration::from_secs(2));
+    assert_eq!(take(&mut sut, 2040, 4000), 10);
+    // Room for some of it only.
+    assert_eq!(take(&mut sut, 2050, 3), 3);
+    assert_eq!(take(&mut sut, 2150, 4000), 7);
+    assert_eq!(sut.lateness(), Duration::from_millis(2100));
+    assert_eq!(take(&mut sut, 2160, 4000), 10);
+    assert_eq!((sut.underruns(), sut.taken()), (0, 61));
+}

@@ -18,7 +18,7 @@ use trunkline_record::{
     TdmsSeries, series_path, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, RegionDrain, RegionMemory};
-use trunkline_tdms::{Arrangement, Data, TdmsType, Writer, WriterOptions};
+use trunkline_tdms::{Arrangement, Data, TdmsType, Text, Writer, WriterOptions};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -343,4 +343,28 @@ fn what_does_not_lie_in_its_block_is_copied_and_counted() {
     let mut playing = Playing { sut, drain };
     assert_eq!(play_all(&mut playing), [rows(3000), rows(3000)].concat());
     assert_eq!(playing.sut.progress().bytes_copied, 60_000);
+}
+
+/// Behaviour: B-72.
+#[test]
+fn a_file_of_many_groups_names_them_all_where_one_is_to_be_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let mut writer = Writer::new(WriterOptions::default());
+    let groups: Vec<Text> = (0..100_000).map(|g| Text::from(g.to_string())).collect();
+    for group in &groups {
+        for name in ["a", "b"] {
+            writer.channel(group.clone(), name, TdmsType::I8).unwrap();
+        }
+    }
+    let mut bytes = Vec::new();
+    writer
+        .write(&[], Arrangement::Contiguous, &mut bytes)
+        .unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    let which = Recording::open(&path, &Selection::default()).unwrap_err();
+    let PlaybackError::WhichGroup { groups: told, .. } = which else {
+        panic!("{which}");
+    };
+    assert_eq!(told, groups);
 }

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,6 +22,9 @@ use trunkline_types::{DataType, Lost, Quality, Reason, Sample, Timestamp, Value}
 /// Much more than anything here.
 const MEMORY: usize = 1 << 20;
 
+/// As many variables as no plant has, and more than can be compared with each other in a test.
+const MANY: usize = 50_000;
+
 /// 2023, in nanoseconds.
 const START: i64 = 1_700_000_000_000_000_000;
 
@@ -37,6 +41,28 @@ fn at(value: Value, milliseconds: i64) -> Sample {
 fn all(path: &Path) -> Vec<PlayedUpdate> {
     let mut sut = RecordedVariables::open(path).unwrap();
     std::iter::from_fn(|| sut.next_update().unwrap()).collect()
+}
+
+/// Behaviour: B-72.
+#[test]
+fn many_variables_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.tdms");
+    let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
+    let names: Vec<String> = (0..MANY).map(|number| format!("rig/{number}")).collect();
+    let mut add_all = || -> Vec<_> {
+        let ids = names.iter().map(|name| sut.add(name, &DataType::I64));
+        ids.map(Result::unwrap).collect()
+    };
+    let ids = add_all();
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), MANY);
+    assert_eq!(add_all(), ids, "the same once more");
+    assert_eq!(sut.progress().variables, MANY as u64);
+    let other = sut.add(&names[0], &DataType::F64).unwrap_err();
+    assert!(
+        matches!(other, VariableRecordError::Format { .. }),
+        "{other}"
+    );
 }
 
 /// Behaviour: B-72, ZC-26.

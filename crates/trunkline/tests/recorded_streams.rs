@@ -6,14 +6,18 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use trunkline::record::regions::{PagesWanted, RegionMemory};
+use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
     BackendWanted, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
-    QueueOptions, Recording, RecordingError, Selection, TdmsPlayback, TdmsRecording,
-    play_into_stream, receive_into_ring, record_stream, stopper, stream_layout, tdms_queue,
+    QueueOptions, Recording, RecordingError, RoomState, Selection, SimDisk, TdmsPlayback,
+    TdmsRecording, WriteQueue, play_into_stream, receive_into_ring, record_stream, stopper,
+    stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, Reader, ValueReader, ValueWriter, Writer};
-use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
+use trunkline::tdms::{
+    Arrangement, Data, ObjectPath, TdmsFile, TdmsType, Waveform, Writer as TdmsWriter,
+    WriterOptions,
+};
 use trunkline::types::DataType;
 use trunkline::types::text::parse_type;
 use trunkline::{Engine, EngineOptions};
@@ -206,4 +210,191 @@ fn structs_become_channels_and_what_is_no_row_is_refused() {
             "{text}"
         );
     }
+}
+
+/// Elements that the tests of full disks write.
+const ELEMENTS: i64 = 20_000;
+
+/// A stream of them, its reading end, and a disk with little room to record it to.
+struct OnFullDisk {
+    _engine: Engine,
+    stream: ValueReader,
+    writer: thread::JoinHandle<()>,
+    disk: SimDisk,
+    ends: (RegionFiller, RegionReader),
+    recording: TdmsRecording<SimDisk>,
+}
+
+fn on_full_disk() -> OnFullDisk {
+    let engine = listening();
+    let of_reader = options(&engine, None);
+    let of_writer = options(&engine, Some("in"));
+    let writer = thread::spawn(move || {
+        let mut writer = Writer::<i64>::create("out", of_writer).unwrap();
+        let all: Vec<i64> = (0..ELEMENTS).collect();
+        all.chunks(100)
+            .for_each(|some| writer.write_many(some, CUT_OFF).unwrap());
+        assert_eq!(writer.close(CUT_OFF).elements, 0);
+    });
+    let stream = ValueReader::create("in", &DataType::I64, of_reader).unwrap();
+    let made = RegionMemory::to_record(8, 4 * REGION as usize, PagesWanted::Ordinary, 16);
+    let (memory, filler, reader) = made.unwrap();
+    let disk = SimDisk::new(7, 512);
+    disk.set_room(64 << 10);
+    let options = QueueOptions {
+        reserve_bytes: 16 << 10,
+        lengthen_bytes: 0,
+        header_bytes_max: 4096,
+        ..QueueOptions::default()
+    };
+    let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
+    let layout = stream_layout("stream", "value", &DataType::I64).unwrap();
+    OnFullDisk {
+        _engine: engine,
+        stream,
+        writer,
+        disk,
+        ends: (filler, reader),
+        recording: TdmsRecording::start(queue, &layout, PATIENCE).unwrap(),
+    }
+}
+
+/// A full disk holds the stream up; with room again, everything is recorded.
+///
+/// Behaviour: ZC-08.
+#[test]
+fn a_stream_waits_while_the_disk_is_full() {
+    let mut sut = on_full_disk();
+    let (_stopper, stopped) = stopper();
+    let (filler, reader) = &mut sut.ends;
+    let (disk, mut seen) = (sut.disk.clone(), 0);
+    let done = record_stream(
+        &mut sut.stream,
+        (filler, reader),
+        &mut sut.recording,
+        REGION,
+        &stopped,
+        |recording| {
+            seen += u64::from(recording.progress().room.state == RoomState::Full);
+            if seen == 2 {
+                disk.set_room(1 << 40);
+            }
+        },
+    );
+    let done = done.unwrap();
+    assert!(done.has_ended && seen >= 2, "{done:?}, full {seen} times");
+    assert_eq!(done.elements, ELEMENTS as u64);
+    sut.recording.close(PATIENCE).unwrap();
+    let file = sut.disk.file();
+    let file = TdmsFile::open(&file[..]).unwrap();
+    let channel = file
+        .channel(&ObjectPath::channel("stream", "value"))
+        .unwrap();
+    let mut values = vec![0_i64; ELEMENTS as usize];
+    assert_eq!(channel.read_into(0, &mut values).unwrap(), values.len());
+    assert!(values.into_iter().eq(0..ELEMENTS));
+    sut.writer.join().unwrap();
+}
+
+/// Ended while the disk is full, it says how many elements are in no file.
+///
+/// Behaviour: ZC-08.
+#[test]
+fn what_a_full_disk_has_no_room_for_at_the_end_is_counted() {
+    let mut sut = on_full_disk();
+    let (stopper, stopped) = stopper();
+    let mut stopper = Some(stopper);
+    let (filler, reader) = &mut sut.ends;
+    let done = record_stream(
+        &mut sut.stream,
+        (filler, reader),
+        &mut sut.recording,
+        REGION,
+        &stopped,
+        |recording| {
+            if recording.progress().room.state == RoomState::Full {
+                stopper = None;
+            }
+        },
+    );
+    let error = done.unwrap_err();
+    let RecordingError::Unwritten { elements, .. } = error else {
+        panic!("{error}");
+    };
+    assert!(error.to_string().contains("no room"), "{error}");
+    sut.recording.close(PATIENCE).unwrap();
+    assert_eq!(sut.recording.rows_in_file(), sut.recording.rows());
+    // The rest is in the stream still.
+    let mut rest = 0;
+    while let Ok(some) = sut.stream.acquire_bytes(1000, CUT_OFF) {
+        rest += some.elements() as u64;
+    }
+    assert_eq!(sut.recording.rows() + elements + rest, ELEMENTS as u64);
+    assert!(elements >= REGION && rest > 0);
+    sut.writer.join().unwrap();
+}
+
+/// A stream that nobody reads makes what is played into it late, and says so.
+///
+/// Behaviour: B-72.
+#[test]
+fn a_full_stream_makes_what_is_played_into_it_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("even.tdms");
+    let all: Vec<i64> = (0..600).collect();
+    let mut file = TdmsWriter::new(WriterOptions::default());
+    let channel = file.channel("g", "a", TdmsType::I64).unwrap();
+    let waveform = Waveform {
+        increment: 1e-4,
+        ..Waveform::default()
+    };
+    for (name, value) in waveform.to_properties() {
+        let path = ObjectPath::channel("g", "a");
+        file.set(&path, name, value).unwrap();
+    }
+    let mut bytes = Vec::new();
+    let data = [(channel, Data::from(&all[..]))];
+    file.write(&data, Arrangement::Contiguous, &mut bytes)
+        .unwrap();
+    std::fs::write(&path, bytes).unwrap();
+
+    let engine = listening();
+    let of_reader = Options {
+        capacity: 16,
+        ..options(&engine, None)
+    };
+    let (is_late, wait_until_late) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut reader = Reader::<i64>::create("again", of_reader).unwrap();
+        wait_until_late.recv().unwrap();
+        let pieces = (0..60).flat_map(|_| reader.read_many(10, CUT_OFF).unwrap());
+        pieces.collect::<Vec<i64>>()
+    });
+    let of_writer = Options {
+        capacity: 16,
+        ..options(&engine, Some("again"))
+    };
+    let mut writer = ValueWriter::create("player", &DataType::I64, of_writer).unwrap();
+    let recording = Recording::open(&path, &Selection::default()).unwrap();
+    let pacer = Pacer::new(&recording, Pace::Original, Gaps::AsTime).unwrap();
+    let made = RegionMemory::to_play(8, 4096, PagesWanted::Ordinary, 16);
+    let (memory, ring, drain) = made.unwrap();
+    let mut drain = PacedDrain::new(drain, pacer);
+    let mut playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default()).unwrap();
+    let (_stopper, stopped) = stopper();
+    let (mut attempts, mut late_by) = (0, None);
+    let done = play_into_stream(&mut playback, &mut drain, &mut writer, &stopped, |done| {
+        attempts += 1;
+        if late_by.is_none() && (!done.lateness.is_zero() || attempts == 200) {
+            late_by = Some(done.lateness);
+            is_late.send(()).unwrap();
+        }
+    });
+    let done = done.unwrap();
+    assert!(done.is_complete);
+    let late_by = late_by.unwrap();
+    assert!(late_by > Duration::ZERO, "before anything was read");
+    assert!(done.lateness >= late_by, "{done:?}");
+    assert_eq!(reader.join().unwrap(), all);
+    assert_eq!(writer.close(CUT_OFF).elements, 0);
 }

@@ -1,5 +1,8 @@
 //! Recordings made and played from the command line.
 
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value as Json;
 
 use crate::rig::{Running, Served, run};
@@ -257,4 +260,72 @@ fn simulated_devices_are_recorded_and_every_value_is_checked() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let nowhere = run(&["record", "bench", "/nowhere/at/all", "--for", "10ms"]);
     assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+/// What fails, or is ended, leaves no file behind, and touches none that was there.
+#[test]
+fn no_file_is_left_behind_where_nothing_was_recorded() {
+    let served = Served::rig();
+    let file = path(&served, "stream.tdms");
+    let start = ["record", "start", &file, "--stream", "in"];
+    let unheard = [&start[..], &["--from", "nobody", "--timeout", "100ms"]].concat();
+    for _ in 0..2 {
+        let late = served.run(&unheard);
+        assert_eq!(late.code, Some(4), "{late:?}");
+        assert!(!Path::new(&file).exists());
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let bench = ["record", "bench", folder.path().to_str().unwrap()];
+    let mine = folder.path().join("bench0.tdms");
+    std::fs::write(&mine, "mine").unwrap();
+    let two = ["--devices", "2", "--rate", "8MB", "--for", "100ms"];
+    let refused = run(&[&bench[..], &two].concat());
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(names(folder.path()), ["bench0.tdms"]);
+    assert_eq!(std::fs::read_to_string(&mine).unwrap(), "mine");
+
+    std::fs::remove_file(&mine).unwrap();
+    let long = ["--rate", "8MB", "--for", "1h"];
+    let running = Running::start(&[&bench[..], &long].concat());
+    let mine = mine.to_str().unwrap();
+    let is_there = (0..1_000).any(|_| run(&["record", "info", mine]).code == Some(0));
+    assert!(is_there, "no file is begun");
+    running.signal("INT");
+    assert_eq!(running.end().0, Some(130));
+    assert!(names(folder.path()).is_empty());
+}
+
+/// Neither what is no regular file nor a rate of no sample is taken for something else.
+#[test]
+fn what_is_no_file_and_what_is_no_rate_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.tdms");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    // Both ends are open, so that nobody waits for the other one.
+    let mut ends = std::fs::OpenOptions::new();
+    let _ends = ends.read(true).write(true).open(&pipe).unwrap();
+    let (folder, pipe) = (folder.path().to_str().unwrap(), pipe.to_str().unwrap());
+    let arguments: [&[&str]; 4] = [
+        &["record", "ls", folder],
+        &["record", "info", pipe],
+        &["play", pipe],
+        &["play", pipe, "--stream", "player"],
+    ];
+    for arguments in arguments {
+        let refused = run(arguments);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let told = refused.out.clone() + &refused.err;
+        assert!(told.contains("not a regular file"), "{refused:?}");
+    }
+    let slow = run(&["record", "bench", folder, "--for", "1ms", "--rate", "7"]);
+    assert_eq!(slow.code, Some(2), "{slow:?}");
+    assert!(slow.err.contains("8 bytes"), "{slow:?}");
 }

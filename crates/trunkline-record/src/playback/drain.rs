@@ -17,6 +17,8 @@ pub struct PacedDrain {
     pacer: Pacer,
     has_begun: bool,
     is_late: bool,
+    /// Since when a row that is due has no room.
+    held_since: Option<Duration>,
     underruns: u64,
 }
 
@@ -29,13 +31,15 @@ impl PacedDrain {
             pacer,
             has_begun: false,
             is_late: false,
+            held_since: None,
             underruns: 0,
         }
     }
 
     /// Copies rows that are due at `now` into `bytes`, as many as there are and as fit; how many.
     /// Time begins with the first row. One that is due and not there is late, and all behind it are
-    /// later by as much.
+    /// later by as much. So is one that has no room, from this call to the next: whoever waits for
+    /// room says so by calls with no `bytes`.
     ///
     /// # Errors
     /// [`PlaybackError`].
@@ -47,6 +51,9 @@ impl PacedDrain {
         self.has_begun = true;
         let row_bytes = self.drain.element_bytes();
         let room = (bytes.len() / row_bytes) as u64;
+        if let Some(since) = self.held_since.take() {
+            self.pacer.hold(now.saturating_sub(since));
+        }
         if self.is_late && there > 0 {
             self.pacer.late(now)?;
             self.is_late = false;
@@ -57,10 +64,13 @@ impl PacedDrain {
             .get_mut(..rows as usize * row_bytes)
             .unwrap_or_default();
         let taken = self.drain.take(part).map_err(NoRegion::from)?;
-        let is_empty = rows == there && !self.pacer.is_over() && room > rows;
-        if is_empty && !self.is_late && self.is_due(now)? {
-            self.is_late = true;
-            self.underruns += 1;
+        if !self.is_late && self.is_due(now)? {
+            if rows == room {
+                self.held_since = Some(now);
+            } else if rows == there {
+                self.is_late = true;
+                self.underruns += 1;
+            }
         }
         Ok(taken)
     }

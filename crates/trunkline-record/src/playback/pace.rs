@@ -45,8 +45,8 @@ pub enum Gaps {
 
 /// Says when each row is due, in a time that it is given.
 ///
-/// Rows are due in their order. When one could not be played in time, [`late`](Self::late) moves it
-/// and all behind it: what is late is not caught up with.
+/// Rows are due in their order. When one could not be played in time, [`late`](Self::late) or
+/// [`hold`](Self::hold) moves it and all behind it: what is late is not caught up with.
 #[derive(Debug)]
 pub struct Pacer {
     /// None: every row is due at once.
@@ -163,8 +163,9 @@ impl Pacer {
             return Ok(None);
         }
         let (due, _) = self.clock.after(self.next)?;
-        // Rounded up, so that it is due then; a recording is not as long as that is.
-        let due = Duration::from_nanos((due / speed).ceil() as u64 + 1);
+        // Rounded up, so that it is due then. What is further away than 584 years, as a file may
+        // claim, is never due.
+        let due = Duration::from_nanos(((due / speed).ceil() as u64).saturating_add(1));
         Ok(Some(began.saturating_add(self.late).saturating_add(due)))
     }
 
@@ -178,8 +179,13 @@ impl Pacer {
             Some(due) => now.saturating_sub(due),
             None => Duration::ZERO,
         };
-        self.late += by;
+        self.hold(by);
         Ok(by)
+    }
+
+    /// All rows that were not given out are due later by this: so long they could not be taken.
+    pub fn hold(&mut self, by: Duration) {
+        self.late = self.late.saturating_add(by);
     }
 
     /// Rows that were given out.

@@ -1,6 +1,8 @@
 //! A recording that is there: its files, its rows, and when they were taken.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{
@@ -228,7 +230,8 @@ impl Recording {
     /// Rows of all files.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.files.iter().map(|file| file.rows).sum()
+        let rows = self.files.iter().map(|file| file.rows);
+        rows.fold(0, u64::saturating_add)
     }
 
     /// Its files, in their order.
@@ -258,7 +261,12 @@ impl Recording {
 
 /// Opens a file as far as it is sound: recordings end wherever their program did.
 pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
-    let file = File::open(path).map_err(|source| PlaybackError::File {
+    // Opening a pipe waits for its other end.
+    let found = std::fs::metadata(path).and_then(|found| match found.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    });
+    let file = found.map_err(|source| PlaybackError::File {
         path: path.to_owned(),
         source,
     })?;
@@ -288,10 +296,10 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     if let Some(group) = &selection.group {
         return Ok(group.clone());
     }
-    let mut groups: Vec<Text> = Vec::new();
+    let (mut groups, mut seen): (Vec<Text>, HashSet<Text>) = Default::default();
     for channel in file.channels() {
         let name = channel.path().parent().map(|group| group.name());
-        groups.extend(name.filter(|name| !groups.contains(name)));
+        groups.extend(name.filter(|name| seen.insert(name.clone())));
     }
     match <[Text; 1]>::try_from(groups) {
         Ok([group]) => Ok(group),

@@ -144,7 +144,7 @@ impl RecordedVariables {
             return Ok(None);
         };
         let first = *self.first.get_or_insert(time);
-        self.last = self.last.max(time - first);
+        self.last = self.last.max(time.saturating_sub(first));
         let after = u64::try_from(self.last).unwrap_or(u64::MAX);
         let update = self.cursors.get_mut(variable).and_then(|cursor| {
             let data_type = &self.variables.get(variable)?.data_type;
@@ -191,7 +191,9 @@ impl RecordedVariables {
             TimeSource::Channel(_) => cursor.times.get(cursor.at).map_or(0, |time| nanos(*time)),
             TimeSource::Even(waveform) => {
                 let after = waveform.offset + waveform.increment * number as f64;
-                waveform.start.map_or(0, nanos) + (after * 1e9) as i128
+                // As far as numbers go: a file may claim anything.
+                let start = waveform.start.map_or(0, nanos);
+                start.saturating_add((after * 1e9) as i128)
             }
         };
         self.next.push(Reverse((time, variable)));
@@ -249,7 +251,8 @@ fn described(
             )
         }
         None => {
-            let even = channel.waveform().filter(|one| one.increment.is_finite())?;
+            let is_known = |one: &Waveform| one.increment.is_finite() && one.offset.is_finite();
+            let even = channel.waveform().filter(is_known)?;
             let name = format!("{}/{}", group.name(), path.name());
             (name, TimeSource::Even(even), None, channel.len())
         }

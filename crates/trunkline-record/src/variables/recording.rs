@@ -1,5 +1,6 @@
 //! Updates of variables into a TDMS file.
 
+use std::collections::HashMap;
 use std::io;
 
 use trunkline_tdms::{
@@ -106,6 +107,8 @@ pub struct VariableRecording<S> {
     out: S,
     writer: Writer,
     variables: Vec<Recorded>,
+    /// Where each is among those.
+    by_name: HashMap<ObjectPath, VariableId>,
     waiting_bytes_max: usize,
     waiting: usize,
     waiting_updates: u64,
@@ -143,6 +146,7 @@ impl<S: Segments> VariableRecording<S> {
             out,
             writer,
             variables: Vec::new(),
+            by_name: HashMap::new(),
             waiting_bytes_max,
             waiting: 0,
             waiting_updates: 0,
@@ -184,13 +188,14 @@ impl<S: Segments> VariableRecording<S> {
             channel(VALUE, channel_type)?,
             channel(QUALITY, TdmsType::U32)?,
         ];
-        let found = self.variables.iter().position(|one| one.group == group);
-        if let Some(found) = found {
-            // As many as fit into a file.
-            return Ok(VariableId(found as u32));
+        if let Some(found) = self.by_name.get(&group) {
+            return Ok(*found);
         }
         let text = Text::from(data_type.to_string());
         self.writer.set(&group, TYPE, text).map_err(format)?;
+        // As many as fit into a file.
+        let id = VariableId(self.variables.len() as u32);
+        self.by_name.insert(group.clone(), id);
         self.variables.push(Recorded {
             group,
             channels,
@@ -202,7 +207,7 @@ impl<S: Segments> VariableRecording<S> {
             missing: Some(0),
         });
         self.progress.variables += 1;
-        Ok(VariableId(self.variables.len() as u32 - 1))
+        Ok(id)
     }
 
     /// Takes an update, before which `lost` is missing.

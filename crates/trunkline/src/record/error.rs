@@ -19,6 +19,16 @@ pub enum RecordingError {
     /// It cannot be written.
     #[error(transparent)]
     Record(Box<RecordError>),
+    /// It takes nothing more, and elements that were taken from a stream are in no file.
+    #[error(
+        "{elements} elements that were taken from the stream are not in the recording: {source}"
+    )]
+    Unwritten {
+        /// How many.
+        elements: u64,
+        /// Why not.
+        source: Box<RecordError>,
+    },
     /// Updates of variables cannot be written.
     #[error(transparent)]
     Variables(Box<VariableRecordError>),

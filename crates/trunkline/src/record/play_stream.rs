@@ -35,7 +35,7 @@ pub struct StreamPlayed {
 /// memory.
 ///
 /// A row is copied once, from the ring to where the stream sends it from. A stream that is full
-/// holds playing up; nothing is lost.
+/// holds playing up: nothing is lost, and all rows behind are later by as much.
 ///
 /// # Errors
 /// [`RecordingError`]: what was played before is in the stream.
@@ -68,7 +68,10 @@ pub fn play_into_stream(
         });
         let written = match written {
             Ok(written) => written as u64,
-            Err(RecordingError::Stream(error)) if is_late(&error) => 0,
+            // Without room: what is due is late from now on, until there is some.
+            Err(RecordingError::Stream(error)) if is_late(&error) => {
+                drain.take(elapsed(clock.now()), &mut [])?
+            }
             Err(error) => return Err(error),
         };
         done.rows += written;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use trunkline_record::{Backend, Durability, RecordError, TdmsLayout, TdmsRecording};
-use trunkline_ring::{NoRegion, RegionFiller, RegionReader};
+use trunkline_record::{Backend, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording};
+use trunkline_ring::{NoRegion, ReadRegion, RegionFiller, RegionReader};
 use trunkline_stream::{StreamError, ValueReader, element_bytes};
 use trunkline_tdms::{TdmsType, Text};
 use trunkline_types::DataType;
@@ -67,11 +67,13 @@ pub fn receive_into_ring(
 }
 
 /// Records a stream until it ends or is stopped, in regions of `region_rows` rows. Both ends of the
-/// ring are the recorder's; `on_region` is called after each region.
+/// ring are the recorder's; `on_region` is called after each region, and from time to time while
+/// the disk is full.
 ///
-/// The stream waits while the disk does: nothing is lost.
+/// The stream waits while the disk does, and while it is full: nothing is lost.
 ///
 /// # Errors
+/// [`RecordingError::Unwritten`]: it was stopped while the disk was full, or the disk stands.
 /// [`RecordingError`]. What was taken from the stream before is in the recording, as far as that
 /// can be written.
 pub fn record_stream<B: Backend>(
@@ -80,53 +82,104 @@ pub fn record_stream<B: Backend>(
     recording: &mut TdmsRecording<B>,
     region_rows: u64,
     stopped: &Stopped,
-    mut on_region: impl FnMut(&TdmsRecording<B>),
+    on_region: impl FnMut(&TdmsRecording<B>),
 ) -> Result<StreamRecorded, RecordingError> {
     let mut done = StreamRecorded::default();
     let rows = region_rows.clamp(1, reader.capacity());
-    while !done.has_ended && !stopped.now() {
-        match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
-            // The disk is behind: regions come back when something is written.
-            Ok(0) => recording.flush(Durability::InFile, DISK_WAIT)?,
-            Ok(count) => {
-                done.elements += count;
-                done.bytes += count * filler.element_bytes() as u64;
-            }
-            Err(RecordingError::Stream(error)) => match *error {
-                StreamError::Timeout { .. } => {}
-                StreamError::Ended => done.has_ended = true,
-                error => {
-                    write_all(reader, recording, 1, rows)?;
-                    return Err(error.into());
-                }
-            },
-            Err(error) => return Err(error),
+    let before = recording.rows();
+    let mut out = Out {
+        ring: reader,
+        recording,
+        stopped,
+        on_region,
+    };
+    let ended = out.record(stream, filler, rows, &mut done);
+    let in_recording = out.recording.rows() - before;
+    match ended {
+        Ok(()) => Ok(done),
+        Err(RecordingError::Record(source)) if done.elements > in_recording => {
+            let elements = done.elements - in_recording;
+            Err(RecordingError::Unwritten { elements, source })
         }
-        write_all(reader, recording, rows, rows)?;
-        on_region(recording);
+        Err(error) => Err(error),
     }
-    write_all(reader, recording, 1, rows)?;
-    recording.flush(Durability::InFile, DISK_WAIT)?;
-    on_region(recording);
-    Ok(done)
 }
 
-/// Writes the regions that are there, of `least` rows or up to the end of the memory.
-fn write_all<B: Backend>(
-    ring: &mut RegionReader,
-    recording: &mut TdmsRecording<B>,
-    least: u64,
-    most: u64,
-) -> Result<(), RecordError> {
-    loop {
-        let region = match least {
-            1 => ring.acquire_available(most),
-            _ => ring.acquire(most),
-        };
-        match region {
-            Ok(region) => recording.write(region)?,
-            Err(NoRegion::AllLent { .. }) => recording.flush(Durability::InFile, DISK_WAIT)?,
-            Err(_) => return Ok(()),
+/// Where elements go from the ring.
+struct Out<'a, B: Backend, F> {
+    ring: &'a mut RegionReader,
+    recording: &'a mut TdmsRecording<B>,
+    stopped: &'a Stopped,
+    on_region: F,
+}
+
+impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
+    fn record(
+        &mut self,
+        stream: &mut ValueReader,
+        filler: &mut RegionFiller,
+        rows: u64,
+        done: &mut StreamRecorded,
+    ) -> Result<(), RecordingError> {
+        while !done.has_ended && !self.stopped.now() {
+            match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
+                // The disk is behind: regions come back when something is written.
+                Ok(0) => self.recording.flush(Durability::InFile, DISK_WAIT)?,
+                Ok(count) => {
+                    done.elements += count;
+                    done.bytes += count * filler.element_bytes() as u64;
+                }
+                Err(RecordingError::Stream(error)) => match *error {
+                    StreamError::Timeout { .. } => {}
+                    StreamError::Ended => done.has_ended = true,
+                    error => {
+                        self.write_all(1, rows)?;
+                        return Err(error.into());
+                    }
+                },
+                Err(error) => return Err(error),
+            }
+            self.write_all(rows, rows)?;
+            (self.on_region)(self.recording);
+        }
+        self.write_all(1, rows)?;
+        self.recording.flush(Durability::InFile, DISK_WAIT)?;
+        (self.on_region)(self.recording);
+        Ok(())
+    }
+
+    /// Writes the regions that are there, of `least` rows or up to the end of the memory.
+    fn write_all(&mut self, least: u64, most: u64) -> Result<(), RecordError> {
+        loop {
+            let region = match least {
+                1 => self.ring.acquire_available(most),
+                _ => self.ring.acquire(most),
+            };
+            match region {
+                Ok(region) => self.write(region)?,
+                Err(NoRegion::AllLent { .. }) => {
+                    self.recording.flush(Durability::InFile, DISK_WAIT)?;
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Writes a region; holds it while the disk is full, until it is to end. Meanwhile nothing is
+    /// taken from the stream, which holds its writer up.
+    fn write(&mut self, mut region: ReadRegion) -> Result<(), RecordError> {
+        loop {
+            let refused = match self.recording.write(region) {
+                Err(RecordError::Refused(refused)) => refused,
+                done => return done,
+            };
+            let is_full = matches!(refused.error, QueueError::DiskFull { .. });
+            (self.on_region)(self.recording);
+            if !is_full || self.stopped.within(LOOK_EVERY) {
+                return Err(refused.into());
+            }
+            region = refused.region;
+            self.recording.poll()?;
         }
     }
 }

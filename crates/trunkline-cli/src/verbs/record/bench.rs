@@ -16,6 +16,7 @@ use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
 use super::stream::say_backend;
 use super::{Args, problem};
 use crate::exit::Exit;
+use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
@@ -31,15 +32,36 @@ const REGIONS: usize = 16;
 /// How long a disk may stand.
 const WAIT: Duration = Duration::from_secs(30);
 
+/// How long it is waited before it is looked whether to end.
+const SLICE: Duration = Duration::from_millis(50);
+
 /// What became of a device.
 struct Device {
     rows: u64,
     report: FileReport,
+    file: Made,
+}
+
+/// A file that was made here, and is removed when it is of no use any more, whatever happens.
+struct Made(PathBuf);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // It may have been removed by somebody else.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let interrupted = Interrupted::new(&context.terminal)?;
     let folder = args.path();
+    if let Some(rate) = args.rate.filter(|rate| *rate < SAMPLE_BYTES as u64) {
+        let sentence = format!(
+            "--rate {rate}: a sample has {SAMPLE_BYTES} bytes; give at least as many for each \
+             second, or no rate to go as fast as there is room"
+        );
+        return Err(Problem::usage(&sentence).into());
+    }
     let span = args.span.unwrap_or(Duration::from_secs(5));
     let options = CardOptions {
         devices: args.devices,
@@ -57,7 +79,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         .map(|device| folder.join(format!("bench{device}.tdms")))
         .collect();
     let (card, rings) = SimCard::start(&options).map_err(|error| failed(error.into()))?;
+    interrupted.end_in_order();
     let started = context.clock.now();
+    let until = started.saturating_add(span);
     let mut card = Some(card);
     let mut counts = Vec::new();
     let devices = thread::scope(|scope| {
@@ -67,7 +91,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             .map(|(ring, path)| scope.spawn(move || record(ring, path)))
             .collect();
         let (_stopper, stopped) = trunkline::record::stopper();
-        let _ = stopped.within(span);
+        while !interrupted.is_so() && context.clock.now() < until {
+            let left = until.since(context.clock.now());
+            let _ = stopped.within(left.min(SLICE));
+        }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
         let ended = running.into_iter().map(|one| {
             one.join()
@@ -80,14 +107,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if let Some(first) = devices.first() {
         say_backend(&first.report, context)?;
     }
-    let mut wrong = None;
-    for ((device, path), counts) in (0..).zip(&paths).zip(&counts) {
-        wrong = wrong.or(check(device, path, counts)?);
-        // They are of no use any more.
-        let _ = std::fs::remove_file(path);
-    }
-    if let Some(wrong) = wrong {
-        return Err(Problem::new(Exit::SomeFailed, "altered", &wrong).into());
+    for (number, (device, counts)) in (0..).zip(devices.iter().zip(&counts)) {
+        match check(number, &device.file.0, counts, &interrupted)? {
+            Checked::Right => {}
+            Checked::Wrong(wrong) => {
+                return Err(Problem::new(Exit::SomeFailed, "altered", &wrong).into());
+            }
+            Checked::Interrupted => return Ok(Exit::Interrupted),
+        }
     }
     let rows: u64 = devices.iter().map(|device| device.rows).sum();
     let lost: u64 = counts.iter().map(|counts| counts.lost).sum();
@@ -115,6 +142,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         context.terminal.line(&format!("lost {lost}"))?;
     }
     Ok(match lost {
+        _ if interrupted.is_so() => Exit::Interrupted,
         0 => Exit::Done,
         _ => Exit::Lost,
     })
@@ -132,6 +160,7 @@ fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
         },
         vec![ring.memory.clone()],
     )?;
+    let file = Made(path.to_owned());
     let layout = TdmsLayout {
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64)],
@@ -152,11 +181,26 @@ fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
     Ok(Device {
         rows: recording.rows(),
         report,
+        file,
     })
 }
 
-/// Looks at every value of a device's file; what is wrong, if anything is.
-fn check(device: u16, path: &Path, counts: &DeviceCounts) -> Result<Option<String>, Stop> {
+/// What is found in a device's file.
+enum Checked {
+    Right,
+    /// What is wrong.
+    Wrong(String),
+    /// It was not looked at all of it.
+    Interrupted,
+}
+
+/// Looks at every value of a device's file.
+fn check(
+    device: u16,
+    path: &Path,
+    counts: &DeviceCounts,
+    interrupted: &Interrupted,
+) -> Result<Checked, Stop> {
     let failed = |error: &dyn std::fmt::Display| {
         let sentence = format!("{} cannot be checked: {error}", path.display());
         Stop::from(Problem::new(Exit::SomeFailed, "file", &sentence))
@@ -165,7 +209,7 @@ fn check(device: u16, path: &Path, counts: &DeviceCounts) -> Result<Option<Strin
     let file = TdmsFile::open(file).map_err(|error| failed(&error))?;
     let channel = file.channel(&ObjectPath::channel("card", "in0"));
     let Some(channel) = channel else {
-        return Ok(Some(format!("{} has no channel", path.display())));
+        return Ok(Checked::Wrong(format!("{} has no channel", path.display())));
     };
     let number = |name: String| {
         let properties = file.properties(&ObjectPath::group("card"));
@@ -179,6 +223,9 @@ fn check(device: u16, path: &Path, counts: &DeviceCounts) -> Result<Option<Strin
     let mut values = vec![0_i64; 1 << 16];
     let mut row = 0;
     while row < channel.len() {
+        if interrupted.is_so() {
+            return Ok(Checked::Interrupted);
+        }
         let count = channel.read_into(row, &mut values);
         let count = count.map_err(|error| failed(&error))?;
         for value in values.iter().take(count) {
@@ -187,17 +234,19 @@ fn check(device: u16, path: &Path, counts: &DeviceCounts) -> Result<Option<Strin
                 gap = gaps.next();
             }
             if *value != sample(device, row + missing) {
-                return Ok(Some(format!("{}: row {row} is {value:#x}", path.display())));
+                let wrong = format!("{}: row {row} is {value:#x}", path.display());
+                return Ok(Checked::Wrong(wrong));
             }
             row += 1;
         }
     }
     let acquired = channel.len() + counts.lost;
-    Ok((acquired != counts.acquired).then(|| {
-        format!(
+    Ok(match acquired == counts.acquired {
+        true => Checked::Right,
+        false => Checked::Wrong(format!(
             "{}: {acquired} rows in it or lost, and {} acquired",
             path.display(),
             counts.acquired
-        )
-    }))
+        )),
+    })
 }

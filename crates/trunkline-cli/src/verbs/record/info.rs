@@ -112,8 +112,13 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 /// Opens a file as far as it goes.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
-    let file = std::fs::File::open(path)
-        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
+    // Opening a pipe waits for its other end.
+    let found = std::fs::metadata(path).and_then(|found| match found.is_file() {
+        true => std::fs::File::open(path),
+        false => Err(std::io::Error::other("it is not a regular file")),
+    });
+    let file =
+        found.map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
     let limits = Limits {
         is_salvaging: true,
         ..Limits::default()

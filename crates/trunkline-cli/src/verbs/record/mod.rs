@@ -35,7 +35,9 @@ use crate::problem::{Problem, Stop};
 /// much may wait.
 ///
 /// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
-/// comes, until the stream ends. The writer waits while the disk does: nothing is lost.
+/// comes, until the stream ends. The writer waits while the disk does, and while it is full:
+/// nothing is lost. Ended while the disk is full, it says how many elements are not in the file,
+/// with exit code 7.
 ///
 /// `record stop FILE` ends, from another terminal, a recording of the same user that runs; it waits
 /// until the file is whole, safe and closed, no longer than --timeout, and says what is in it.
@@ -194,6 +196,7 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::File(_) => (Exit::SomeFailed, "file"),
         RecordingError::Type { .. } | RecordingError::OtherRows { .. } => (Exit::Usage, "type"),
         RecordingError::NothingToPlay { .. } => (Exit::SomeFailed, "nothing-to-play"),
+        RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
         _ => (Exit::SomeFailed, "failed"),
     };

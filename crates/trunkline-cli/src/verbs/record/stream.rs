@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    Backend, BackendWanted, Directness, Durability, FileReport, QueueOptions, TdmsRecording,
-    record_stream, stopper, stream_layout, sums_path, tdms_queue,
+    Backend, BackendWanted, Directness, Durability, FileReport, QueueOptions, RoomState,
+    TdmsRecording, record_stream, stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
 
@@ -53,6 +53,21 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         REGIONS,
     );
     let (memory, mut filler, mut reader) = made.map_err(failed)?;
+    // Before the file: where the other end does not come, no file is left behind. That one is there
+    // already is told without waiting.
+    if path.exists() {
+        let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        return Err(failed(there).into());
+    }
+    interrupted.end_in_order();
+    let is_to_end = || interrupted.is_so() || running.is_told();
+    let Some(mut stream) = create(args, url, is_to_end, context)? else {
+        let exit = match interrupted.is_so() {
+            true => Exit::Interrupted,
+            false => Exit::Done,
+        };
+        return nobody_came(running, &path, exit, context);
+    };
     let (queue, report) = tdms_queue(
         &path,
         BackendWanted::BestThereIs,
@@ -66,15 +81,6 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
     .map_err(|error| not_begun(&error.into(), &path))?;
     let start = TdmsRecording::start(queue, &layout, FILE_WAIT);
     let mut recording = start.map_err(|error| problem(&error.into()))?;
-    interrupted.end_in_order();
-    let is_to_end = || interrupted.is_so() || running.is_told();
-    let Some(mut stream) = create(args, url, is_to_end, context)? else {
-        let exit = match interrupted.is_so() {
-            true => Exit::Interrupted,
-            false => Exit::Done,
-        };
-        return nobody_came(recording, running, &path, exit, context);
-    };
     say_backend(&report, context)?;
     let started = context.clock.now();
     let until = args.span.map(|span| started.saturating_add(span));
@@ -105,7 +111,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
                     bytes_text(progress.written as f64),
                     rate_text(rate),
                     progress.outstanding,
-                    room_text(&path, rate),
+                    room(progress.room.state, &path, rate),
                 ));
             }
         },
@@ -170,26 +176,15 @@ fn finish(
     Ok(exit)
 }
 
-/// It was to end before there was a writer: a file of no rows is of no use.
-fn nobody_came<B: Backend>(
-    recording: TdmsRecording<B>,
-    running: Running,
-    path: &Path,
-    exit: Exit,
-    context: &Context,
-) -> Result<Exit, Stop> {
-    drop(recording);
-    for path in [path.to_owned(), sums_path(path)] {
-        // It may not be there.
-        let _ = std::fs::remove_file(path);
-    }
+/// It was to end before there was a writer: a file of no rows would be of no use.
+fn nobody_came(running: Running, path: &Path, exit: Exit, context: &Context) -> Result<Exit, Stop> {
     let mut object = Object::new();
     object.put("event", "recorded");
     object.put("file", path.display().to_string());
     object.put("elements", 0);
     object.put("lost", 0);
     let text = format!(
-        "nobody has written to the stream: nothing recorded, {} is removed",
+        "nobody has written to the stream: nothing recorded, {} is not made",
         path.display()
     );
     finish(running, &text, &object.into_json(), exit, context)
@@ -249,6 +244,16 @@ fn cache(report: &FileReport) -> &'static str {
     match report.is_direct {
         true => "around the system's cache",
         false => "through the system's cache",
+    }
+}
+
+/// How much room is left, and what a disk that is full does.
+fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
+    let left = room_text(path, bytes_per_second);
+    match state {
+        RoomState::Full => "disk full: the stream waits; free some".to_owned(),
+        RoomState::Low => format!("disk nearly full: {left}"),
+        _ => left,
     }
 }
 
