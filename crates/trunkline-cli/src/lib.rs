@@ -26,6 +26,7 @@ mod exit;
 mod interrupt;
 mod output;
 mod problem;
+mod replace;
 mod settings;
 mod targets;
 mod terminal;

@@ -16,6 +16,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::replace::replace;
 
 /// The version of the form.
 const VERSION: u64 = 1;
@@ -94,7 +95,7 @@ impl Saved {
         }
         let written = match is_standard(path) {
             true => io::stdout().write_all(text.as_bytes()),
-            false => replace(path, text.as_bytes()),
+            false => replace(path, |file| file.write_all(text.as_bytes())),
         };
         written.map_err(|error| wrong(path, None, &error.to_string(), "is the folder there?"))
     }
@@ -221,21 +222,6 @@ pub(super) fn wrong(path: &Path, line: Option<usize>, what: &str, hint: &str) ->
 
 pub(super) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
-}
-
-/// Puts the new file in the place of the old one in one step: nobody finds half of it.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let written = fs::File::create(&new)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        // What is left of it is of no use; that it cannot be removed changes nothing.
-        let _removed = fs::remove_file(&new);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -237,21 +237,3 @@ fn unwritten(path: &Path, error: &io::Error) -> Problem {
     problem.message = format!("{} cannot be written: {error}", shown(path));
     problem
 }
-
-/// Replaces a file in one step, with what `write` makes.
-///
-/// # Errors
-/// Whatever the system says.
-pub(super) fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let mut file = tempfile::Builder::new()
-        .prefix(".trunkline-")
-        .permissions(fs::metadata(path)?.permissions())
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    write(file.as_file_mut())?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(|_| ()).map_err(|error| error.error)
-}

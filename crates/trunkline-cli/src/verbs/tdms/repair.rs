@@ -10,13 +10,14 @@ use super::convert::tell;
 use super::opened::{
     findings, index_name, index_of, open_alone, open_summed, plain, shown, source,
 };
-use super::place::{Out, is_standard, replace};
+use super::place::{Out, is_standard};
 use super::sums::{Compared, compare};
 use super::{Args, EndWithoutSums};
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::replace::replace;
 use crate::verbs::Context;
 
 /// Bytes that are copied at once.
