@@ -158,12 +158,16 @@ fn a_device_plays_a_recording_and_underruns_are_counted() {
         // For a while nothing is read.
         if !(300 * MILLISECOND..600 * MILLISECOND).contains(&now) {
             playing.sut.fill().unwrap();
-            playing.sut.wait_for_one(LONG).unwrap();
+            // For all that run: when none does, it is over at once.
+            for _ in 0..PlayOptions::default().outstanding_max.get() {
+                playing.sut.wait_for_one(LONG).unwrap();
+            }
         }
         now += 10 * MILLISECOND;
     }
     let progress = playing.sut.progress();
-    assert_eq!(progress.underruns, 1 + u64::from(device.underruns() > 1));
+    // While nothing was read, and at the end, where there are fewer rows than are due.
+    assert_eq!(progress.underruns, 2);
     assert!(progress.missed > 0);
     assert_eq!(
         (progress.underruns, progress.missed),

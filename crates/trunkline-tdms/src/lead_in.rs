@@ -12,6 +12,8 @@ use crate::element::ByteOrder;
 
 /// Bytes of a lead-in.
 pub const LEAD_IN_BYTES: u64 = 28;
+/// Where in it the length of the segment stands.
+pub(crate) const SEGMENT_BYTES_AT: usize = 12;
 pub(crate) const DATA_TAG: [u8; 4] = *b"TDSm";
 pub(crate) const INDEX_TAG: [u8; 4] = *b"TDSh";
 /// What stands for the length of a segment that is not closed.
@@ -56,7 +58,7 @@ impl LeadIn {
         Self {
             toc,
             version: u32_at(8),
-            segment_bytes: u64_at(12),
+            segment_bytes: u64_at(SEGMENT_BYTES_AT),
             metadata_bytes: u64_at(20),
         }
     }

@@ -97,11 +97,14 @@ pub use recover::{Mending, Repair, Verification};
 pub use rewrite::{RewriteError, Rewritten};
 pub use rows::{RowExtent, RowPlace};
 pub use scale::{ScaleChain, ScaleError, Scaling};
-pub use sums::{SUMS_ENTRY_BYTES, SegmentSum, Summed, SumsCheck, SumsId, SumsState, Unsummed};
+pub use sums::{
+    BodySum, SUMS_ENTRY_BYTES, SegmentSum, Summed, SumsCheck, SumsId, SumsState, Unsummed,
+};
 pub use text::Text;
 pub use time::TdmsTime;
 pub use values::Values;
 pub use waveform::Waveform;
 pub use writer::{
     Arrangement, ChannelId, Data, SegmentPlace, Share, Version, WriteError, Writer, WriterOptions,
+    lengthen_segment,
 };

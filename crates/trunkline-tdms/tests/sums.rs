@@ -7,8 +7,9 @@ mod random_file;
 
 use proptest::prelude::*;
 use trunkline_tdms::{
-    Arrangement, Fault, Limits, Mending, ObjectPath, OpenError, SUMS_ENTRY_BYTES, SegmentSum,
-    Summed, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType, Unsummed, Writer, WriterOptions,
+    Arrangement, BodySum, Fault, Limits, Mending, ObjectPath, OpenError, SUMS_ENTRY_BYTES,
+    SegmentSum, Summed, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType, Unsummed, Writer,
+    WriterOptions,
 };
 
 use self::random_file::random_file;
@@ -29,7 +30,7 @@ fn summed(segments: i32, id: u64) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
             .write(&values, Arrangement::Contiguous, &mut data)
             .unwrap();
         let (head, tail) = data[from..].split_at(28);
-        sums.extend(SegmentSum::of(from as u64, [head, &[], tail]).entry(id));
+        sums.extend(SegmentSum::of(from as u64, head, BodySum::default().with(tail)).entry(id));
         starts.push(from);
     }
     starts.push(data.len());
@@ -279,9 +280,9 @@ proptest! {
         let mut sums = id.begin().to_vec();
         let (first, second) = data.split_at(begin);
         if begin > 0 {
-            sums.extend(SegmentSum::of(0, [first, &[], &[]]).entry(id));
+            sums.extend(SegmentSum::of(0, first, BodySum::default()).entry(id));
         }
-        sums.extend(SegmentSum::of(begin as u64, [second, &[], &[]]).entry(id));
+        sums.extend(SegmentSum::of(begin as u64, second, BodySum::default()).entry(id));
         prop_assert!(check(&data, &sums).is_good());
         let at = at.index(data.len());
         data[at] ^= 1_u8 << bit;

@@ -4,7 +4,7 @@
 
 use trunkline_tdms::{
     Arrangement, ChannelId, Data, ObjectPath, PropertyValue, SegmentPlace, Share, TdmsFile,
-    TdmsType, Text, Values, Version, WriteError, Writer, WriterOptions,
+    TdmsType, Text, Values, Version, WriteError, Writer, WriterOptions, lengthen_segment,
 };
 
 const CONTIGUOUS: Arrangement = Arrangement::Contiguous;
@@ -154,6 +154,65 @@ fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
     let b = file.channel(&ObjectPath::channel("g", "b")).unwrap();
     let expected = vec![10, 11, 10, 11, 10, 11];
     assert_eq!(b.read(0, 9).unwrap(), Values::I32(expected));
+}
+
+/// Chunks behind the first have no header, and are in the length that the first one gives.
+#[test]
+fn chunks_come_behind_the_last_segment_while_there_is_nothing_else_to_say() {
+    let (mut sut, [a, b, _]) = sut(WriterOptions::default());
+    let shares = |count| {
+        [a, b].map(|channel| Share {
+            channel,
+            count,
+            bytes: 0,
+        })
+    };
+    let mut bytes = Vec::new();
+    assert_eq!(
+        sut.add_chunk(&shares(2), INTERLEAVED),
+        None,
+        "nothing is there"
+    );
+    for first in [0, 100] {
+        let mut header = Vec::new();
+        let place = sut.header(&shares(2), INTERLEAVED, &mut header).unwrap();
+        let mut raw = Vec::new();
+        let chunk = |from: i32| {
+            let rows = [from, -from, from + 1, -from - 1];
+            rows.into_iter().flat_map(i32::to_le_bytes)
+        };
+        raw.extend(chunk(first));
+        for more in 1..4 {
+            let added = sut.add_chunk(&shares(2), INTERLEAVED);
+            assert_eq!(added, Some(place.raw_bytes));
+            raw.extend(chunk(first + 2 * more));
+            lengthen_segment(&mut header, added.unwrap());
+        }
+        bytes.extend(header.into_iter().chain(raw));
+        assert_eq!(sut.position(), bytes.len() as u64);
+    }
+    let file = TdmsFile::open(&bytes).unwrap();
+    assert!(file.report().is_sound());
+    assert_eq!(file.report().segments, 2);
+    let b = file.channel(&ObjectPath::channel("g", "b")).unwrap();
+    let expected: Vec<i32> = (0..8).chain(100..108).map(|n| -n).collect();
+    assert_eq!(b.read(0, 99).unwrap(), Values::I32(expected));
+    // Anything else needs a header.
+    assert_eq!(sut.add_chunk(&shares(3), INTERLEAVED), None);
+    assert_eq!(sut.add_chunk(&shares(2), CONTIGUOUS), None);
+    assert_eq!(sut.add_chunk(&shares(2)[..1], INTERLEAVED), None);
+    sut.set(&ObjectPath::File, "operator", "M").unwrap();
+    assert_eq!(sut.add_chunk(&shares(2), INTERLEAVED), None);
+    sut.header(&[], INTERLEAVED, &mut Vec::new()).unwrap();
+    assert_eq!(
+        sut.add_chunk(&shares(2), INTERLEAVED),
+        None,
+        "it has no values"
+    );
+    // What is no header stays as it is.
+    let mut short = [7; 27];
+    lengthen_segment(&mut short, 1);
+    assert_eq!(short, [7; 27]);
 }
 
 #[test]

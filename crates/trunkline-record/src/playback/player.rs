@@ -18,7 +18,8 @@ use crate::read_queue::{ReadOptions, ReadQueue};
 /// How a recording is brought into a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlayOptions {
-    /// Rows of a region; fewer where the ring or a piece of the file ends. Unless set, 4096.
+    /// Rows of a region; fewer where a piece of the file ends, or where the ring has no room for as
+    /// many such regions as may be outstanding. Unless set, 4096.
     pub region_rows: u64,
     /// Reads that may be outstanding. Unless set, 4.
     pub outstanding_max: NonZeroUsize,
@@ -291,6 +292,14 @@ impl TdmsPlayback {
         Ok(true)
     }
 
+    /// Rows of a region: so few that the device plays some while others are read, and as many as
+    /// make whole blocks wherever those of an option do.
+    fn region_rows(&self) -> u64 {
+        let share = self.ring.capacity() / self.options.outstanding_max.get() as u64;
+        let share = share.checked_ilog2().map_or(1, |log| 1 << log);
+        self.options.region_rows.clamp(1, share)
+    }
+
     /// True when nothing of this file is left.
     fn fill_in_place(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
@@ -299,6 +308,7 @@ impl TdmsPlayback {
             source: Box::new(source),
         };
         let row_bytes = self.recording.row_bytes() as u64;
+        let region_rows = self.region_rows();
         let Source::InPlace {
             queue,
             extents,
@@ -319,7 +329,7 @@ impl TdmsPlayback {
                 continue;
             }
             let wanted = extent.rows.min(*rows_left);
-            let wanted = wanted.min(self.options.region_rows.clamp(1, self.ring.capacity()));
+            let wanted = wanted.min(region_rows);
             let region = match self.ring.acquire(wanted) {
                 Ok(region) => region,
                 Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => return Ok(false),

@@ -2,18 +2,28 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::SegmentSum;
+use trunkline_tdms::BodySum;
 
-use super::slot::{PartState, Slot, after};
+use super::slot::{PartState, Segment, Slot, after};
 use super::sums::SumsFile;
 use super::{Reservation, WritePath, WriteQueue};
 use crate::backend::{Backend, Span, Wait};
 use crate::error::{QueueError, Refused};
 
+/// A segment has at most so many regions, and so many bytes of them unless it is one region that
+/// has more, and takes none after this time.
+///
+/// Its rows can be seen when its header is in the file, and with 4 MiB a header of a block costs a
+/// thousandth.
+pub(super) const SEGMENT_REGIONS_MAX: u64 = 64;
+const SEGMENT_BYTES_MAX: u64 = 4 << 20;
+const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
+
 impl<B: Backend> WriteQueue<B> {
-    /// Waits until one more segment may be outstanding, as long as the options say.
+    /// Waits until one more region may be outstanding, as long as the options say.
     ///
     /// # Errors
     /// [`QueueError::Busy`], [`QueueError::Failed`], [`QueueError::Closed`],
@@ -105,6 +115,39 @@ impl<B: Backend> WriteQueue<B> {
     pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
         let most = body.saturating_add(self.copy_at);
         self.reserve(self.position.saturating_add(most as u64))
+    }
+
+    /// Whether a region can come into the last segment, behind what is there: the disk is busy with
+    /// it, and its header is still to be written.
+    pub(crate) fn may_extend(&self, region: &ReadRegion) -> bool {
+        let Some(number) = self.next.checked_sub(1).filter(|n| *n >= self.oldest) else {
+            return false;
+        };
+        let segment = &self.segments[self.place(number)];
+        let bytes = region.bytes().len() as u64;
+        segment.is_open
+            && self.failure.is_none()
+            && self.is_aligned(region)
+            && bytes.is_multiple_of(self.block_bytes as u64)
+            && segment.last - segment.first < SEGMENT_REGIONS_MAX
+            && self.position - segment.position + bytes <= SEGMENT_BYTES_MAX
+            && self.now().saturating_sub(segment.since) < SEGMENT_AGE_MAX
+    }
+
+    /// Writes a region into the last segment, which it [may come into](Self::may_extend), and for
+    /// which there is [room](Self::make_room_for). Its bytes have to be another chunk of that
+    /// segment.
+    pub(crate) fn extend(&mut self, region: ReadRegion) {
+        let end = self.position + region.bytes().len() as u64;
+        self.lengthen(end);
+        let slot = self.next_slot;
+        self.add(
+            self.next.saturating_sub(1),
+            Body::Region(region, false),
+            &[],
+        );
+        self.position = end;
+        self.go_on(slot);
     }
 
     /// Whether a region begins where a write may.
@@ -215,17 +258,50 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Begins to write a segment that was checked, and for which there is room.
     pub(super) fn begin(&mut self, header: &[u8], body: Body, behind: &[u8], end: u64) {
+        self.close_segment();
         self.lengthen(end);
-        let number = self.next;
+        let (number, slot) = (self.next, self.next_slot);
+        let place = self.place(number);
+        let position = self.position;
+        // Checked before: it fits into its room.
+        put(self.staging.bytes_mut(place), 0, header);
+        let memory = Span {
+            start: self.staging.place(place),
+            bytes: header.len(),
+        };
+        self.segments[place] = Segment {
+            position,
+            end: position + header.len() as u64,
+            first: slot,
+            last: slot,
+            described_end: end,
+            header: PartState::waiting(position, memory),
+            is_open: true,
+            since: self.now(),
+            body_sum: BodySum::default(),
+            sum: None,
+        };
+        self.next += 1;
+        self.position = end;
+        if matches!(body, Body::Nothing) {
+            self.close_segment();
+            self.pass_over_done();
+            return;
+        }
+        self.add(number, body, behind);
+        self.go_on(slot);
+    }
+
+    /// Takes a slot for what comes next in a segment.
+    fn add(&mut self, number: u64, body: Body, behind: &[u8]) {
         let place = self.place(number);
         let start = self.staging.place(place);
-        let header_at = self.position;
-        let body_at = header_at + header.len() as u64;
         let collected = std::mem::take(&mut self.collected);
         let (odd_at, copy_at) = (self.odd_at, self.copy_at);
+        let segment = &mut self.segments[place];
+        let (position, sum_before) = (segment.end, segment.body_sum);
         // Checked before: each piece fits into its room.
         let staged = self.staging.bytes_mut(place);
-        put(staged, 0, header);
         let (memory, odd_bytes) = match &body {
             Body::Region(region, _) => {
                 let bytes = region.bytes();
@@ -245,52 +321,54 @@ impl<B: Backend> WriteQueue<B> {
                     odd.len() + behind.len(),
                 )
             }
-            Body::Collected => {
+            _ => {
                 put(staged, copy_at + collected, behind);
                 let (start, bytes) = (after(start, copy_at), collected + behind.len());
                 (Span { start, bytes }, 0)
             }
-            Body::Nothing => (Span { start, bytes: 0 }, 0),
         };
-        let sum = self.sums.is_some().then(|| {
+        if self.sums.is_some() {
             let body = match &body {
                 Body::Region(region, _) => region.bytes(),
                 _ => staged.get(copy_at..copy_at + collected).unwrap_or_default(),
             };
-            SegmentSum::of(header_at, [header, body, behind])
-        });
-        let parts = [
-            PartState::waiting(body_at, memory),
-            PartState::waiting(
-                body_at + memory.bytes as u64,
-                Span {
-                    start: after(start, odd_at),
-                    bytes: odd_bytes,
-                },
-            ),
-            PartState::waiting(
-                header_at,
-                Span {
-                    start,
-                    bytes: header.len(),
-                },
-            ),
-        ];
+            segment.body_sum = sum_before.with(body).with(behind);
+        }
+        let odd = Span {
+            start: after(start, odd_at),
+            bytes: odd_bytes,
+        };
+        let odd_position = position + memory.bytes as u64;
+        segment.end = odd_position + odd_bytes as u64;
+        segment.last += 1;
+        // Of both there is room for one in staging.
+        segment.is_open &= odd_bytes == 0 && matches!(body, Body::Region(..));
         let (region, is_wanted_back) = match body {
             Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
             _ => (None, false),
         };
-        self.slots[place] = Slot {
-            position: header_at,
-            end,
+        let slot = self.next_slot;
+        let slot_place = self.place(slot);
+        self.slots[slot_place] = Slot {
+            segment: number,
+            position,
             region,
             is_wanted_back,
-            parts,
-            sum,
+            parts: [
+                PartState::waiting(position, memory),
+                PartState::waiting(odd_position, odd),
+            ],
+            sum_before,
         };
-        self.next += 1;
-        self.position = end;
-        self.go_on(number);
+        self.next_slot += 1;
+    }
+
+    /// No further region comes into the last segment.
+    pub(super) fn close_segment(&mut self) {
+        if let Some(number) = self.next.checked_sub(1) {
+            let place = self.place(number);
+            self.segments[place].is_open = false;
+        }
     }
 }
 

@@ -1,12 +1,15 @@
 //! The state machine: segments of a file, of which several are written at a time.
 //!
 //! ```text
-//!   append --> body running --> body in the file --> header running --> segment in the file
-//!                               (region given back)                     (once all before it are)
+//!   append, extend --> body running --> body in the file
+//!                                       (region given back)
+//!                      all bodies in the file --> header running --> segment in the file
+//!                                                                    (once all before it are)
 //! ```
 //!
-//! The header is written when the body is in the file, so a segment that can be seen is whole,
-//! whatever the order in which writes are done and wherever the program stops.
+//! The header is written when the bodies are in the file, so a segment that can be seen is whole,
+//! whatever the order in which writes are done and wherever the program stops. While the disk is
+//! busy with a segment, further regions may come into it: then there is one header for all.
 
 mod append;
 mod copies;
@@ -31,7 +34,7 @@ pub use self::options::{COPY_BELOW_BYTES, Copying, FullDisk, QueueOptions, RoomA
 pub use self::progress::{Closed, Durability, Progress, Reservation, WritePath};
 use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
-use self::slot::Slot;
+use self::slot::{Segment, Slot};
 use self::sums::SumsFile;
 use crate::backend::{Backend, Span, Token, WhyNot};
 use crate::error::{Failure, QueueError};
@@ -48,6 +51,7 @@ pub struct WriteQueue<B: Backend> {
     backend: B,
     sums: Option<SumsFile<B>>,
     slots: Box<[Slot]>,
+    segments: Box<[Segment]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
     not_registered: Option<WhyNot>,
@@ -58,6 +62,9 @@ pub struct WriteQueue<B: Backend> {
     copy_at: usize,
     /// Writes and syncs of the backend that are running.
     running: usize,
+    /// Numbers of the oldest region that is being written, and of the next.
+    oldest_slot: u64,
+    next_slot: u64,
     /// Numbers of the oldest segment that is outstanding, and of the next.
     oldest: u64,
     next: u64,
@@ -75,8 +82,9 @@ pub struct WriteQueue<B: Backend> {
     is_closed: bool,
     /// Why it could not be cut when it was closed.
     untrimmed: Option<i32>,
-    /// The first segment that will not be in the file.
+    /// The first segment that will not be in the file, and the first region.
     failed_from: u64,
+    failed_slot: u64,
     reserved_to: u64,
     /// How long the file was made ahead of what is written.
     lengthened_to: u64,
@@ -128,10 +136,13 @@ impl<B: Backend> WriteQueue<B> {
             copy_at,
             running: 0,
             slots: (0..places).map(|_| Slot::default()).collect(),
+            segments: (0..places).map(|_| Segment::default()).collect(),
             staging,
             _memories: memories,
             options,
             block_bytes,
+            oldest_slot: 0,
+            next_slot: 0,
             oldest: 0,
             next: 0,
             position: 0,
@@ -145,6 +156,7 @@ impl<B: Backend> WriteQueue<B> {
             is_closed: false,
             untrimmed: None,
             failed_from: u64::MAX,
+            failed_slot: u64::MAX,
             reserved_to: 0,
             lengthened_to: 0,
             reservation: match options.reserve_bytes {
@@ -223,17 +235,19 @@ impl<B: Backend> WriteQueue<B> {
         self.position
     }
 
-    /// Segments that are outstanding.
+    /// Regions that are being written, or segments that are not in the file, whichever are more.
     pub fn outstanding(&self) -> usize {
+        let segments = self.next - self.oldest;
+        let regions = self.next_slot - self.oldest_slot;
         // At most the slots, which is a usize.
-        (self.next - self.oldest) as usize
+        segments.max(regions) as usize
     }
 
-    /// Segments that may be appended and not in the file yet, checksums and all.
+    /// Regions that may be appended and not in the file yet, checksums and all.
     pub(crate) fn unwritten_max(&self) -> usize {
         let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
-        // And one that is appended before those that are in the file are passed over.
-        self.slots.len() + sums + 1
+        // And a segment that is appended before those that are in the file are passed over.
+        (self.segments.len() + sums + 1) * append::SEGMENT_REGIONS_MAX as usize
     }
 
     /// How far it is, and what it has come to.
@@ -265,6 +279,7 @@ impl<B: Backend> WriteQueue<B> {
         self.backend.now().max(sums.unwrap_or_default())
     }
 
+    /// The place of a region or a segment: there are as many of both.
     fn place(&self, number: u64) -> usize {
         // Below the number of slots, which is a usize.
         (number % self.slots.len() as u64) as usize

@@ -10,7 +10,7 @@ pub const COPY_BELOW_BYTES: usize = 64 << 10;
 /// How a queue writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueOptions {
-    /// Segments that may be outstanding. Unless set, 4.
+    /// Regions that may be outstanding, and segments. Unless set, 4.
     pub outstanding_max: NonZeroUsize,
     /// How long [`append`](super::WriteQueue::append) waits when as many are. Unless set, 5 s.
     pub wait: Duration,
@@ -57,8 +57,8 @@ impl QueueOptions {
     /// Writes that a backend has to run at a time for this.
     #[must_use]
     pub fn writes_max(&self) -> usize {
-        // Of a segment, the body and its odd end run at the same time.
-        2 * self.outstanding_max.get()
+        // A region's body and its odd end run at the same time, and headers of segments before it.
+        3 * self.outstanding_max.get()
     }
 
     /// Longest region that is copied.

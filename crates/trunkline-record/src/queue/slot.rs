@@ -1,34 +1,25 @@
-//! One segment that is outstanding.
+//! What is being written: regions, and the segments that they stand in.
 
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::SegmentSum;
+use trunkline_tdms::{BodySum, SegmentSum};
 
 use crate::backend::Span;
-use crate::error::FailedStep;
 
-/// What a segment is written in.
+/// What a region is written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     /// Whole blocks of the region, where they lie.
     Body = 0,
     /// The rest of it, and what fills up its block, from staging.
     OddEnd = 1,
-    /// Once both are in the file.
-    Header = 2,
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 3] = [Self::Body, Self::OddEnd, Self::Header];
-
-    pub(super) fn step(self) -> FailedStep {
-        match self {
-            Self::Body | Self::OddEnd => FailedStep::Body,
-            Self::Header => FailedStep::Header,
-        }
-    }
+    pub(super) const ALL: [Self; 2] = [Self::Body, Self::OddEnd];
 }
 
 /// How far a part is: what of it is still to be written.
@@ -43,6 +34,16 @@ pub(super) struct PartState {
 /// How often a write is begun again that the system has only put off.
 const TRIES_MAX: u8 = 100;
 
+impl Default for PartState {
+    fn default() -> Self {
+        let nothing = Span {
+            start: NonNull::dangling(),
+            bytes: 0,
+        };
+        Self::waiting(0, nothing)
+    }
+}
+
 impl PartState {
     pub(super) fn waiting(position: u64, memory: Span) -> Self {
         Self {
@@ -55,6 +56,11 @@ impl PartState {
 
     pub(super) fn is_written(&self) -> bool {
         self.memory.bytes == 0
+    }
+
+    /// Whether there is something to be written that is not being written.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.is_running && !self.is_written()
     }
 
     /// Takes what a write came to; the rest is begun anew.
@@ -100,32 +106,31 @@ pub(super) fn after(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
     unsafe { start.add(bytes) }
 }
 
-/// A segment that is outstanding, or a place for one.
+/// A region that is being written, or a place for one.
 #[derive(Debug)]
 pub(super) struct Slot {
+    /// The segment that it stands in.
+    pub(super) segment: u64,
+    /// Where in the file it begins.
     pub(super) position: u64,
-    pub(super) end: u64,
     /// Until it is in the file.
     pub(super) region: Option<ReadRegion>,
     pub(super) is_wanted_back: bool,
-    pub(super) parts: [PartState; 3],
-    /// Where there are checksums.
-    pub(super) sum: Option<SegmentSum>,
+    /// The body, and its odd end.
+    pub(super) parts: [PartState; 2],
+    /// Where there are checksums: that of what stands before it in its segment, behind the header.
+    pub(super) sum_before: BodySum,
 }
 
 impl Default for Slot {
     fn default() -> Self {
-        let nothing = Span {
-            start: NonNull::dangling(),
-            bytes: 0,
-        };
         Self {
+            segment: 0,
             position: 0,
-            end: 0,
             region: None,
             is_wanted_back: false,
-            parts: [PartState::waiting(0, nothing); 3],
-            sum: None,
+            parts: [PartState::default(); 2],
+            sum_before: BodySum::default(),
         }
     }
 }
@@ -135,19 +140,27 @@ impl Slot {
         self.parts.iter().any(|part| part.is_running)
     }
 
-    pub(super) fn is_body_written(&self) -> bool {
-        let [body, odd_end, _] = &self.parts;
-        body.is_written() && odd_end.is_written()
-    }
-
     pub(super) fn is_written(&self) -> bool {
         self.parts.iter().all(PartState::is_written)
     }
+}
 
-    /// Whether there is something of a part to be written, and now.
-    pub(super) fn may_begin(&self, part: Part) -> bool {
-        let state = &self.parts[part as usize];
-        let is_due = part != Part::Header || self.is_body_written();
-        is_due && !state.is_running && !state.is_written()
-    }
+/// A segment that is outstanding, or a place for one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Segment {
+    pub(super) position: u64,
+    pub(super) end: u64,
+    /// The slots of its regions: the first, and the one behind the last.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// How long it is as its header has it, with one region.
+    pub(super) described_end: u64,
+    pub(super) header: PartState,
+    /// Whether further regions may still come in.
+    pub(super) is_open: bool,
+    pub(super) since: Duration,
+    /// Where there are checksums: of what stands behind the header.
+    pub(super) body_sum: BodySum,
+    /// Of all of it, when its header is being written.
+    pub(super) sum: Option<SegmentSum>,
 }

@@ -1,65 +1,111 @@
-//! What happens to a segment until it is in the file.
+//! What happens to regions and segments until they are in the file.
 
 use std::io;
 
-use super::slot::Part;
+use trunkline_tdms::{SegmentSum, lengthen_segment};
+
+use super::slot::{Part, PartState};
 use super::sums::{SumsFile, SumsStep};
 use super::{SYNC, WriteQueue};
 use crate::backend::{Backend, Completed, Token, Wait, Write};
 use crate::error::{FailedStep, Failure, QueueError, os_error};
 
+/// Of a token, that it is the header of a segment; the others are parts of a region.
+const HEADER: u64 = 2;
+
 impl<B: Backend> WriteQueue<B> {
-    /// Begins what can be begun of a segment, and gives back what it needs no more.
+    /// Begins what can be begun of a region, and gives back what it needs no more.
     pub(super) fn go_on(&mut self, number: u64) {
-        let place = self.place(number);
-        let is_failed = number >= self.failed_from;
         for part in Part::ALL {
-            let slot = &self.slots[place];
-            if is_failed || !slot.may_begin(part) {
-                continue;
+            let state = &self.slots[self.place(number)].parts[part as usize];
+            if number < self.failed_slot && state.is_waiting() {
+                self.submit_part(number, part);
             }
-            self.submit(number, part);
         }
-        let is_failed = number >= self.failed_from;
+        self.give_back(number);
+        self.pass_over_done();
+    }
+
+    fn submit_part(&mut self, number: u64, part: Part) {
+        let place = self.place(number);
+        let state = &mut self.slots[place].parts[part as usize];
+        let begun = submit(&mut self.backend, Token(number * 4 + part as u64), state);
+        self.running += usize::from(begun.is_ok());
+        if let Err(error) = begun {
+            self.fail_region(number, &error);
+        }
+    }
+
+    /// Gives a region back that is in the file, or will never be.
+    fn give_back(&mut self, number: u64) {
+        let is_failed = number >= self.failed_slot;
+        let place = self.place(number);
         let slot = &mut self.slots[place];
-        let is_needed_no_more = slot.is_body_written() || is_failed && !slot.is_running();
+        let is_needed_no_more = slot.is_written() || is_failed && !slot.is_running();
         if is_needed_no_more
             && let Some(region) = slot.region.take()
             && slot.is_wanted_back
         {
             self.returned.push_back(region);
         }
-        self.pass_over_done();
     }
 
-    fn submit(&mut self, number: u64, part: Part) {
+    /// Begins to write the header of a segment, if it can be begun: all of its regions are in the
+    /// file, and no further one comes in.
+    fn go_on_with_header(&mut self, number: u64) {
         let place = self.place(number);
-        let state = &mut self.slots[place].parts[part as usize];
-        let write = Write {
-            token: Token(number * 4 + part as u64),
-            position: state.position,
-            memory: state.memory,
-        };
-        state.is_running = true;
-        // SAFETY: regions and staging stay until the completion has come: the slot keeps both, and
-        // is not used again before; and when this is dropped the backend goes first.
-        let begun = unsafe { self.backend.submit(write) };
+        let segment = &mut self.segments[place];
+        let is_due = !segment.is_open && segment.last <= self.oldest_slot;
+        if number >= self.failed_from || !is_due || !segment.header.is_waiting() {
+            return;
+        }
+        let staged = self.staging.bytes_mut(place);
+        let header = staged.get_mut(..segment.header.memory.bytes);
+        if let Some(header) = header.filter(|_| segment.described_end < segment.end) {
+            // What has come in since.
+            lengthen_segment(header, segment.end - segment.described_end);
+            segment.described_end = segment.end;
+        }
+        if self.sums.is_some() && segment.sum.is_none() {
+            let header = staged.get(..segment.header.memory.bytes);
+            let header = header.unwrap_or_default();
+            let sum = SegmentSum::of(segment.position, header, segment.body_sum);
+            segment.sum = Some(sum);
+        }
+        let token = Token(number * 4 + HEADER);
+        let begun = submit(&mut self.backend, token, &mut segment.header);
         self.running += usize::from(begun.is_ok());
         if let Err(error) = begun {
-            self.slots[place].parts[part as usize].is_running = false;
-            self.fail(number, part.step(), &error);
+            self.fail(number, FailedStep::Header, &error);
         }
     }
 
-    /// Segments that are in the file, with all before them, are outstanding no more.
-    fn pass_over_done(&mut self) {
-        while self.oldest < self.next {
-            let slot = &self.slots[self.place(self.oldest)];
-            let is_failed = self.oldest >= self.failed_from;
+    /// Regions and segments that are in the file, with all before them, are outstanding no more.
+    pub(super) fn pass_over_done(&mut self) {
+        while self.oldest_slot < self.next_slot {
+            let slot = &self.slots[self.place(self.oldest_slot)];
+            let is_failed = self.oldest_slot >= self.failed_slot;
             if is_failed && slot.is_running() || !is_failed && !slot.is_written() {
                 break;
             }
-            let sum = slot.sum.filter(|_| !is_failed);
+            self.oldest_slot += 1;
+        }
+        if self.oldest_slot == self.next_slot {
+            // The disk has nothing to do: what is there is to be seen.
+            self.close_segment();
+        }
+        for number in self.oldest..self.next {
+            self.go_on_with_header(number);
+        }
+        while self.oldest < self.next {
+            let segment = &self.segments[self.place(self.oldest)];
+            let is_failed = self.oldest >= self.failed_from;
+            let is_running = segment.header.is_running || segment.last > self.oldest_slot;
+            let is_written = !segment.is_open && segment.header.is_written();
+            if is_failed && is_running || !is_failed && (is_running || !is_written) {
+                break;
+            }
+            let sum = segment.sum.filter(|_| !is_failed);
             if let (Some(sums), Some(sum)) = (&mut self.sums, sum)
                 && !sums.push(&sum)
             {
@@ -67,7 +113,7 @@ impl<B: Backend> WriteQueue<B> {
                 break;
             }
             if !is_failed {
-                self.written = self.slots[self.place(self.oldest)].end;
+                self.written = self.segments[self.place(self.oldest)].end;
             }
             self.oldest += 1;
         }
@@ -122,12 +168,10 @@ impl<B: Backend> WriteQueue<B> {
             self.synced(result.map(|_| ()));
             return Ok(true);
         }
-        // The tokens that `submit` makes.
-        let part = Part::ALL
-            .into_iter()
-            .find(|part| *part as u64 == token.0 % 4);
-        if let Some(part) = part {
-            self.written_part(token.0 / 4, part, result);
+        let number = token.0 / 4;
+        match token.0 % 4 {
+            HEADER => self.written_header(number, result),
+            part => self.written_part(number, part, result),
         }
         Ok(true)
     }
@@ -161,18 +205,57 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    fn written_part(&mut self, number: u64, part: Part, result: io::Result<usize>) {
-        if !(self.oldest..self.next).contains(&number) {
+    fn written_part(&mut self, number: u64, part: u64, result: io::Result<usize>) {
+        let part = Part::ALL.into_iter().find(|known| *known as u64 == part);
+        let is_outstanding = (self.oldest_slot..self.next_slot).contains(&number);
+        let Some(part) = part.filter(|_| is_outstanding) else {
             return;
-        }
+        };
         let place = self.place(number);
         let block_bytes = self.block_bytes;
         let state = &mut self.slots[place].parts[part as usize];
         state.is_running = false;
         if let Err(error) = state.take(result, block_bytes) {
-            self.fail(number, part.step(), &error);
+            self.fail_region(number, &error);
         }
         self.go_on(number);
+    }
+
+    fn written_header(&mut self, number: u64, result: io::Result<usize>) {
+        if !(self.oldest..self.next).contains(&number) {
+            return;
+        }
+        let place = self.place(number);
+        let block_bytes = self.block_bytes;
+        let state = &mut self.segments[place].header;
+        state.is_running = false;
+        if let Err(error) = state.take(result, block_bytes) {
+            self.fail(number, FailedStep::Header, &error);
+        }
+        self.pass_over_done();
+    }
+
+    /// From a region on nothing more comes into the file. What stands before it in its segment does
+    /// all the same.
+    fn fail_region(&mut self, number: u64, error: &io::Error) {
+        if number >= self.failed_slot {
+            return;
+        }
+        self.failed_slot = number;
+        let (slot, place) = (&self.slots[self.place(number)], self.place(number));
+        let (of, position) = (slot.segment, slot.position);
+        let segment_place = self.place(of);
+        let segment = &mut self.segments[segment_place];
+        segment.is_open = false;
+        if number > segment.first {
+            segment.last = number;
+            segment.end = position;
+            segment.body_sum = self.slots[place].sum_before;
+            self.fail_at(of + 1, position, FailedStep::Body, error);
+        } else {
+            let position = segment.position;
+            self.fail_at(of, position, FailedStep::Body, error);
+        }
     }
 
     /// From segment `number` on nothing more comes into the file.
@@ -181,13 +264,21 @@ impl<B: Backend> WriteQueue<B> {
         if number >= self.failed_from && self.failure.is_some() {
             return;
         }
-        self.failed_from = number;
         let position = match number < self.next {
-            true => self.slots[self.place(number)].position,
+            true => {
+                let segment = &self.segments[self.place(number)];
+                self.failed_slot = self.failed_slot.min(segment.first);
+                segment.position
+            }
             // What is in the file without a checksum does not count, and does not stay.
             false if step == FailedStep::Sums => self.in_file(),
             false => self.position,
         };
+        self.fail_at(number, position, step, error);
+    }
+
+    fn fail_at(&mut self, number: u64, position: u64, step: FailedStep, error: &io::Error) {
+        self.failed_from = self.failed_from.min(number);
         self.failure = Some(Failure {
             step,
             position,
@@ -195,16 +286,23 @@ impl<B: Backend> WriteQueue<B> {
             written: self.in_file(),
         });
         // Those behind it that run no more will not be in the file either.
-        for later in number..self.next {
-            let place = self.place(later);
-            let slot = &mut self.slots[place];
-            if !slot.is_running()
-                && let Some(region) = slot.region.take()
-                && slot.is_wanted_back
-            {
-                self.returned.push_back(region);
-            }
+        for later in self.failed_slot.max(self.oldest_slot)..self.next_slot {
+            self.give_back(later);
         }
         self.pass_over_done();
     }
+}
+
+/// Begins a write.
+fn submit(backend: &mut impl Backend, token: Token, state: &mut PartState) -> io::Result<()> {
+    let write = Write {
+        token,
+        position: state.position,
+        memory: state.memory,
+    };
+    // SAFETY: regions and staging stay until the completion has come: the queue keeps both, and uses
+    // neither again before; and when it is dropped the backend goes first.
+    let begun = unsafe { backend.submit(write) };
+    state.is_running = begun.is_ok();
+    begun
 }

@@ -18,7 +18,7 @@ use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
-/// Where a segment ends, and what the file holds and says when it is in there.
+/// Where a region ends, or a segment without one, and what the file holds and says when it is in there.
 #[derive(Clone, Copy, Debug)]
 struct SegmentEnd {
     position: u64,
@@ -28,7 +28,8 @@ struct SegmentEnd {
 
 /// Records rows from regions into one TDMS file.
 ///
-/// Each region is a segment, written from where it lies. Where the device has lost rows, the group
+/// Each region is written from where it lies, as a segment or, while the disk is busy, as a further
+/// chunk of the last one. Where the device has lost rows, the group
 /// gets the properties `gap_N_row` (number of the first row behind the gap in the file) and
 /// `gap_N_lost` (rows that are missing before it), with N counted from 1.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub struct TdmsRecording<B: Backend> {
     stopped_rows: u64,
     /// Rows that were copied, and are in no segment yet.
     collected_rows: u64,
-    /// Segments that are not in the file yet.
+    /// Regions that are not in the file yet.
     ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
     /// Of `lost`, what the file says, and what headers say that are not all in the file yet.
@@ -195,6 +196,13 @@ impl<B: Backend> TdmsRecording<B> {
             self.count_rows();
             return Ok(());
         }
+        if self.extends(&region) {
+            self.queue.extend(region);
+            self.rows += count;
+            self.note_end();
+            self.count_rows();
+            return Ok(());
+        }
         self.describe(count)?;
         // Only a header that is too long is refused now, and the writer cannot take it back.
         self.is_over = true;
@@ -209,6 +217,17 @@ impl<B: Backend> TdmsRecording<B> {
         self.note_end();
         self.count_rows();
         Ok(())
+    }
+
+    /// Whether the rows of a region come behind those of the last segment, under its header. The
+    /// writer takes them for written then.
+    fn extends(&mut self, region: &ReadRegion) -> bool {
+        if !self.queue.may_extend(region) {
+            return false;
+        }
+        self.share(region.elements());
+        let added = self.writer.add_chunk(&self.shares, self.arrangement);
+        added.is_some()
     }
 
     /// Makes sure that a region can be taken, before the writer takes its segment for written.
@@ -249,8 +268,8 @@ impl<B: Backend> TdmsRecording<B> {
         });
     }
 
-    /// Makes the header of a segment of so many rows, and what comes behind it.
-    fn describe(&mut self, count: u64) -> Result<(), RecordError> {
+    /// So many rows are the share of every channel.
+    fn share(&mut self, count: u64) {
         self.shares.clear();
         self.shares
             .extend(self.channels.iter().map(|channel| Share {
@@ -258,6 +277,11 @@ impl<B: Backend> TdmsRecording<B> {
                 count,
                 bytes: 0,
             }));
+    }
+
+    /// Makes the header of a segment of so many rows, and what comes behind it.
+    fn describe(&mut self, count: u64) -> Result<(), RecordError> {
+        self.share(count);
         self.header.clear();
         self.behind.clear();
         self.writer

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+use trunkline_tdms::{BodySum, SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 
 use crate::tdms_series::sums_path;
 
@@ -102,7 +102,7 @@ impl Sums {
     }
 
     fn append(&mut self, position: u64, segment: &[u8]) -> io::Result<()> {
-        let sum = SegmentSum::of(position, [segment, &[], &[]]);
+        let sum = SegmentSum::of(position, segment, BodySum::default());
         // What came of it only in part is written over by the next.
         self.file.write_all_at(&sum.entry(self.id), self.length)?;
         self.length += SUMS_ENTRY_BYTES as u64;

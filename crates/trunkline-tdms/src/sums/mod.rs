@@ -39,6 +39,24 @@ pub struct SegmentSum {
     pub sum: u32,
 }
 
+/// The checksum of what stands behind a header, which may become known later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BodySum {
+    bytes: usize,
+    sum: u32,
+}
+
+impl BodySum {
+    /// With what comes behind it.
+    #[must_use]
+    pub fn with(self, piece: &[u8]) -> Self {
+        Self {
+            bytes: self.bytes + piece.len(),
+            sum: crc32c::crc32c_append(self.sum, piece),
+        }
+    }
+}
+
 /// What all entries of one file go on from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SumsId {
@@ -79,17 +97,14 @@ impl SumsId {
 }
 
 impl SegmentSum {
-    /// Of a segment at `position` whose bytes are these pieces, one behind the other.
+    /// Of a segment at `position`: its header, and what stands behind it.
     #[must_use]
-    pub fn of(position: u64, pieces: [&[u8]; 3]) -> Self {
-        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let sum = pieces
-            .iter()
-            .fold(0, |sum, p| crc32c::crc32c_append(sum, p));
+    pub fn of(position: u64, header: &[u8], body: BodySum) -> Self {
+        let (first, then) = (crc32c::crc32c(header), body.sum);
         Self {
             position,
-            bytes: bytes as u64,
-            sum,
+            bytes: header.len() as u64 + body.bytes as u64,
+            sum: crc32c::crc32c_combine(first, then, body.bytes),
         }
     }
 

@@ -17,7 +17,7 @@ const STRING_INDEX_BYTES: u32 = 28;
 /// What making a segment needs for a moment.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    checked: Vec<Share>,
+    pub(super) checked: Vec<Share>,
     /// Channels that have come up.
     seen: HashSet<ChannelId>,
     metadata: Vec<u8>,
@@ -121,6 +121,7 @@ impl Writer {
         lead_in.encode(out);
         out.extend_from_slice(metadata);
         self.take_over(plan);
+        self.open = (raw_bytes > 0).then_some(arrangement);
         Ok(SegmentPlace {
             position,
             header_bytes,
@@ -154,6 +155,7 @@ impl Writer {
             lead_in.encode(out);
             out.resize(out.len() + metadata_bytes as usize, 0);
             self.position = end;
+            self.open = None;
         }
         Ok(SegmentPlace {
             position,
@@ -163,7 +165,7 @@ impl Writer {
     }
 
     /// The shares with the bytes that follow from their counts.
-    fn check(
+    pub(super) fn check(
         &self,
         shares: &[Share],
         arrangement: Arrangement,
@@ -213,15 +215,19 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the file says all there is to say of a segment with these shares.
+    pub(super) fn is_as_before(&self, shares: &[Share]) -> bool {
+        let active = self.list.iter().filter_map(|(_, share)| share.as_ref());
+        !self.is_first && !self.objects.iter().any(Object::has_news) && active.eq(shares)
+    }
+
     /// What has to be said so that exactly these channels have data, in this order.
     fn plan(&self, shares: &[Share]) -> Plan {
         let news = |number: u32| {
             let object = self.objects.get(number as usize);
-            object.is_some_and(|object| !object.is_written || !object.unwritten.is_empty())
+            object.is_some_and(Object::has_news)
         };
-        let has_news = (0..self.objects.len() as u32).any(news);
-        let active = self.list.iter().filter_map(|(_, share)| share.as_ref());
-        if !self.is_first && !has_news && active.eq(shares) {
+        if self.is_as_before(shares) {
             return Plan {
                 is_new_list: false,
                 list: None,
@@ -333,6 +339,11 @@ impl Writer {
 }
 
 impl Object {
+    /// Whether there is something of it that the file does not say yet.
+    pub(super) fn has_news(&self) -> bool {
+        !self.is_written || !self.unwritten.is_empty()
+    }
+
     /// Appends this object's entry.
     fn describe(&self, share: Option<Share>, out: &mut Vec<u8>) {
         let path = self.path.to_bytes();

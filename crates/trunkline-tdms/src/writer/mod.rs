@@ -1,8 +1,10 @@
 //! Writing: segments that say only what is new, each whole when it is given out.
 //!
 //! A segment's length is known before its first byte is: nothing that was written is ever changed,
-//! so a file that ends anywhere is the segments before, and at most one that is cut off.
+//! so a file that ends anywhere is the segments before, and at most one that is cut off. Who puts
+//! values into the file before their header can make it longer until then ([`Writer::add_chunk`]).
 
+mod chunks;
 mod data;
 mod error;
 mod header;
@@ -17,6 +19,7 @@ use crate::text::Text;
 
 use self::header::Scratch;
 
+pub use self::chunks::lengthen_segment;
 pub use self::data::Data;
 pub use self::error::WriteError;
 
@@ -102,6 +105,8 @@ pub struct Writer {
     list: Vec<(u32, Option<Share>)>,
     position: u64,
     is_first: bool,
+    /// How values lie in the segment that was last described; none where it has none.
+    open: Option<Arrangement>,
     scratch: Scratch,
 }
 
@@ -128,6 +133,7 @@ impl Writer {
             list: Vec::new(),
             position: options.position,
             is_first: true,
+            open: None,
             scratch: Scratch::default(),
         };
         writer.ensure(&ObjectPath::File);

@@ -1,7 +1,7 @@
 //! `verify`, `repair` and `info` with the checksums beside a file.
 
 use serde_json::{Value as Json, json};
-use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+use trunkline_tdms::{BodySum, SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 
 use super::{Files, check, read, tdms, waveforms};
 use crate::rig::Output;
@@ -12,7 +12,7 @@ fn sums(bytes: &[u8], places: &[usize], id: u64) -> Vec<u8> {
     let mut sums = id.begin().to_vec();
     let ends = places[1..].iter().copied().chain([bytes.len()]);
     for (from, to) in places.iter().copied().zip(ends) {
-        sums.extend(SegmentSum::of(from as u64, [&bytes[from..to], &[], &[]]).entry(id));
+        sums.extend(SegmentSum::of(from as u64, &bytes[from..to], BodySum::default()).entry(id));
     }
     sums
 }
