@@ -106,6 +106,7 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
             Ok(vec![blocks::cell(scenario, system, settings, placement)?])
         }
         recorder::SCENARIO => Ok(vec![recorder::cell(system, settings, placement)?]),
+        recorder::DEVICES => Ok(vec![recorder::devices_cell(system, settings, placement)?]),
         same_host::SCENARIO => Ok(vec![same_host::cell(system, settings, placement)?]),
         clients::IDLE | clients::CHANGES | clients::STALLED => {
             Ok(vec![clients::cell(scenario, settings, placement)?])

@@ -10,7 +10,7 @@ use crate::{blocks, clients, peers, recorder, same_host, streams, tdms, w2, w5, 
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 21] = [
+pub const SCENARIOS: [&str; 22] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
@@ -29,6 +29,7 @@ pub const SCENARIOS: [&str; 21] = [
     streams::SWEEP,
     streams::PACED,
     recorder::SCENARIO,
+    recorder::DEVICES,
     tdms::READING,
     tdms::WRITING,
     stages::SCENARIO,
@@ -358,9 +359,9 @@ mod tests {
         // Streams: six sizes of calls with six systems, two ways to wait; two sizes of calls with
         // journals; sweeps; rates of two sizes of calls, raw with one.
         let streams = 6 * 6 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
-        // Seven sizes of chunks of the recorder with four systems; TDMS files read in three ways,
-        // and written.
-        let files = 7 * 4 + (3 + 1) * 2;
+        // Seven sizes of chunks of the recorder with five systems, four of them with one more, and
+        // four numbers of devices in two ways; TDMS files read in three ways, and written.
+        let files = 7 * 5 + 4 + 4 * 2 + (3 + 1) * 2;
         assert_eq!(
             first.len(),
             published + 2 + memory + others + streams + files

@@ -16,6 +16,7 @@ use crate::machine::{Machine, load_percent};
 use crate::peers;
 use crate::plan::{Extent, SCENARIOS, Step};
 use crate::record::{Row, Writer};
+use crate::recorder;
 use crate::stages;
 
 /// Longer than any process of a cell runs.
@@ -136,6 +137,8 @@ fn rows_of(step: &Step) -> Vec<Row> {
 fn run_step(step: &Step) -> Outcome<Vec<Row>> {
     let (program, most) = match peers::named(step.system) {
         None => (std::env::current_exe()?, CELL_MAX),
+        // Whose cells start the others themselves, as none of them has its own.
+        Some(_) if step.scenario == recorder::SCENARIO => (std::env::current_exe()?, PEER_MAX),
         Some(peer) => (peer.program()?, PEER_MAX),
     };
     let mut child = Command::new(program)

@@ -1,10 +1,12 @@
-//! W9: a ring of regions to one file, by size of the chunk (ZC-16, ZC-18).
+//! W9: a ring of regions to one file, by size of the chunk (ZC-16); and so many devices, each with
+//! a ring and a file (ZC-18).
 //!
 //! Nobody fills the ring while it is measured: its memory holds what a device would have put there,
 //! and is given away chunk by chunk as soon as there is room. So what is measured is the way from
 //! memory to the disk, to the moment at which `fdatasync` has returned, and its CPU time is that of
 //! this way alone.
 
+mod card;
 mod fio;
 mod others;
 pub mod plan;
@@ -15,12 +17,15 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use self::ring::Way;
 use crate::Outcome;
 use crate::record::Row;
 use crate::settings::Settings;
 
 /// The scenario.
 pub const SCENARIO: &str = "w9";
+/// Devices whose rate is raised until one overflows.
+pub const DEVICES: &str = "zc18";
 
 /// `fio`: io_uring, around the cache, eight writes at a time.
 pub const FIO: &str = "fio";
@@ -28,6 +33,10 @@ pub const FIO: &str = "fio";
 pub const IN_PLACE: &str = "trunkline";
 /// The same with one copy before it, into memory of its own.
 pub const COPIED: &str = "trunkline-copied";
+/// Chunks are copied, and collected into segments, by the recorder itself.
+pub const COLLECTED: &str = "trunkline-collected";
+/// In place, with checksums beside the file.
+pub const SUMMED: &str = "trunkline-summed";
 /// A file written through the system's cache, with `fdatasync` at the end.
 pub const CACHED: &str = "write-cached";
 
@@ -97,8 +106,10 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     let path = folder.path().join("file.tdms");
     let took = match system {
         FIO => fio::write(task, &path)?,
-        IN_PLACE => ring::record(task, &path, false, &mut row)?,
-        COPIED => ring::record(task, &path, true, &mut row)?,
+        IN_PLACE => ring::record(task, &path, Way::InPlace, &mut row)?,
+        COPIED => ring::record(task, &path, Way::Copied, &mut row)?,
+        COLLECTED => ring::record(task, &path, Way::Collected, &mut row)?,
+        SUMMED => ring::record(task, &path, Way::Summed, &mut row)?,
         CACHED => ring::write_cached(task, &path)?,
         _ => others::write(system, task, &path)?,
     };
@@ -106,8 +117,27 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     Ok(row)
 }
 
-/// A folder of a cell's own; it goes when this is dropped.
+/// Measures devices with one system.
+///
+/// # Errors
+/// There is no such system, or the disk has failed.
+pub fn devices_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
+    let way = match system {
+        IN_PLACE => Way::InPlace,
+        COPIED => Way::Copied,
+        _ => return Err(format!("there is no system {system}").into()),
+    };
+    card::cell(system, way, settings, placement)
+}
+
+/// How long the disk is left alone before a cell.
+const REST: Duration = Duration::from_secs(2);
+
+/// A folder of a cell's own; it goes when this is dropped. The disk is at rest: a file system gives
+/// back what was deleted before, gigabytes of another cell, while the next one writes.
 fn folder() -> Outcome<TempDir> {
+    rustix::fs::sync();
+    std::thread::sleep(REST);
     let parent = std::env::var_os(FOLDER).map_or_else(|| FOLDER_DEFAULT.into(), PathBuf::from);
     std::fs::create_dir_all(&parent)?;
     Ok(tempfile::Builder::new()

@@ -1,11 +1,17 @@
 //! The cells of the recorder.
 
-use super::{CACHED, COPIED, FIO, IN_PLACE, SCENARIO};
+use super::{CACHED, COLLECTED, COPIED, DEVICES, FIO, IN_PLACE, SCENARIO, SUMMED};
 use crate::plan::{Cell, Extent};
 use crate::settings::Settings;
 
 /// Those compared.
-pub const SYSTEMS: [&str; 4] = [FIO, IN_PLACE, COPIED, CACHED];
+pub const SYSTEMS: [&str; 6] = [FIO, IN_PLACE, SUMMED, COPIED, CACHED, COLLECTED];
+/// Chunks of more bytes are not collected by the recorder: they are segments of their own.
+const COLLECTED_MAX: u64 = 256 << 10;
+/// Those compared with devices.
+pub const DEVICES_SYSTEMS: [&str; 2] = [IN_PLACE, COPIED];
+/// How many devices there are.
+pub const DEVICES_COUNTS: [u64; 4] = [1, 2, 4, 8];
 
 /// Bytes of a chunk.
 pub const CHUNKS: [u64; 7] = [
@@ -33,7 +39,19 @@ pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
         let settings = Settings::default()
             .with("chunk", chunk)
             .with("bytes", bytes);
-        (SCENARIO, &SYSTEMS[..], settings)
+        let systems = match chunk {
+            ..=COLLECTED_MAX => &SYSTEMS[..],
+            _ => &SYSTEMS[..SYSTEMS.len() - 1],
+        };
+        (SCENARIO, systems, settings)
     };
-    chunks.iter().map(settings).collect()
+    let counts: &[u64] = if is_quick { &[2] } else { &DEVICES_COUNTS };
+    let devices = |count: &u64| {
+        let settings = Settings::default()
+            .with("devices", count)
+            .with("ms", if is_quick { 100 } else { 1500 });
+        (DEVICES, &DEVICES_SYSTEMS[..], settings)
+    };
+    let cells = chunks.iter().map(settings);
+    cells.chain(counts.iter().map(devices)).collect()
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline_record::{
-    Backend, BackendWanted, Directness, QueueOptions, TdmsLayout, TdmsRecording, WriteQueue,
-    open_file,
+    Backend, BackendWanted, Copying, Directness, QueueOptions, TdmsLayout, TdmsRecording,
+    tdms_queue,
 };
 use trunkline_ring::{PagesWanted, ReadRegion, RegionFiller, RegionMemory, RegionReader};
 use trunkline_tdms::TdmsType;
@@ -20,29 +20,47 @@ use crate::record::Row;
 use crate::usage::process_cpu_ns;
 
 /// Bytes of a sample.
-const SAMPLE: usize = 8;
+pub(super) const SAMPLE: usize = 8;
 /// Bytes of the ring, at least.
 const RING: usize = 64 << 20;
 /// Chunks that it has at least: one more than are outstanding is always free.
 const CHUNKS: usize = OUTSTANDING + 4;
 /// Writes at a time, as `fio` has.
-const OUTSTANDING: usize = 8;
+pub(super) const OUTSTANDING: usize = 8;
 /// Longer than any disk takes.
-const LONG: Duration = Duration::from_secs(120);
+pub(super) const LONG: Duration = Duration::from_secs(120);
+
+/// How chunks come into the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// From where they lie.
+    InPlace,
+    /// From memory of another ring, into which they are copied first.
+    Copied,
+    /// Copied by the recorder, several to a segment.
+    Collected,
+    /// From where they lie, with checksums beside the file.
+    Summed,
+}
 
 /// A ring whose memory holds samples already.
-struct Ring {
-    memory: Arc<RegionMemory>,
-    filler: RegionFiller,
-    reader: RegionReader,
+pub(super) struct Ring {
+    pub(super) memory: Arc<RegionMemory>,
+    pub(super) filler: RegionFiller,
+    pub(super) reader: RegionReader,
     samples: u64,
 }
 
 impl Ring {
     fn full(task: Task) -> Outcome<Self> {
-        let bytes = RING.max(CHUNKS * task.chunk).next_multiple_of(task.chunk);
+        Self::of(RING.max(CHUNKS * task.chunk), task.chunk)
+    }
+
+    /// Of at least so many bytes.
+    pub(super) fn of(bytes: usize, chunk: usize) -> Outcome<Self> {
+        let bytes = bytes.next_multiple_of(chunk);
         let samples = bytes / SAMPLE;
-        let regions = bytes / task.chunk;
+        let regions = bytes / chunk;
         let (memory, mut filler, mut reader) =
             RegionMemory::to_record(SAMPLE, samples, PagesWanted::LargestThereAre, regions + 1)?;
         for (number, sample) in filler
@@ -58,7 +76,7 @@ impl Ring {
             memory,
             filler,
             reader,
-            samples: (task.chunk / SAMPLE) as u64,
+            samples: (chunk / SAMPLE) as u64,
         })
     }
 
@@ -72,7 +90,7 @@ impl Ring {
     }
 
     /// A region of this ring with what another one's has.
-    fn copy(&mut self, region: &ReadRegion) -> Outcome<ReadRegion> {
+    pub(super) fn copy(&mut self, region: &ReadRegion) -> Outcome<ReadRegion> {
         if self.filler.push(region.bytes())? < self.samples {
             return Err("the ring is full, though fewer regions are lent".into());
         }
@@ -80,23 +98,31 @@ impl Ring {
     }
 }
 
-fn recording(
+/// A recording around the cache, as said.
+pub(super) fn recording(
     path: &Path,
     memory: &Arc<RegionMemory>,
+    way: Way,
     row: &mut Row,
 ) -> Outcome<TdmsRecording<Box<dyn Backend>>> {
+    let is_collected = way == Way::Collected;
     let options = QueueOptions {
         outstanding_max: NonZeroUsize::new(OUTSTANDING).unwrap_or(NonZeroUsize::MIN),
         wait: LONG,
+        copying: is_collected.then(|| Copying {
+            below_bytes: usize::MAX,
+            ..Copying::default()
+        }),
+        has_sums: way == Way::Summed,
         ..QueueOptions::default()
     };
-    let opened = open_file(
+    let (queue, _) = tdms_queue(
         path,
         BackendWanted::Uring,
         Directness::Required,
-        options.writes_max(),
+        options,
+        vec![memory.clone()],
     )?;
-    let queue = WriteQueue::new(opened.backend, options, vec![memory.clone()]);
     if let Some(why) = queue.not_registered() {
         row.invalid.push(format!("memory is not registered: {why}"));
     }
@@ -107,15 +133,15 @@ fn recording(
     Ok(TdmsRecording::start(queue, &layout, LONG)?)
 }
 
-/// Through the recorder, around the cache; with one copy first where it `is_copied`.
-pub(super) fn record(task: Task, path: &Path, is_copied: bool, row: &mut Row) -> Outcome<Took> {
+/// Through the recorder, around the cache.
+pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcome<Took> {
     let mut device = Ring::full(task)?;
-    let mut copies = match is_copied {
-        true => Some(Ring::full(task)?),
-        false => None,
+    let mut copies = match way {
+        Way::Copied => Some(Ring::full(task)?),
+        _ => None,
     };
     let memory = copies.as_ref().unwrap_or(&device).memory.clone();
-    let mut recording = recording(path, &memory, row)?;
+    let mut recording = recording(path, &memory, way, row)?;
     let (start, cpu) = (Instant::now(), process_cpu_ns());
     for _ in 0..task.chunks() {
         let region = device.next()?;
@@ -127,7 +153,7 @@ pub(super) fn record(task: Task, path: &Path, is_copied: bool, row: &mut Row) ->
     }
     let closed = recording.close(LONG)?;
     let progress = recording.progress();
-    let by_hand = if is_copied { task.bytes } else { 0 };
+    let by_hand = if way == Way::Copied { task.bytes } else { 0 };
     Ok(Took {
         elapsed: start.elapsed(),
         cpu_s: (process_cpu_ns() - cpu) as f64 / 1e9,

@@ -99,6 +99,7 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
         streams::sweep,
         streams::paced,
         recorder::section,
+        recorder::devices,
         tdms::reading,
         tdms::writing,
         stages::section,

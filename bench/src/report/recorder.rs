@@ -6,8 +6,8 @@ use super::svg::{Chart, Line};
 use super::{Plot, Section, cells, figure};
 use crate::peers::{named, of};
 use crate::record::Run;
-use crate::recorder::plan::{CHUNKS, SYSTEMS};
-use crate::recorder::{CACHED, COPIED, FIO, IN_PLACE, SCENARIO};
+use crate::recorder::plan::{CHUNKS, DEVICES_COUNTS, DEVICES_SYSTEMS, SYSTEMS};
+use crate::recorder::{CACHED, COLLECTED, COPIED, DEVICES, FIO, IN_PLACE, SCENARIO, SUMMED};
 
 /// The chunk of the bars of R1.
 const MEBIBYTE: u64 = 1 << 20;
@@ -19,6 +19,8 @@ fn name(system: &str) -> &'static str {
         FIO => "fio, io_uring, direct, 8 at a time",
         IN_PLACE => "Trunkline, in place",
         COPIED => "Trunkline, one copy before it",
+        COLLECTED => "Trunkline, copied into segments",
+        SUMMED => "Trunkline, in place, with checksums",
         CACHED => "writes through the cache",
         _ => named(system).map_or("another system", |peer| peer.name),
     }
@@ -38,12 +40,13 @@ pub(super) fn section(run: &Run) -> Section {
     let mut text = String::from(
         "\n## W9: the recorder\n\n\
          Samples of u64 from a ring in memory to one file, until `fdatasync` has returned and the file is \
-         closed: 4 GiB with chunks of 256 KiB and more, less with smaller ones. Nobody fills the ring \
-         meanwhile, so CPU time is that of writing alone. *In place*: regions of the ring are written from \
-         where they lie, eight at a time, around the cache. *One copy before it*: the same from memory of \
-         its own, into which each chunk is copied first, as programs do whose memory is a device's. Each \
-         chunk is a segment of a TDMS file of Trunkline, of npTDMS one too; of HDF5 one dataset of the final \
-         size is written chunk by chunk. *Copied per byte* is what the recorder says of itself; the \
+         closed: 4 GiB with chunks of 256 KiB and more, less with smaller ones. Before each the disk is left \
+         alone for 2 s. Nobody fills the ring meanwhile, so CPU time is that of writing alone. *In place*: \
+         regions of the ring are written from where they lie, eight at a time, around the cache. *One copy \
+         before it*: the same from memory of its own, into which each chunk is copied first, as programs do \
+         whose memory is a device's. *Copied into segments*: the recorder copies chunks itself, and writes \
+         1 MiB of them together. Of npTDMS each chunk is a segment of a TDMS file; of HDF5 one dataset of the \
+         final size is written chunk by chunk. *Copied per byte* is what the recorder says of itself; the \
          profiler's answer is in the costs below.\n\n\
          | chunk KiB | system | MB/s | x fio | CPU s per GB | x fio | copied per byte | file to payload |\n\
          |---:|---|---:|---:|---:|---:|---:|---:|\n",
@@ -91,6 +94,46 @@ pub(super) fn section(run: &Run) -> Section {
     Section {
         text,
         charts: vec![Plot::of_lines("w9-rate.svg", &chart)],
+    }
+}
+
+/// ZC-18.
+pub(super) fn devices(run: &Run) -> Section {
+    let mut text = String::from(
+        "\n## Devices until one overflows\n\n\
+         So many simulated devices, each with a ring (256 MiB of memory for all) and a TDMS file of its own, \
+         in one thread; the highest rate at which none of them has lost a sample in 1.5 s. Samples are there \
+         when a device says so, as if its DMA engine had put them there: the CPU fills nothing. Memory \
+         traffic is what follows from the way: the device writes each byte once and the disk reads it once, \
+         and a copy reads and writes it once more. *No rate*: there are always samples.\n\n\
+         | devices | system | MB/s per device | MB/s | no rate, MB/s | copied, MB/s | memory traffic, MB/s | \
+         CPU s per GB | CPU % |\n\
+         |---:|---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for count in DEVICES_COUNTS {
+        for system in DEVICES_SYSTEMS {
+            let of = Repeats::find(run, DEVICES, system, &format!("devices={count}"));
+            let rate = of.figure("mb_per_s");
+            if rate.is_none() && of.invalid().is_empty() {
+                continue;
+            }
+            let copied = f64::from(u8::from(system == COPIED)) * 2.0;
+            text.push_str(&cells(&[
+                count.to_string(),
+                name(system).to_owned(),
+                figure(of.figure("mb_per_s_device")),
+                figure(rate),
+                figure(of.figure("mb_per_s_no_rate")),
+                figure(rate.map(|rate| rate * copied)),
+                figure(rate.map(|rate| rate * (2.0 + copied))),
+                figure(of.figure("cpu_s_per_gb")),
+                figure(of.figure("cpu_percent")),
+            ]));
+        }
+    }
+    Section {
+        text,
+        charts: Vec::new(),
     }
 }
 
