@@ -229,9 +229,10 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             .backend()
             .now()
             .saturating_sub(self.since);
+        let bytes = progress.accepted + progress.bytes_collected as u64;
         progress.failure.is_some()
             || self.current.is_over()
-            || progress.accepted >= self.rotation.bytes_max
+            || bytes >= self.rotation.bytes_max
             || age >= self.rotation.age_max
     }
 

@@ -120,7 +120,11 @@ fn record_a_second(rate: u64) -> (u64, u64) {
     let (memory, filler, mut reader) = made.unwrap();
     let mut device = SimDevice::new(filler, DeviceOptions::new(1, rate, 64)).unwrap();
     let disk = SimDisk::new(rate, 1);
-    let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), vec![memory]);
+    let options = QueueOptions {
+        copying: None,
+        ..QueueOptions::default()
+    };
+    let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
     let layout = TdmsLayout {
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64)],

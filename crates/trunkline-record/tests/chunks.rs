@@ -66,7 +66,7 @@ fn a_file_has_fewer_headers_than_regions_and_is_whole_wherever_it_ends() {
         let all = sut.rows();
         sut.close(LONG).unwrap();
         assert_eq!(sut.rows_in_file(), all);
-        assert_prefix(&disk.file(), all, all);
+        assert_prefix(disk.file(), all, all);
         let file = TdmsFile::open(disk.file()).unwrap();
         assert!(file.report().is_sound());
         // One more has the channels.
@@ -168,7 +168,7 @@ fn what_stands_before_a_region_that_fails_is_in_the_file() {
         assert_eq!(ring.reader.lent(), 0);
         let kept = 2 * BLOCK_ROWS as u64;
         assert_eq!(sut.rows_in_file(), kept);
-        assert_prefix(&data.file(), kept, kept);
+        assert_prefix(data.file(), kept, kept);
         assert!(SumsCheck::of(&data.file(), &sums.file()).unwrap().is_good());
     }
     assert!(cases > 10, "{cases}");

@@ -136,6 +136,70 @@ fn a_stream_is_recorded_and_played_into_another_one() {
     assert_eq!(writer.close(CUT_OFF).elements, 0);
 }
 
+/// What comes slowly does not wait in memory for a whole region.
+///
+/// Behaviour: B-70.
+#[test]
+fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.tdms");
+    let engine = listening();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    let sender = thread::spawn({
+        let of_writer = options(&engine, Some("in"));
+        move || {
+            let mut writer = Writer::<i64>::create("out", of_writer).unwrap();
+            writer.write_many(&[0, 1, 2], CUT_OFF).unwrap();
+            // Where they are not seen, the recorder is to end all the same.
+            let _ = may_go_on.recv_timeout(PATIENCE);
+            let rest: Vec<i64> = (3..20_333).collect();
+            rest.chunks(1000)
+                .for_each(|some| writer.write_many(some, CUT_OFF).unwrap());
+            writer.close(CUT_OFF);
+        }
+    });
+    let mut stream = ValueReader::create("in", &DataType::I64, options(&engine, None)).unwrap();
+    let made = RegionMemory::to_record(8, 8 * REGION as usize, PagesWanted::Ordinary, 16);
+    let (memory, mut filler, mut reader) = made.unwrap();
+    let (queue, _) = tdms_queue(
+        &path,
+        BackendWanted::BestThereIs,
+        Directness::IfPossible,
+        QueueOptions::default(),
+        vec![memory],
+    )
+    .unwrap();
+    let layout = stream_layout("stream", "value", &DataType::I64).unwrap();
+    let mut recording = TdmsRecording::start(queue, &layout, PATIENCE).unwrap();
+    let (_stopper, stopped) = stopper();
+    let mut seen = false;
+    let ends = (&mut filler, &mut reader);
+    let done = record_stream(
+        &mut stream,
+        ends,
+        &mut recording,
+        REGION,
+        &stopped,
+        |recording| {
+            if recording.rows_in_file() == 3 {
+                seen = true;
+                let _ = go_on.send(());
+            }
+        },
+    );
+    assert_eq!(done.unwrap().elements, 20_333);
+    recording.close(PATIENCE).unwrap();
+    sender.join().unwrap();
+    assert!(seen);
+    let file = TdmsFile::open(std::fs::File::open(&path).unwrap()).unwrap();
+    let channel = file
+        .channel(&ObjectPath::channel("stream", "value"))
+        .unwrap();
+    let mut values = vec![0_i64; 20_334];
+    assert_eq!(channel.read_into(0, &mut values).unwrap(), 20_333);
+    assert!((0..20_333).eq(values[..20_333].iter().copied()));
+}
+
 /// A stream that is stopped is not over: what the recorder has taken is in the file, and the rest
 /// comes to whoever reads next.
 #[test]

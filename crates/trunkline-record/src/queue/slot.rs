@@ -107,7 +107,7 @@ pub(super) fn after(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
 }
 
 /// A region that is being written, or a place for one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slot {
     /// The segment that it stands in.
     pub(super) segment: u64,
@@ -120,19 +120,6 @@ pub(super) struct Slot {
     pub(super) parts: [PartState; 2],
     /// Where there are checksums: that of what stands before it in its segment, behind the header.
     pub(super) sum_before: BodySum,
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            position: 0,
-            region: None,
-            is_wanted_back: false,
-            parts: [PartState::default(); 2],
-            sum_before: BodySum::default(),
-        }
-    }
 }
 
 impl Slot {

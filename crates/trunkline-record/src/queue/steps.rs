@@ -102,7 +102,7 @@ impl<B: Backend> WriteQueue<B> {
             let is_failed = self.oldest >= self.failed_from;
             let is_running = segment.header.is_running || segment.last > self.oldest_slot;
             let is_written = !segment.is_open && segment.header.is_written();
-            if is_failed && is_running || !is_failed && (is_running || !is_written) {
+            if is_running || !is_failed && !is_written {
                 break;
             }
             let sum = segment.sum.filter(|_| !is_failed);
@@ -300,8 +300,8 @@ fn submit(backend: &mut impl Backend, token: Token, state: &mut PartState) -> io
         position: state.position,
         memory: state.memory,
     };
-    // SAFETY: regions and staging stay until the completion has come: the queue keeps both, and uses
-    // neither again before; and when it is dropped the backend goes first.
+    // SAFETY: regions and staging stay until the completion has come: the queue keeps both, and
+    // uses neither again before; and when it is dropped the backend goes first.
     let begun = unsafe { backend.submit(write) };
     state.is_running = begun.is_ok();
     begun

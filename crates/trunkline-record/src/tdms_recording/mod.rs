@@ -18,7 +18,8 @@ use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
-/// Where a region ends, or a segment without one, and what the file holds and says when it is in there.
+/// Where a region ends, or a segment without one, and what the file holds and says when it is in
+/// there.
 #[derive(Clone, Copy, Debug)]
 struct SegmentEnd {
     position: u64,
@@ -29,9 +30,9 @@ struct SegmentEnd {
 /// Records rows from regions into one TDMS file.
 ///
 /// Each region is written from where it lies, as a segment or, while the disk is busy, as a further
-/// chunk of the last one. Where the device has lost rows, the group
-/// gets the properties `gap_N_row` (number of the first row behind the gap in the file) and
-/// `gap_N_lost` (rows that are missing before it), with N counted from 1.
+/// chunk of the last one. Where the device has lost rows, the group gets the properties `gap_N_row`
+/// (number of the first row behind the gap in the file) and `gap_N_lost` (rows that are missing
+/// before it), with N counted from 1.
 #[derive(Debug)]
 pub struct TdmsRecording<B: Backend> {
     queue: WriteQueue<B>,

@@ -52,10 +52,12 @@ pub fn layout() -> TdmsLayout {
     }
 }
 
-/// As unless set, but that files are not made much longer than what a test writes.
+/// As unless set, but that nothing is copied, and that files are not made much longer than what a
+/// test writes.
 pub fn options() -> QueueOptions {
     QueueOptions {
         lengthen_bytes: 64 << 10,
+        copying: None,
         ..QueueOptions::default()
     }
 }

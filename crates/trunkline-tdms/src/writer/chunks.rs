@@ -5,10 +5,10 @@ use crate::lead_in::{LEAD_IN_BYTES, SEGMENT_BYTES_AT};
 
 impl Writer {
     /// Makes the segment that [`header`](Self::header) was last called for longer by another chunk:
-    /// these values, behind its raw data. None where that is not possible and a segment of their own
-    /// is needed: other channels, counts or order, properties to be written, or no raw data there.
-    /// Else the bytes of the chunk, by which [`lengthen_segment`] has to make the header's length
-    /// longer.
+    /// these values, behind its raw data. None where that is not possible and a segment of their
+    /// own is needed: other channels, counts or order, properties to be written, or no raw data
+    /// there. Else the bytes of the chunk, by which [`lengthen_segment`] has to make the header's
+    /// length longer.
     ///
     /// All chunks of a segment have the same channels with the same counts; how many there are
     /// follows from the length of the segment.

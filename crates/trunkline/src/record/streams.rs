@@ -16,6 +16,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long the disk may stand when the ring is full.
 const DISK_WAIT: Duration = Duration::from_secs(5);
 
+/// How long elements of a slow stream wait for a region to become full.
+const AGE_MAX: Duration = Duration::from_secs(1);
+
 /// What was recorded of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -70,7 +73,10 @@ pub fn receive_into_ring(
 /// ring are the recorder's; `on_region` is called after each region, and from time to time while
 /// the disk is full.
 ///
-/// The stream waits while the disk does, and while it is full: nothing is lost.
+/// The stream waits while the disk does, and while it is full: nothing is lost. Elements of a slow
+/// stream wait for 1 s, and are then recorded though they are no whole region, where the recording
+/// may copy them ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)): the next
+/// region does not begin at a block.
 ///
 /// # Errors
 /// [`RecordingError::Unwritten`]: it was stopped while the disk was full, or the disk stands.
@@ -87,8 +93,12 @@ pub fn record_stream<B: Backend>(
     let mut done = StreamRecorded::default();
     let rows = region_rows.clamp(1, reader.capacity());
     let before = recording.rows();
+    let row_bytes = filler.element_bytes().max(1);
+    let copying = recording.queue().options().copying;
     let mut out = Out {
         ring: reader,
+        at: 0,
+        odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
         recording,
         stopped,
         on_region,
@@ -108,6 +118,10 @@ pub fn record_stream<B: Backend>(
 /// Where elements go from the ring.
 struct Out<'a, B: Backend, F> {
     ring: &'a mut RegionReader,
+    /// Where in the ring the next region begins.
+    at: u64,
+    /// Rows of the longest region that may begin within a block; 0: none may.
+    odd_rows_max: u64,
     recording: &'a mut TdmsRecording<B>,
     stopped: &'a Stopped,
     on_region: F,
@@ -121,6 +135,8 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
         rows: u64,
         done: &mut StreamRecorded,
     ) -> Result<(), RecordingError> {
+        // Since when elements wait for others.
+        let mut since = self.now();
         while !done.has_ended && !self.stopped.now() {
             match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
                 // The disk is behind: regions come back when something is written.
@@ -139,7 +155,15 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
                 },
                 Err(error) => return Err(error),
             }
-            self.write_all(rows, rows)?;
+            let is_old = self.odd_rows_max > 0 && self.now().saturating_sub(since) >= AGE_MAX;
+            let written = match is_old {
+                true => self.write_all(1, rows)?,
+                false => self.write_all(rows, rows)?,
+            };
+            if is_old || written > 0 {
+                since = self.now();
+            }
+            self.recording.poll()?;
             (self.on_region)(self.recording);
         }
         self.write_all(1, rows)?;
@@ -148,19 +172,35 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
         Ok(())
     }
 
-    /// Writes the regions that are there, of `least` rows or up to the end of the memory.
-    fn write_all(&mut self, least: u64, most: u64) -> Result<(), RecordError> {
+    fn now(&self) -> Duration {
+        self.recording.queue().backend().now()
+    }
+
+    /// Writes the regions that are there, of at least `least` rows; how many they were. They end
+    /// where all of them had `rows` rows, so that one that has fewer does not put those behind it
+    /// off their blocks.
+    fn write_all(&mut self, least: u64, rows: u64) -> Result<u64, RecordError> {
+        let mut written = 0;
         loop {
+            let left = rows - self.at % self.ring.capacity().max(1) % rows;
+            let most = match left == rows || self.odd_rows_max == 0 {
+                true => left,
+                false => left.min(self.odd_rows_max),
+            };
             let region = match least {
                 1 => self.ring.acquire_available(most),
                 _ => self.ring.acquire(most),
             };
             match region {
-                Ok(region) => self.write(region)?,
+                Ok(region) => {
+                    self.at = region.position() + region.elements();
+                    self.write(region)?;
+                    written += 1;
+                }
                 Err(NoRegion::AllLent { .. }) => {
                     self.recording.flush(Durability::InFile, DISK_WAIT)?;
                 }
-                Err(_) => return Ok(()),
+                Err(_) => return Ok(written),
             }
         }
     }
