@@ -149,17 +149,18 @@ fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
         let of_writer = options(&engine, Some("in"));
         move || {
             let mut writer = Writer::<i64>::create("out", of_writer).unwrap();
-            writer.write_many(&[0, 1, 2], CUT_OFF).unwrap();
+            let first: Vec<i64> = (0..600).collect();
+            writer.write_many(&first, CUT_OFF).unwrap();
             // Where they are not seen, the recorder is to end all the same.
             let _ = may_go_on.recv_timeout(PATIENCE);
-            let rest: Vec<i64> = (3..20_333).collect();
+            let rest: Vec<i64> = (600..20_333).collect();
             rest.chunks(1000)
                 .for_each(|some| writer.write_many(some, CUT_OFF).unwrap());
             writer.close(CUT_OFF);
         }
     });
     let mut stream = ValueReader::create("in", &DataType::I64, options(&engine, None)).unwrap();
-    let made = RegionMemory::to_record(8, 8 * REGION as usize, PagesWanted::Ordinary, 16);
+    let made = RegionMemory::to_record(8, 16 * REGION as usize, PagesWanted::Ordinary, 16);
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         &path,
@@ -178,10 +179,11 @@ fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
         &mut stream,
         ends,
         &mut recording,
-        REGION,
+        // More than come at first.
+        4 * REGION,
         &stopped,
         |recording| {
-            if recording.rows_in_file() == 3 {
+            if recording.rows_in_file() == 600 {
                 seen = true;
                 let _ = go_on.send(());
             }

@@ -16,8 +16,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long the disk may stand when the ring is full.
 const DISK_WAIT: Duration = Duration::from_secs(5);
 
-/// How long elements of a slow stream wait for a region to become full.
+/// How long elements of a slow stream wait for a region to become full: a block of them at least,
+/// and fewer. Each time they and their header fill up two blocks of the file.
 const AGE_MAX: Duration = Duration::from_secs(1);
+const AGE_MAX_OF_FEW: Duration = Duration::from_secs(5);
+const BLOCK_BYTES: u64 = 4096;
 
 /// What was recorded of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,9 +77,10 @@ pub fn receive_into_ring(
 /// the disk is full.
 ///
 /// The stream waits while the disk does, and while it is full: nothing is lost. Elements of a slow
-/// stream wait for 1 s, and are then recorded though they are no whole region, where the recording
-/// may copy them ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)): the next
-/// region does not begin at a block.
+/// stream wait for 1 s, fewer than 4 KiB of them for 5 s, and are then recorded though they are no
+/// whole region, where the recording may copy them
+/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)): the next region does not
+/// begin at a block.
 ///
 /// # Errors
 /// [`RecordingError::Unwritten`]: it was stopped while the disk was full, or the disk stands.
@@ -98,6 +102,8 @@ pub fn record_stream<B: Backend>(
     let mut out = Out {
         ring: reader,
         at: 0,
+        row_bytes: row_bytes as u64,
+        rows_before: before,
         odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
         recording,
         stopped,
@@ -120,6 +126,8 @@ struct Out<'a, B: Backend, F> {
     ring: &'a mut RegionReader,
     /// Where in the ring the next region begins.
     at: u64,
+    row_bytes: u64,
+    rows_before: u64,
     /// Rows of the longest region that may begin within a block; 0: none may.
     odd_rows_max: u64,
     recording: &'a mut TdmsRecording<B>,
@@ -155,7 +163,7 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
                 },
                 Err(error) => return Err(error),
             }
-            let is_old = self.odd_rows_max > 0 && self.now().saturating_sub(since) >= AGE_MAX;
+            let is_old = self.odd_rows_max > 0 && self.is_old(since, done.elements);
             let written = match is_old {
                 true => self.write_all(1, rows)?,
                 false => self.write_all(rows, rows)?,
@@ -170,6 +178,18 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
         self.recording.flush(Durability::InFile, DISK_WAIT)?;
         (self.on_region)(self.recording);
         Ok(())
+    }
+
+    /// Whether what is there, of so many elements that came, has waited for long enough.
+    fn is_old(&self, since: Duration, elements: u64) -> bool {
+        let age = self.now().saturating_sub(since);
+        let recorded = self.recording.rows() - self.rows_before;
+        let waiting = elements.saturating_sub(recorded) * self.row_bytes;
+        let most = match waiting >= BLOCK_BYTES {
+            true => AGE_MAX,
+            false => AGE_MAX_OF_FEW,
+        };
+        age >= most
     }
 
     fn now(&self) -> Duration {
