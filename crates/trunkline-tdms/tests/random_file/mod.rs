@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use trunkline_tdms::{
-    Arrangement, ChannelId, ObjectPath, PropertyValue, TdmsTime, TdmsType, Text, Values, Version,
-    Writer, WriterOptions, index_of,
+    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, TdmsTime, TdmsType, Text, Values,
+    Version, Writer, WriterOptions, index_of, lengthen_segment,
 };
 use trunkline_types::Timestamp;
 
@@ -93,6 +93,7 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
     let mut rng = Rng::with_seed(seed);
     // Of its own, so that the rest of a file is the same with it and without.
     let mut padding = Rng::with_seed(!seed);
+    let mut chunks = Rng::with_seed(seed.rotate_left(32));
     let version = if rng.u8(..4) == 0 {
         Version::V1
     } else {
@@ -135,7 +136,7 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
         }
         let is_interleaved = version == Version::V2 && rng.u8(..3) == 0;
         let rows = rng.usize(..6);
-        let mut written = Vec::new();
+        let mut written: Vec<Written> = Vec::new();
         // Mostly all of them and in order, so that segments without metadata come up.
         let mut order: Vec<usize> = (0..channels.len()).collect();
         if rng.u8(..4) == 0 {
@@ -168,6 +169,37 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
             bytes.len() as u64
         );
         let from = place.position as usize;
+        // Further chunks under the same header, with other values. Strings would have to have as
+        // many bytes again.
+        let types: Vec<TdmsType> = written
+            .iter()
+            .map(|(_, id, _)| type_of(&channels, *id))
+            .collect();
+        let counts: Vec<usize> = written.iter().map(|(.., values)| values.len()).collect();
+        let has_chunks = place.raw_bytes > 0 && !types.contains(&TdmsType::String);
+        for _ in 0..if has_chunks { chunks.usize(..3) } else { 0 } {
+            let mut more = written.clone();
+            for (((.., values), data_type), count) in more.iter_mut().zip(&types).zip(&counts) {
+                *values = self::values(&mut chunks, *data_type, *count);
+            }
+            let shares: Vec<_> = more
+                .iter()
+                .map(|(_, channel, values)| Share {
+                    channel: *channel,
+                    count: values.len() as u64,
+                    bytes: 0,
+                })
+                .collect();
+            let raw = raw_of(&more, &types, arrangement);
+            let added = sut.add_chunk(&shares, arrangement).unwrap();
+            assert_eq!(added, raw.len() as u64);
+            lengthen_segment(&mut bytes[from..], added);
+            bytes.extend(raw);
+            assert_eq!(sut.position(), bytes.len() as u64);
+            for ((.., values), (.., more)) in written.iter_mut().zip(more) {
+                append(values, more);
+            }
+        }
         if place.header_bytes > 0 {
             let header = &bytes[from..from + place.header_bytes as usize];
             index.extend(index_of(header));
@@ -287,6 +319,33 @@ pub fn values(rng: &mut Rng, data_type: TdmsType, count: usize) -> Values {
         TdmsType::ComplexF64 => Values::ComplexF64(of(count, || [float(rng), float(rng)])),
         other => panic!("{other}"),
     }
+}
+
+type Written = (ObjectPath, ChannelId, Values);
+
+fn type_of(channels: &[(ObjectPath, ChannelId, TdmsType)], id: ChannelId) -> TdmsType {
+    channels
+        .iter()
+        .find(|(_, known, _)| *known == id)
+        .unwrap()
+        .2
+}
+
+/// The bytes of values as they stand in a segment: from a file of another writer.
+fn raw_of(written: &[Written], types: &[TdmsType], arrangement: Arrangement) -> Vec<u8> {
+    let mut writer = Writer::new(WriterOptions::default());
+    let data: Vec<_> = written
+        .iter()
+        .zip(types)
+        .enumerate()
+        .map(|(number, ((.., values), data_type))| {
+            let channel = writer.channel("g", number.to_string(), *data_type);
+            (channel.unwrap(), values.as_data().unwrap())
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    let place = writer.write(&data, arrangement, &mut bytes).unwrap();
+    bytes.split_off(place.header_bytes as usize)
 }
 
 fn append(to: &mut Values, more: Values) {
