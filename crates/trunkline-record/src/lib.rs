@@ -66,8 +66,8 @@ pub use backend::{
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use playback::{
-    Gap, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress, PlaybackError, PlayedChannel,
-    Recording, Selection, TdmsPlayback, series_files,
+    GROUPS_TOLD, Gap, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress, PlaybackError,
+    PlayedChannel, Recording, Selection, TdmsPlayback, series_files,
 };
 pub use queue::{
     COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use exercise::exercise;
 use made::write;
-use trunkline_record::{Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording, Selection};
+use trunkline_record::{
+    BackendWanted, Directness, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
+    Selection, open_to_read,
+};
 use trunkline_tdms::{
     Arrangement, Data, ObjectPath, TdmsTime, TdmsType, Waveform, Writer, WriterOptions,
 };
@@ -175,5 +178,8 @@ fn what_is_no_regular_file_is_not_opened() {
             assert!(matches!(refused, PlaybackError::File { .. }), "{refused}");
             assert!(refused.to_string().contains("not a regular file"));
         }
+        let wanted = BackendWanted::PlainWrites;
+        let refused = open_to_read(path, wanted, Directness::Cached, 1).unwrap_err();
+        assert!(refused.to_string().contains("not a regular file"));
     }
 }

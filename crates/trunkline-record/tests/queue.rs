@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
 use trunkline_record::{
-    Durability, FailedStep, QueueError, QueueOptions, RecordError, Reservation, SimDisk, SimFault,
-    WriteQueue,
+    Backend, Durability, FailedStep, QueueError, QueueOptions, RecordError, Reservation, SimDisk,
+    SimFault, WriteQueue,
 };
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
@@ -99,11 +99,13 @@ fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so(
         sut.write(region).unwrap();
         assert_eq!(sut.progress().outstanding, written);
     }
+    let before = disk.now();
     let (region, error) = refused(sut.write(next(&mut ring, 1)).unwrap_err());
     assert!(matches!(
         error,
         QueueError::Busy { outstanding: 4, waited } if waited == Duration::from_secs(5)
     ));
+    assert_eq!(disk.now() - before, Duration::from_secs(5));
     assert!(error.to_string().contains("all 4 writes"), "{error}");
     // Only it and the one that was refused are held still.
     assert!(region.bytes() == rows(4 * BLOCK_ROWS..5 * BLOCK_ROWS));
@@ -112,6 +114,7 @@ fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so(
         error,
         RecordError::Queue(QueueError::NotDone { outstanding: 4, .. })
     ));
+    assert_eq!(disk.now() - before, Duration::from_secs(5) + LONG);
     assert_eq!(sut.progress().written, sut.progress().durable);
 }
 

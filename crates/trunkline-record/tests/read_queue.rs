@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rig::LONG;
 use trunkline_record::{
-    BackendKind, BackendWanted, Directness, ReadFault, ReadOptions, ReadQueue, ReadQueueError,
-    SimDisk, SimFault, WhyNot, open_to_read,
+    Backend, BackendKind, BackendWanted, Directness, ReadFault, ReadOptions, ReadQueue,
+    ReadQueueError, SimDisk, SimFault, WhyNot, open_to_read,
 };
 use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
 
@@ -264,7 +264,7 @@ fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
         assert_eq!(sut.outstanding(), expected);
     }
     assert_eq!(sut.fill(&mut ring.writer, 1).unwrap(), 0, "it never waits");
-    let before = trunkline_record::Backend::now(&disk);
+    let before = disk.now();
     let refused = sut.read(ring.writer.acquire(1).unwrap()).unwrap_err();
     let ReadQueueError::Busy {
         outstanding,
@@ -274,11 +274,14 @@ fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
         panic!("{refused}")
     };
     assert_eq!((outstanding, waited), (4, Duration::from_secs(5)));
-    assert_eq!(trunkline_record::Backend::now(&disk) - before, waited);
+    assert_eq!(disk.now() - before, waited);
     assert!(matches!(
         sut.wait(LONG),
         Err(ReadQueueError::NotDone { outstanding: 4, .. })
     ));
+    assert_eq!(disk.now() - before, waited + LONG);
+    sut.wait_for_one(LONG).unwrap();
+    assert_eq!(disk.now() - before, waited + LONG + LONG);
     let more = ReadOptions {
         outstanding_max: NonZeroUsize::new(6).unwrap(),
         ..ReadOptions::default()

@@ -102,7 +102,10 @@ fn a_file_that_is_old_is_followed_by_another() {
         age_max: Duration::from_secs(10),
         ..Rotation::default()
     };
-    let open = open_on(&disks, &ring, |_, _| {});
+    // One clock for all of them, as that of the system is.
+    let open = open_on(&disks, &ring, |number, disk| {
+        disk.pass(Duration::from_secs(10) * (number - 1));
+    });
     let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
     for second in 0..25 {
         sut.write(next(&mut ring)).unwrap();

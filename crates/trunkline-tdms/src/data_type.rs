@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use trunkline_types::DataType;
+
 /// The type of a channel's values or of a property.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -110,6 +112,26 @@ impl TdmsType {
         }
     }
 
+    /// The type of a variable that holds the same values; none where no variable does.
+    pub fn of_variable(self) -> Option<DataType> {
+        Some(match self.without_unit() {
+            Self::Bool => DataType::Bool,
+            Self::I8 => DataType::I8,
+            Self::I16 => DataType::I16,
+            Self::I32 => DataType::I32,
+            Self::I64 => DataType::I64,
+            Self::U8 => DataType::U8,
+            Self::U16 => DataType::U16,
+            Self::U32 => DataType::U32,
+            Self::U64 => DataType::U64,
+            Self::F32 => DataType::F32,
+            Self::F64 => DataType::F64,
+            Self::String => DataType::String,
+            Self::Time => DataType::Timestamp,
+            _ => return None,
+        })
+    }
+
     fn row(self) -> Option<&'static (u32, Self, u32, &'static str)> {
         CODES.iter().find(|row| row.1 == self)
     }
@@ -139,5 +161,28 @@ mod tests {
         assert_eq!(TdmsType::from_code(0x4f).to_string(), "fixed point (0x4f)");
         assert_eq!(TdmsType::Extended.size(), Some(10));
         assert_eq!(TdmsType::String.size(), None);
+    }
+
+    #[test]
+    fn a_variable_of_the_same_type_is_called_the_same() {
+        let by_name = |data_type: &TdmsType| {
+            let data_type = data_type.of_variable()?;
+            Some(data_type.to_string())
+        };
+        for (_, data_type, _, name) in CODES {
+            let expected = match data_type {
+                TdmsType::F32WithUnit => Some("f32"),
+                TdmsType::F64WithUnit => Some("f64"),
+                TdmsType::Void
+                | TdmsType::Daqmx
+                | TdmsType::Extended
+                | TdmsType::ExtendedWithUnit
+                | TdmsType::ComplexF32
+                | TdmsType::ComplexF64 => None,
+                _ => Some(name),
+            };
+            assert_eq!(by_name(&data_type).as_deref(), expected, "{name}");
+        }
+        assert_eq!(by_name(&TdmsType::Unknown(0x4f)), None);
     }
 }

@@ -144,7 +144,7 @@ pub enum Fault {
 
     // Refused: the file contradicts itself.
     /// Not a file of this format.
-    #[error("not a TDMS file: it begins with {tag:02x?}, not with `TDSm`")]
+    #[error("not a TDMS file: it begins with `{}`, not with `TDSm`", tag.escape_ascii())]
     NotTdms {
         /// Its first bytes.
         tag: Vec<u8>,
@@ -153,7 +153,7 @@ pub enum Fault {
     #[error("an index file, which holds no data; open the .tdms file, or open this as an index")]
     IndexFile,
     /// A data file where an index file was expected.
-    #[error("not an index file: it begins with {tag:02x?}, not with `TDSh`")]
+    #[error("not an index file: it begins with `{}`, not with `TDSh`", tag.escape_ascii())]
     NotIndex {
         /// Its first bytes.
         tag: Vec<u8>,

@@ -14,9 +14,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 
-use trunkline_tdms::{Fault, OpenError, TdmsFile};
+use trunkline_tdms::{Fault, Limits, OpenError, TdmsFile, index_of};
 
-use self::exercise::{exercise, read};
+use self::exercise::{exercise, exercise_beside, read};
 use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
 
 thread_local! {
@@ -96,6 +96,17 @@ fn any_bit_may_be_the_other() {
 }
 
 #[test]
+fn what_lies_beside_a_file_may_be_altered() {
+    for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
+        let whole = vector(&format!("{name}.tdms"));
+        for at in 0..=u16::MAX / 64 {
+            let altered = [&at.to_le_bytes()[..], &[1 << (at % 8), at as u8]].concat();
+            exercise_beside(&[whole.clone(), altered].concat());
+        }
+    }
+}
+
+#[test]
 fn counts_and_lengths_are_not_believed() {
     let huge = [u32::MAX, 0x7fff_ffff, 0x0100_0000];
     for count in huge {
@@ -134,6 +145,29 @@ fn counts_and_lengths_are_not_believed() {
                 assert!(peak <= 64 * 1024 + bytes.len(), "{peak} bytes for {sut:?}");
             }
         }
+    }
+}
+
+#[test]
+fn an_index_ends_where_its_file_could_be_no_longer() {
+    let header = |segment: Segment| index_of(&segment.bytes());
+    let whole = header(
+        segment(META | NEW_LIST)
+            .plain("/'g'/'a'", I32, 1)
+            .says(1_000),
+    );
+    let open = |index: &[Vec<u8>]| {
+        let index = index.concat();
+        let file = TdmsFile::open_index(&index, Limits::default()).unwrap();
+        let report = file.report();
+        (report.segments, report.incomplete.cloned())
+    };
+    // As long as can be said; and so that the metadata of the next one would stand beyond.
+    for bytes in [u64::MAX, u64::MAX - 1_028 - 28 - 28 - 20] {
+        let long = header(segment(META).no_data("/'g'").says(bytes));
+        assert_eq!(open(&[whole.clone(), long.clone()]), (2, None));
+        let (segments, incomplete) = open(&[whole.clone(), long, whole.clone()]);
+        assert_eq!((segments, incomplete.unwrap().fault), (2, Fault::Overflow));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Recordings that run, as other commands see and end them.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -237,7 +239,6 @@ fn a_stream_that_is_recorded_is_left_by_another_command() {
     // It has the reading end of the pipe.
     drop(write);
     let fed = std::thread::spawn(move || {
-        use std::io::Write;
         let mut feeding = feeding;
         while feeding.write_all(b"7\n7\n7\n7\n").is_ok() {}
     });
@@ -259,6 +260,45 @@ fn a_stream_that_is_recorded_is_left_by_another_command() {
     drop(writer);
     fed.join().unwrap();
     assert_eq!(rig.run(&["tdms", "verify", &file]).code, Some(0));
+}
+
+/// A recorder ends with the same code as the command that has ended it.
+#[test]
+fn a_recording_that_lost_rows_ends_its_command_with_that() {
+    let rig = Rig::new();
+    let file = rig.path("run.tdms");
+    let recorder = rig.recorder(&file);
+    recorder.signal("KILL");
+    recorder.end();
+    // In its place one that answers what is to be said.
+    let names = rig.names();
+    let socket = names
+        .iter()
+        .find(|name| name.extension().unwrap() == "sock")
+        .unwrap();
+    std::fs::remove_file(socket).unwrap();
+    let listener = UnixListener::bind(socket).unwrap();
+    let answering = std::thread::spawn(move || {
+        let mut answers = [(7, "2 lost"), (1, "it has failed"), (0, "all there")].into_iter();
+        let mut answer = answers.next();
+        while let Some((exit, text)) = answer {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut word = [0; 16];
+            let length = stream.read(&mut word).unwrap();
+            // Who only looks whether it is there says nothing.
+            if &word[..length] == b"stop\n" {
+                let line = serde_json::json!({"exit": exit, "text": text, "object": {}});
+                writeln!(stream, "{line}").unwrap();
+                answer = answers.next();
+            }
+        }
+    });
+    for (code, text) in [(7, "2 lost"), (1, "it has failed"), (0, "all there")] {
+        let stopped = rig.run(&["record", "stop", &file]);
+        assert_eq!(stopped.code, Some(code), "{stopped:?}");
+        assert!(stopped.out.contains(text), "{stopped:?}");
+    }
+    answering.join().unwrap();
 }
 
 #[test]

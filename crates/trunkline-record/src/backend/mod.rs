@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 pub use self::choice::{BackendWanted, Directness, FileReport, OpenedFile, WhyNot, open_file};
+pub(crate) use self::opening::check_regular;
 pub use self::opening::{FileToRead, open_to_read};
 pub use self::plain::PlainWrites;
 pub use self::sim_disk::{SimDisk, SimFault};

@@ -22,7 +22,7 @@ pub struct FileToRead {
 /// Opens a file and what reads it, with `reads_max` reads running at a time.
 ///
 /// # Errors
-/// The file cannot be opened, or is no file of bytes; or what is required is not to be had, and the
+/// The file cannot be opened, or is no regular file; or what is required is not to be had, and the
 /// error says why ([`WhyNot`]).
 pub fn open_to_read(
     path: &Path,
@@ -30,23 +30,26 @@ pub fn open_to_read(
     directness: Directness,
     reads_max: usize,
 ) -> io::Result<FileToRead> {
+    check_regular(path)?;
     let mut why_not = Vec::new();
     let (file, is_direct) = open(path, directness, &mut why_not)?;
-    let known = file.metadata()?;
-    if !known.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!(
-                "{} is no file that can be read at any place",
-                path.display()
-            ),
-        ));
-    }
+    let length = file.metadata()?.len();
     let opened = with_backend(file, wanted, is_direct, reads_max, why_not)?;
-    Ok(FileToRead {
-        opened,
-        length: known.len(),
-    })
+    Ok(FileToRead { opened, length })
+}
+
+/// What is no regular file is refused before it is opened: opening a pipe waits for its other end.
+///
+/// # Errors
+/// There is no such file, or something else is there.
+pub(crate) fn check_regular(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
+    }
 }
 
 fn open(

@@ -8,6 +8,9 @@ use trunkline_tdms::{ObjectPath, OpenError, ReadError, TdmsType, Text};
 
 use crate::read_queue::ReadQueueError;
 
+/// Groups that [`PlaybackError::WhichGroup`] tells of: a file may have a million.
+pub const GROUPS_TOLD: usize = 10;
+
 /// Why a recording is not played, or not played any further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,13 +41,16 @@ pub enum PlaybackError {
     },
     /// It is not clear which group is meant.
     #[error(
-        "{} has no single group of channels, but {}; name one", path.display(), listed(groups)
+        "{} has no single group of channels, but {}; name one",
+        path.display(), listed(groups, *further)
     )]
     WhichGroup {
         /// Which file.
         path: PathBuf,
-        /// The groups that have channels.
+        /// The groups that have channels: the first [`GROUPS_TOLD`] of them.
         groups: Vec<Text>,
+        /// How many there are besides.
+        further: usize,
     },
     /// There is no such channel, or none at all.
     #[error("{} has no channel {channel}; name one that it has", path.display())]
@@ -109,12 +115,11 @@ pub enum PlaybackError {
     Ring(#[from] NoRegion),
 }
 
-fn listed(groups: &[Text]) -> String {
-    match groups {
-        [] => "none".to_owned(),
-        groups => {
-            let names: Vec<_> = groups.iter().map(ToString::to_string).collect();
-            names.join(", ")
-        }
+fn listed(groups: &[Text], further: usize) -> String {
+    let names: Vec<_> = groups.iter().map(ToString::to_string).collect();
+    match (names.join(", "), further) {
+        _ if groups.is_empty() => "none".to_owned(),
+        (names, 0) => names,
+        (names, further) => format!("{names} and {further} more"),
     }
 }

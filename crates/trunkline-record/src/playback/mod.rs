@@ -17,7 +17,7 @@ mod series;
 mod times;
 
 pub use self::drain::PacedDrain;
-pub use self::error::PlaybackError;
+pub use self::error::{GROUPS_TOLD, PlaybackError};
 pub use self::pace::{Gaps, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
 pub(crate) use self::recording::open as open_recording;

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{
     Channel, Limits, ObjectPath, Properties, RowExtent, TdmsFile, TdmsType, Text,
 };
 
-use super::error::PlaybackError;
+use super::error::{GROUPS_TOLD, PlaybackError};
 use super::series::series_files;
+use crate::backend::check_regular;
 
 /// Pieces of a file that are kept; one with more of them is read value by value.
 const EXTENTS_MAX: usize = 1 << 20;
@@ -261,11 +261,7 @@ impl Recording {
 
 /// Opens a file as far as it is sound: recordings end wherever their program did.
 pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
-    // Opening a pipe waits for its other end.
-    let found = std::fs::metadata(path).and_then(|found| match found.is_file() {
-        true => File::open(path),
-        false => Err(io::Error::other("it is not a regular file")),
-    });
+    let found = check_regular(path).and_then(|()| File::open(path));
     let file = found.map_err(|source| PlaybackError::File {
         path: path.to_owned(),
         source,
@@ -296,16 +292,22 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     if let Some(group) = &selection.group {
         return Ok(group.clone());
     }
-    let (mut groups, mut seen): (Vec<Text>, HashSet<Text>) = Default::default();
-    for channel in file.channels() {
-        let name = channel.path().parent().map(|group| group.name());
-        groups.extend(name.filter(|name| seen.insert(name.clone())));
+    let channels = file.paths().filter(|path| path.is_channel());
+    let names = channels.filter_map(|channel| Some(channel.parent()?.name()));
+    let mut seen: HashSet<Text> = HashSet::new();
+    let mut groups: Vec<Text> = Vec::new();
+    for name in names {
+        if seen.insert(name.clone()) && groups.len() < GROUPS_TOLD {
+            groups.push(name);
+        }
     }
+    let further = seen.len() - groups.len();
     match <[Text; 1]>::try_from(groups) {
         Ok([group]) => Ok(group),
         Err(groups) => Err(PlaybackError::WhichGroup {
             path: path.to_owned(),
             groups,
+            further,
         }),
     }
 }

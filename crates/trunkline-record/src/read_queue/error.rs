@@ -15,6 +15,14 @@ pub enum ReadFault {
     Ended,
 }
 
+impl ReadFault {
+    /// What the system says.
+    pub(super) fn of(error: &io::Error) -> Self {
+        let unknown = rustix::io::Errno::IO.raw_os_error();
+        Self::System(error.raw_os_error().unwrap_or(unknown))
+    }
+}
+
 impl std::fmt::Display for ReadFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -229,7 +229,7 @@ impl<B: Backend> ReadQueue<B> {
                 });
             }
         }
-        self.failure.map_or(Ok(()), |failure| Err(failure.into()))
+        self.not_failed()
     }
 
     /// Reads the next bytes of the file into a region, which is finished when they are there.
@@ -300,10 +300,11 @@ impl<B: Backend> ReadQueue<B> {
             begun += region.elements();
             self.read(region).map_err(|refused| refused.error)?;
         }
-        match self.failure {
-            Some(failure) => Err(failure.into()),
-            None => Ok(begun),
-        }
+        self.not_failed().map(|()| begun)
+    }
+
+    fn not_failed(&self) -> Result<(), ReadQueueError> {
+        self.failure.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     /// Waits until everything that was begun is in the ring.
@@ -320,7 +321,7 @@ impl<B: Backend> ReadQueue<B> {
                 });
             }
         }
-        self.failure.map_or(Ok(()), |failure| Err(failure.into()))
+        self.not_failed()
     }
 
     /// Waits until one of the reads that run is done; at once when none runs.

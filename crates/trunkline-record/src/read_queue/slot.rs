@@ -89,8 +89,8 @@ pub(super) struct Slot {
     pub(super) region: Option<WriteRegion>,
     /// Bytes of it.
     pub(super) bytes: u64,
-    pub(super) body: Piece,
-    pub(super) bounced: [Piece; 2],
+    body: Piece,
+    bounced: [Piece; 2],
     pub(super) is_running: [bool; 2],
     tries: [u8; 2],
 }
@@ -126,13 +126,19 @@ impl Slot {
         }
     }
 
-    /// The first piece that is bounced and not read yet.
-    pub(super) fn next_bounced(&self) -> Option<Piece> {
-        self.bounced.into_iter().find(|piece| !piece.is_read())
+    /// What of a part is read next; nothing where all of it is.
+    pub(super) fn next(&self, part: Part) -> Piece {
+        match part {
+            Part::Body => self.body,
+            Part::Bounced => {
+                let left = self.bounced.into_iter().find(|piece| !piece.is_read());
+                left.unwrap_or(Piece::NOTHING)
+            }
+        }
     }
 
     pub(super) fn is_read(&self) -> bool {
-        self.body.is_read() && self.next_bounced().is_none()
+        Part::ALL.iter().all(|part| self.next(*part).is_read())
     }
 
     pub(super) fn runs(&self) -> bool {
@@ -141,11 +147,7 @@ impl Slot {
 
     /// Whether there is something of a part to be read, and it is not running.
     pub(super) fn may_begin(&self, part: Part) -> bool {
-        let is_due = match part {
-            Part::Body => !self.body.is_read(),
-            Part::Bounced => self.next_bounced().is_some(),
-        };
-        is_due && !self.is_running[part as usize]
+        !self.next(part).is_read() && !self.is_running[part as usize]
     }
 
     /// What a read came to; how many bytes of the part's piece are there, and the rest is begun
@@ -162,11 +164,7 @@ impl Slot {
             Ok(0) => return Err(ReadFault::Ended),
             Ok(bytes) => bytes,
             Err(error) if is_put_off(&error) && *tries < TRIES_MAX => 0,
-            Err(error) => {
-                let number = error.raw_os_error();
-                let unknown = rustix::io::Errno::IO.raw_os_error();
-                return Err(ReadFault::System(number.unwrap_or(unknown)));
-            }
+            Err(error) => return Err(ReadFault::of(&error)),
         };
         let piece = match part {
             Part::Body => Some(&mut self.body),

@@ -34,15 +34,10 @@ impl<B: Backend> ReadQueue<B> {
     fn submit(&mut self, number: u64, part: Part) {
         let place = self.place(number);
         let slot = &self.slots[place];
+        let piece = slot.next(part);
         let read = match part {
-            Part::Body => Piece {
-                position: slot.body.position,
-                memory: slot.body.memory,
-            },
-            Part::Bounced => match slot.next_bounced() {
-                Some(piece) => self.staged(place, piece),
-                None => return,
-            },
+            Part::Body => piece,
+            Part::Bounced => self.staged(place, piece),
         };
         let read = Read {
             token: Token(number * 2 + part as u64),
@@ -55,10 +50,7 @@ impl<B: Backend> ReadQueue<B> {
         // region before it is finished, and a piece is read once at a time.
         if let Err(error) = unsafe { self.backend.submit_read(read) } {
             self.slots[place].is_running[part as usize] = false;
-            let number_of_error = error.raw_os_error();
-            let unknown = rustix::io::Errno::IO.raw_os_error();
-            let fault = ReadFault::System(number_of_error.unwrap_or(unknown));
-            self.fail(number, read.position, fault);
+            self.fail(number, read.position, ReadFault::of(&error));
         }
     }
 
@@ -117,15 +109,9 @@ impl<B: Backend> ReadQueue<B> {
         }
         let place = self.place(number);
         let block_bytes = self.block_bytes;
-        let piece = match part {
-            Part::Body => Some(self.slots[place].body),
-            Part::Bounced => self.slots[place].next_bounced(),
-        };
-        let piece = piece.unwrap_or(Piece::NOTHING);
-        let odd = match part {
-            Part::Body => 0,
-            Part::Bounced => self.odd(piece),
-        };
+        let piece = self.slots[place].next(part);
+        // None of the body, which begins at a block.
+        let odd = self.odd(piece);
         let slot = &mut self.slots[place];
         slot.is_running[part as usize] = false;
         match slot.take(part, result, odd, block_bytes) {

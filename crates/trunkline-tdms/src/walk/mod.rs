@@ -139,6 +139,14 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             let missing = metadata - after;
             return self.ends(Fault::TornMetadata { missing }, left);
         }
+        if self
+            .position
+            .checked_add(LEAD_IN_BYTES + metadata)
+            .is_none()
+        {
+            // Of an index: behind a segment that was not closed, or is said to be as long.
+            return self.ends(Fault::Overflow, left);
+        }
         self.warn_of(&lead_in);
         self.use_index(&bytes, &lead_in)?;
         self.take_metadata(&lead_in)?;

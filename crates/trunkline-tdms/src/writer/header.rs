@@ -1,6 +1,6 @@
 //! The lead-in and the metadata of a segment: only what the file does not say yet.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use super::{Arrangement, ChannelId, Object, SegmentPlace, Share, Version, WriteError, Writer};
@@ -62,14 +62,16 @@ impl Writer {
     ) -> Result<SegmentPlace, WriteError> {
         self.check(shares, arrangement, scratch)?;
         let Scratch {
-            checked, metadata, ..
+            checked,
+            seen,
+            metadata,
         } = scratch;
         let too_long = WriteError::FileTooLong;
         let raw_bytes = checked
             .iter()
             .try_fold(0_u64, |sum, share| sum.checked_add(share.bytes))
             .ok_or(too_long.clone())?;
-        let plan = self.plan(checked);
+        let plan = self.plan(checked, seen);
         if raw_bytes == 0 && plan.entries.is_empty() {
             return Ok(SegmentPlace {
                 position: self.position,
@@ -222,7 +224,8 @@ impl Writer {
     }
 
     /// What has to be said so that exactly these channels have data, in this order.
-    fn plan(&self, shares: &[Share]) -> Plan {
+    /// `shared` are the same channels.
+    fn plan(&self, shares: &[Share], shared: &HashSet<ChannelId>) -> Plan {
         let news = |number: u32| {
             let object = self.objects.get(number as usize);
             object.is_some_and(Object::has_news)
@@ -234,17 +237,18 @@ impl Writer {
                 entries: Vec::new(),
             };
         }
-        let is_shared = |number: u32| shares.iter().any(|share| share.channel.0 == number);
+        let is_shared = |number: u32| shared.contains(&ChannelId(number));
         let with_news = || (0..self.objects.len() as u32).filter(|n| news(*n) && !is_shared(*n));
         if shares.is_empty() && !self.is_first {
             // Only properties: whoever has data in the list keeps it, and there are no chunks.
-            let in_list = |number: u32| self.list.iter().find(|(n, _)| *n == number);
+            let in_list: HashMap<u32, Option<Share>> = self.list.iter().copied().collect();
             let mut list = self.list.clone();
             let mut entries = Vec::new();
             for number in with_news() {
-                let entry = in_list(number).copied().unwrap_or((number, None));
+                let known = in_list.get(&number).copied();
+                let entry = (number, known.flatten());
                 entries.push(entry);
-                if in_list(number).is_none() {
+                if known.is_none() {
                     list.push(entry);
                 }
             }
@@ -280,7 +284,7 @@ impl Writer {
         if self.is_first {
             return None;
         }
-        let mut places: std::collections::HashMap<u32, usize> = self
+        let mut places: HashMap<u32, usize> = self
             .list
             .iter()
             .enumerate()

@@ -1,11 +1,16 @@
 //! Everything that can be done with a file, whatever is in it.
 
-use trunkline_tdms::{Limits, Mending, SumsId, TdmsFile, Unsummed, Version};
+use trunkline_tdms::{
+    LEAD_IN_BYTES, Limits, Mending, ReadAt, SegmentSum, SumsId, SumsState, TdmsFile, Unsummed,
+    Version,
+};
 
 /// Opens a file and reads every channel once, if there is one: what costs least, for many files.
 #[allow(dead_code, reason = "each test program uses its part")]
 pub fn read(bytes: &[u8]) {
     let Ok(file) = TdmsFile::open(bytes) else {
+        // What is no data file may be the index of one.
+        let _ = TdmsFile::open_index(bytes, Limits::default());
         return;
     };
     for channel in file.channels() {
@@ -58,6 +63,105 @@ pub fn exercise(bytes: &[u8]) {
             let _ = TdmsFile::open_summed(bytes, sums, unsummed, Limits::default());
         }
     }
+}
+
+/// Opens a file with its own index and its own checksums, as they are and altered: the last bytes
+/// of the file say where, and how.
+#[allow(dead_code, reason = "each test program uses its part")]
+pub fn exercise_beside(bytes: &[u8]) {
+    let limits = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    let Ok(file) = TdmsFile::open_with(bytes, limits) else {
+        return;
+    };
+    let Some([at_low, at_high, flip, cut]) = bytes.last_chunk::<4>().copied() else {
+        return;
+    };
+    let at = usize::from(u16::from_le_bytes([at_low, at_high]));
+    let flip = flip.max(1);
+    let altered = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        let left = bytes.len().saturating_sub(usize::from(cut) / 2);
+        bytes.truncate(if cut % 2 == 0 { bytes.len() } else { left });
+        let at = at % bytes.len().max(1);
+        bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= flip);
+        bytes
+    };
+
+    let mut index = Vec::new();
+    file.write_index(&mut index).expect("memory takes it");
+    let indexed = TdmsFile::open_indexed(bytes, index.as_slice(), limits);
+    let indexed = indexed.expect("what opens does so with its index");
+    assert_eq!(lengths(&file), lengths(&indexed));
+    let _ = file.verify(Some(index.as_slice()));
+    let index = altered(&index);
+    let _ = TdmsFile::open_index(index.as_slice(), limits).map(|index| lengths(&index));
+    if let Ok(indexed) = TdmsFile::open_indexed(bytes, index.as_slice(), limits) {
+        for channel in indexed.channels() {
+            let _ = channel.read(0, 1_000);
+        }
+    }
+    let _ = file.verify(Some(index.as_slice()));
+
+    let id = SumsId::new(1);
+    let mut sums = id.begin().to_vec();
+    let segments = segments(bytes);
+    if segments.is_empty() {
+        // There is nothing that checksums could be of.
+        return;
+    }
+    for (from, to) in &segments {
+        let sum = SegmentSum::of(*from as u64, [&bytes[*from..*to], &[], &[]]);
+        sums.extend(sum.entry(id));
+    }
+    let open = |bytes, sums: &[u8], unsummed| {
+        let opened = TdmsFile::open_summed(bytes, sums, unsummed, limits);
+        opened.map(|opened| (lengths(&opened.file), opened.check))
+    };
+    let (summed, check) = open(bytes, &sums, Unsummed::Keep).expect("as without them");
+    assert_eq!(check.state, SumsState::OfThisFile);
+    assert!(check.first_wrong.is_none());
+    assert_eq!(lengths(&file), summed);
+    let other = altered(&sums);
+    for unsummed in [Unsummed::Cut, Unsummed::Keep] {
+        let _ = open(bytes, &other, unsummed);
+    }
+    // A byte that is another is found, in its segment.
+    let mut damaged = bytes.to_vec();
+    let at = at % bytes.len();
+    damaged[at] ^= flip;
+    let check = trunkline_tdms::SumsCheck::of(damaged.as_slice(), sums.as_slice());
+    let check = check.expect("memory is read");
+    match segments.iter().find(|(from, to)| (from..to).contains(&&at)) {
+        Some((0, _)) => assert_eq!(check.state, SumsState::OfAnother),
+        Some((from, _)) => assert_eq!(check.first_wrong, Some(*from as u64)),
+        None => assert!(check.first_wrong.is_none()),
+    }
+    for unsummed in [Unsummed::Cut, Unsummed::Keep] {
+        let _ = open(&damaged, &sums, unsummed);
+    }
+}
+
+/// Values of each channel.
+fn lengths<R: ReadAt>(file: &TdmsFile<R>) -> Vec<u64> {
+    file.channels().map(|channel| channel.len()).collect()
+}
+
+/// Where segments begin and end, by their lead-ins alone.
+fn segments(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let (mut segments, mut at) = (Vec::new(), 0);
+    while let Some(lead_in) = bytes.get(at..at + LEAD_IN_BYTES as usize) {
+        let length = lead_in[12..20].try_into().map_or(0, u64::from_le_bytes);
+        let end = length
+            .saturating_add(LEAD_IN_BYTES)
+            .saturating_add(at as u64);
+        let end = end.min(bytes.len() as u64) as usize;
+        segments.push((at, end));
+        at = end;
+    }
+    segments
 }
 
 /// A file that is written anew holds the same values.

@@ -276,3 +276,18 @@ pub(super) fn say_backend(report: &FileReport, context: &Context) -> Result<(), 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_full_or_nearly_is_said_where_the_progress_is() {
+        let text = |state| room(state, Path::new("here.tdms"), 0.0);
+        let full = "disk full: the stream waits; free some";
+        assert_eq!(text(RoomState::Full), full);
+        let (low, enough) = (text(RoomState::Low), text(RoomState::Enough));
+        assert!(low.starts_with("disk nearly full: ") && low.ends_with(" left"));
+        assert!(enough.ends_with(" left") && !enough.contains("full"));
+    }
+}

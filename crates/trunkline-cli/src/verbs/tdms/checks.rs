@@ -1,5 +1,7 @@
 //! What cannot be: options of one order given to another.
 
+use clap::ValueEnum as _;
+
 use super::{Args, Order};
 use crate::problem::Problem;
 
@@ -28,8 +30,11 @@ pub(super) fn check(args: &Args) -> Result<(), Problem> {
     match given.iter().find(|(given, fits, _)| *given && !fits) {
         None => Ok(()),
         Some((_, _, option)) => {
-            let sentence =
-                format!("{option} does not go with this; `trunkline help tdms` says with what");
+            let name = verb.to_possible_value();
+            let name = name.as_ref().map_or("this", |name| name.get_name());
+            let sentence = format!(
+                "{option} does not go with {name}; `trunkline help tdms` says what it goes with"
+            );
             Err(Problem::usage(&sentence))
         }
     }

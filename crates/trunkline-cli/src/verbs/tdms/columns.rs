@@ -235,21 +235,9 @@ fn tell_apart<R>(columns: &mut [Column<'_, R>]) {
 /// The type of a cell, as Trunkline calls it.
 pub(super) fn cell_type(data_type: TdmsType) -> DataType {
     match data_type {
-        TdmsType::I8 => DataType::I8,
-        TdmsType::I16 => DataType::I16,
-        TdmsType::I32 => DataType::I32,
-        TdmsType::I64 => DataType::I64,
-        TdmsType::U8 => DataType::U8,
-        TdmsType::U16 => DataType::U16,
-        TdmsType::U32 => DataType::U32,
-        TdmsType::U64 => DataType::U64,
-        TdmsType::F32 | TdmsType::F32WithUnit => DataType::F32,
-        TdmsType::Bool => DataType::Bool,
-        TdmsType::Time => DataType::Timestamp,
         TdmsType::ComplexF32 => complex(ElementType::F32),
         TdmsType::ComplexF64 => complex(ElementType::F64),
-        TdmsType::String => DataType::String,
-        _ => DataType::F64,
+        other => other.of_variable().unwrap_or(DataType::F64),
     }
 }
 

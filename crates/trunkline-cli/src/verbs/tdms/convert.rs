@@ -16,7 +16,7 @@ use super::arrow::Batches;
 use super::blocks::{Block, Blocks};
 use super::columns::{columns, name_of};
 use super::opened::{findings, index_of, open, plain, say, shown};
-use super::place::{Out, is_looked_at, is_standard};
+use super::place::{Out, is_looked_at, is_standard, shown_out};
 use super::rows::{Axis, range};
 use super::text::Lines;
 use super::{Args, OutForm};
@@ -150,7 +150,7 @@ fn form(args: &Args, path: &Path) -> Result<OutForm, Problem> {
             let sentence = format!(
                 "{} does not say what it is to be; give --as csv, jsonl, arrow, parquet, tdms or \
                  tdms1",
-                shown(path)
+                shown_out(path)
             );
             return Err(Problem::usage(&sentence));
         }
@@ -202,7 +202,7 @@ fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Ex
     object.put("bytes", bytes);
     let summary = format!(
         "{}: {} of {}, {}",
-        shown(path),
+        shown_out(path),
         counted(range.1 - range.0, "row"),
         counted(columns.len() as u64, "channel"),
         bytes_text(bytes as f64)
@@ -325,7 +325,7 @@ fn told(
     object.put("findings", findings(file).len());
     let summary = format!(
         "{}: {}, {}, out of {}",
-        shown(path),
+        shown_out(path),
         counted(written.values, "value"),
         bytes_text(written.bytes as f64),
         counted(report.segments, "segment")

@@ -4,11 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, Finding, Limits, OpenError, TdmsFile, Unsummed};
+use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, Unsummed};
 
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
+
+/// What an index file begins with.
+const INDEX_TAG: [u8; 4] = *b"TDSh";
 
 /// Findings that are said one by one where nobody asked for them.
 const SAID_MAX: usize = 3;
@@ -26,6 +29,10 @@ pub(super) fn source(path: &Path) -> Result<File, Problem> {
     found.map_err(|error| {
         let mut problem = Problem::new(Exit::SomeFailed, "bad-file", "");
         problem.message = format!("{}: {error}", shown(path));
+        if path == Path::new("-") {
+            let hint = "standard input cannot be read at any place, as TDMS files are; name a file";
+            problem.hint = Some(hint.to_owned());
+        }
         problem
     })
 }
@@ -125,6 +132,16 @@ pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
 
 /// Says what is wrong with a file, in short, to whom reads it; whether something is.
 pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, Stop> {
+    if is_index(file) {
+        let mut problem = Problem::new(Exit::Found, "index-alone", "");
+        let hint = "they are in the file that is called the same without `_index`";
+        problem.message = format!("{}: an index file, which has no values", shown(path));
+        problem.hint = Some(hint.to_owned());
+        context.terminal.note(&match context.settings.is_json() {
+            true => problem.to_json().to_string(),
+            false => format!("{}; {hint}", problem.message),
+        })?;
+    }
     let findings = findings(file);
     let mut said: Vec<String> = findings
         .iter()
@@ -148,6 +165,12 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
         context.terminal.note(&format!("  {hint}"))?;
     }
     Ok(!findings.is_empty())
+}
+
+/// Whether it is the index of a file that was opened.
+fn is_index(file: &TdmsFile<File>) -> bool {
+    let mut tag = [0; INDEX_TAG.len()];
+    file.source().read_exact_at(&mut tag, 0).is_ok() && tag == INDEX_TAG
 }
 
 /// What to do about a finding.

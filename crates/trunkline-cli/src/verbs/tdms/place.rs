@@ -206,7 +206,14 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
         // As any new file: what the user's mask leaves of it.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .map_err(|error| unwritten(path, &error))?;
+        .map_err(|error| {
+            // Its text names a file that nobody knows.
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
+                kind => kind.into(),
+            };
+            unwritten(path, &why)
+        })?;
     Ok(Kind::New {
         file,
         path: path.to_owned(),
@@ -217,6 +224,14 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
 /// Standard output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// A file that is written, for people.
+pub(super) fn shown_out(path: &Path) -> String {
+    match is_standard(path) {
+        true => "standard output".to_owned(),
+        false => shown(path),
+    }
 }
 
 /// Whether standard output is what a path means, and a person looks at it.
@@ -234,6 +249,6 @@ fn unwritten(path: &Path, error: &io::Error) -> Problem {
         return is_there(path);
     }
     let mut problem = Problem::new(Exit::SomeFailed, "not-written", "");
-    problem.message = format!("{} cannot be written: {error}", shown(path));
+    problem.message = format!("{} cannot be written: {error}", shown_out(path));
     problem
 }

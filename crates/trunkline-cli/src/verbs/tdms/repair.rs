@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             shown(path),
             plain(&repair.finding.to_string())
         );
-        problem.hint = Some("it holds no whole segment; delete it, or keep it as it is".to_owned());
+        problem.hint = Some(nothing_left(&file, args)?);
         return Err(problem.into());
     }
     let others = findings(&file).len().saturating_sub(1);
@@ -78,6 +78,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(match others {
         0 => Exit::Done,
         _ => Exit::Found,
+    })
+}
+
+/// What to do about a file of which nothing would be left.
+fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
+    let path = args.file.as_path();
+    let closed = file.repair(Mending::Close);
+    let closed = closed.map_err(|error| failed(path, "cannot be read", &error))?;
+    Ok(match closed {
+        Some(closed) if closed.length > 0 => format!(
+            "`trunkline tdms repair {} OUT` keeps what is whole of its only segment",
+            shown(path)
+        ),
+        _ => "it holds no whole segment; delete it, or keep it as it is".to_owned(),
     })
 }
 
@@ -152,11 +166,16 @@ fn nothing_to_cut(
     let others = (findings(file).len() + stay(compared, u64::MAX)) as u64;
     if !renewed {
         let summary = match others {
-            0 => format!("{}: there is nothing to repair", shown(path)),
-            _ => format!(
-                "{}: its end is whole; {} stay, which `trunkline tdms verify` lists",
+            0 => format!(
+                "{}: there is nothing to repair{}",
                 shown(path),
-                counted(others, "finding")
+                unwritten(args)
+            ),
+            _ => format!(
+                "{}: its end is whole; {} stay, which `trunkline tdms verify` lists{}",
+                shown(path),
+                counted(others, "finding"),
+                unwritten(args)
             ),
         };
         let mut object = event(args, "done", "nothing");
@@ -166,6 +185,14 @@ fn nothing_to_cut(
     Ok(match others {
         0 => Exit::Done,
         _ => Exit::Found,
+    })
+}
+
+/// Whoever has named a file may look for it.
+fn unwritten(args: &Args) -> String {
+    let out = args.out.as_deref();
+    out.map_or_else(String::new, |out| {
+        format!("; {} is not written", shown(out))
     })
 }
 

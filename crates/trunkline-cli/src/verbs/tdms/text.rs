@@ -88,8 +88,9 @@ impl Lines {
 
     /// The line of the names, where it does not come with the first block.
     pub(super) fn header(&self) -> Option<String> {
+        let cells = self.header_cells();
         match self.form {
-            Form::Csv | Form::Plain => Some(self.joined(&self.header_cells())),
+            Form::Csv | Form::Plain if !cells.is_empty() => Some(self.joined(&cells)),
             _ => None,
         }
     }

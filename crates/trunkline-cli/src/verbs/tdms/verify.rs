@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         )
     });
     let findings = match found.len() {
-        0 => "nothing found".to_owned(),
+        0 => "nothing wrong".to_owned(),
         many => counted(many as u64, "finding"),
     };
     let summary = format!(

@@ -92,3 +92,55 @@ fn options_that_do_not_fit_are_refused() {
         assert!(!output.err.is_empty(), "{arguments:?}");
     }
 }
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let files = Files::new();
+    let (bytes, index, places) = waveforms();
+    let path = files.put("run.tdms", &bytes);
+    let index = files.put("alone.tdms_index", &index);
+    let text = files.put("text.tdms", b"not at all");
+    let (out, nowhere) = (files.path("out.tdms"), files.path("no/out.csv"));
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["info", "-"], 1, "name a file"),
+        (&["info", &text], 1, "it begins with `not `"),
+        (
+            &["info", &path, "--from", "3"],
+            2,
+            "--from does not go with info",
+        ),
+        (&["cat", &index], 0, "an index file, which has no values"),
+        (&["convert", &path, &nowhere], 1, "there is no such folder"),
+        (&["convert", &path, "-"], 2, "standard output does not say"),
+        (&["repair", &path, &out], 0, "out.tdms is not written"),
+    ];
+    for (arguments, code, said) in cases {
+        let output = tdms(arguments);
+        assert_eq!(output.code, Some(code), "{arguments:?}: {output:?}");
+        assert!(output.err.contains(said), "{arguments:?}: {output:?}");
+        assert!(
+            !output.err.contains(".trunkline-"),
+            "{arguments:?}: {output:?}"
+        );
+    }
+    let output = tdms(&["info", "--json", &index]);
+    let note: serde_json::Value = serde_json::from_str(&output.err).unwrap();
+    assert_eq!(note["code"], "index-alone");
+    let output = tdms(&["convert", &path, "-", "--as", "csv"]);
+    assert!(
+        output.err.starts_with("standard output: 12 rows"),
+        "{output:?}"
+    );
+    let empty = files.put("empty.tdms", b"");
+    let output = tdms(&["cat", &empty]);
+    assert_eq!(
+        (output.code, output.out.as_str()),
+        (Some(0), ""),
+        "{output:?}"
+    );
+    // Only one segment, which was not closed: more of it can be kept in another file.
+    let torn = files.put("torn.tdms", &bytes[..places[1] - 1]);
+    let output = tdms(&["repair", &torn]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("torn.tdms OUT` keeps"), "{output:?}");
+}

@@ -1,5 +1,14 @@
 //! Writes the first inputs of the fuzz targets: `seeds FOLDER` fills `FOLDER/<target>/`.
 
+mod tdms;
+
+#[path = "../../../crates/trunkline-tdms/tests/dump/mod.rs"]
+mod dump;
+#[path = "../../../crates/trunkline-tdms/tests/random_file/mod.rs"]
+mod random_file;
+#[path = "../../../crates/trunkline-tdms/tests/segments/mod.rs"]
+mod segments;
+
 use std::fs;
 use std::io::Result;
 use std::path::{Path, PathBuf};
@@ -44,11 +53,9 @@ fn main() -> Result<()> {
         write(&folder, "value", &format!("vector-{index}"), &bytes)?;
         write(&folder, "data_type", &format!("vector-{index}"), &bytes)?;
     }
-    for file in fs::read_dir(vectors_folder().join("tdms"))? {
-        let path = file?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+    for (name, bytes) in tdms::seeds(&vectors_folder())? {
         for target in ["tdms", "tdms_recovery", "playing"] {
-            write(&folder, target, &name, &fs::read(&path)?)?;
+            write(&folder, target, &name, &bytes)?;
         }
     }
     Ok(())
