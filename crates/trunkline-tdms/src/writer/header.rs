@@ -62,14 +62,16 @@ impl Writer {
     ) -> Result<SegmentPlace, WriteError> {
         self.check(shares, arrangement, scratch)?;
         let Scratch {
-            checked, metadata, ..
+            checked,
+            seen,
+            metadata,
         } = scratch;
         let too_long = WriteError::FileTooLong;
         let raw_bytes = checked
             .iter()
             .try_fold(0_u64, |sum, share| sum.checked_add(share.bytes))
             .ok_or(too_long.clone())?;
-        let plan = self.plan(checked);
+        let plan = self.plan(checked, seen);
         if raw_bytes == 0 && plan.entries.is_empty() {
             return Ok(SegmentPlace {
                 position: self.position,
@@ -214,7 +216,8 @@ impl Writer {
     }
 
     /// What has to be said so that exactly these channels have data, in this order.
-    fn plan(&self, shares: &[Share]) -> Plan {
+    /// `shared` are the same channels.
+    fn plan(&self, shares: &[Share], shared: &HashSet<ChannelId>) -> Plan {
         let news = |number: u32| {
             let object = self.objects.get(number as usize);
             object.is_some_and(|object| !object.is_written || !object.unwritten.is_empty())
@@ -228,7 +231,7 @@ impl Writer {
                 entries: Vec::new(),
             };
         }
-        let is_shared = |number: u32| shares.iter().any(|share| share.channel.0 == number);
+        let is_shared = |number: u32| shared.contains(&ChannelId(number));
         let with_news = || (0..self.objects.len() as u32).filter(|n| news(*n) && !is_shared(*n));
         if shares.is_empty() && !self.is_first {
             // Only properties: whoever has data in the list keeps it, and there are no chunks.

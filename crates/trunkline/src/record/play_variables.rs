@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_client::{OpenOptions, VariableRef, Write, WriteCounts};
 use trunkline_net::Clock;
-use trunkline_record::{Pace, PlayedUpdate, RecordedVariables};
+use trunkline_record::{Pace, PlaybackError, PlayedUpdate, RecordedVariables};
 
 use super::{RecordingError, Stopped};
 use crate::client::Client;
@@ -61,7 +61,7 @@ pub struct VariablesPlayed {
     pub unchanged: u64,
     /// Ended as refused, or as unknown.
     pub failed: u64,
-    /// Variables that are not played into, and why.
+    /// Variables that are not played into, or not to their end, and why.
     pub refused: Vec<(String, String)>,
     /// Everything was played; otherwise it was stopped.
     pub is_complete: bool,
@@ -93,7 +93,7 @@ pub fn play_into_variables(
     let before = client.write_counts();
     let clock = Clock::new();
     let since = clock.now();
-    let mut next = recorded.next_update()?;
+    let mut next = next_update(recorded, &mut done)?;
     while let Some(first) = next.take() {
         let due = due(first.after, speed);
         let now = clock.now().since(since);
@@ -129,7 +129,7 @@ pub fn play_into_variables(
                 }
                 None => done.left_out += 1,
             }
-            one = recorded.next_update()?;
+            one = next_update(recorded, &mut done)?;
         }
         done.updates += batch.len() as u64;
         client.write_untracked(batch)?;
@@ -145,6 +145,24 @@ pub fn play_into_variables(
     done.is_complete = next.is_none();
     on_updates(&done);
     Ok(done)
+}
+
+/// The next update that can be played. A variable of which the rest cannot is named once.
+fn next_update(
+    recorded: &mut RecordedVariables,
+    done: &mut VariablesPlayed,
+) -> Result<Option<PlayedUpdate>, RecordingError> {
+    loop {
+        match recorded.next_update() {
+            Err(error @ PlaybackError::Damaged { .. }) => {
+                let why = error.to_string();
+                if let PlaybackError::Damaged { variable, .. } = error {
+                    done.refused.push((variable, why));
+                }
+            }
+            other => return Ok(other?),
+        }
+    }
 }
 
 /// When an update is due that came so long after the first; at once where there is no speed.

@@ -166,6 +166,14 @@ struct Running {
     status: Arc<Mutex<VariableRecorderStatus>>,
 }
 
+/// How much is done about what waits.
+#[derive(Clone, Copy, Debug)]
+enum Writing {
+    Out,
+    Sync,
+    Finish,
+}
+
 /// A variable that is followed.
 #[derive(Debug)]
 struct Item {
@@ -187,10 +195,10 @@ impl Running {
             if now >= sync_at {
                 sync_at = now.saturating_add(self.options.sync_every);
                 write_at = now.saturating_add(self.options.write_every);
-                self.write(true);
+                self.write(Writing::Sync);
             } else if now >= write_at {
                 write_at = now.saturating_add(self.options.write_every);
-                self.write(false);
+                self.write(Writing::Out);
             }
         }
         self.end(clock, clock.now().saturating_add(LAST_LOOK));
@@ -207,7 +215,7 @@ impl Running {
             // It is one of this recording.
             let _ = self.recording.note_lost(id, lost.count());
         }
-        self.write(true);
+        self.write(Writing::Finish);
     }
 
     /// Handles what waits, at most so many; whether there were as many.
@@ -281,10 +289,11 @@ impl Running {
         }
     }
 
-    fn write(&mut self, is_synced: bool) {
-        let written = match is_synced {
-            true => self.recording.sync(),
-            false => self.recording.write_out(),
+    fn write(&mut self, writing: Writing) {
+        let written = match writing {
+            Writing::Out => self.recording.write_out(),
+            Writing::Sync => self.recording.sync(),
+            Writing::Finish => self.recording.finish(),
         };
         let progress = self.recording.progress();
         let mut status = locked(&self.status);
