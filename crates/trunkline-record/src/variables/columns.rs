@@ -107,6 +107,34 @@ impl Columns {
             each!(values, v => { v.clear(); v.shrink_to(KEPT) }, ());
         }
     }
+
+    /// Appends what another one has, and takes it out of there.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        self.times.append(&mut other.times);
+        self.qualities.append(&mut other.qualities);
+        for (ours, theirs) in self.values.iter_mut().zip(&mut other.values) {
+            append(ours, theirs);
+        }
+    }
+}
+
+fn append(ours: &mut Values, theirs: &mut Values) {
+    match (ours, theirs) {
+        (Values::Bool(a), Values::Bool(b)) => a.append(b),
+        (Values::I8(a), Values::I8(b)) => a.append(b),
+        (Values::I16(a), Values::I16(b)) => a.append(b),
+        (Values::I32(a), Values::I32(b)) => a.append(b),
+        (Values::I64(a), Values::I64(b)) => a.append(b),
+        (Values::U8(a), Values::U8(b)) => a.append(b),
+        (Values::U16(a), Values::U16(b)) => a.append(b),
+        (Values::U32(a), Values::U32(b)) => a.append(b),
+        (Values::U64(a), Values::U64(b)) => a.append(b),
+        (Values::F32(a), Values::F32(b)) => a.append(b),
+        (Values::F64(a), Values::F64(b)) => a.append(b),
+        (Values::String(a), Values::String(b)) => a.append(b),
+        (Values::Time(a), Values::Time(b)) => a.append(b),
+        _ => {}
+    }
 }
 
 /// Bytes of a value in its columns.

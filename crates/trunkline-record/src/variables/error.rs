@@ -81,15 +81,17 @@ pub struct VariableProgress {
     pub updates: u64,
     /// Updates that are in the file, which outlives the program.
     pub in_file: u64,
-    /// Updates that outlive a loss of power. No more than there were when a sync has failed.
+    /// Updates that outlive a loss of power. In one file no more than there were when a sync has
+    /// failed.
     pub on_disk: u64,
-    /// The number of the system's error when a sync has failed: `on_disk` stays what it is.
+    /// The number of the system's error when a sync has failed, the first one in a series: updates
+    /// that were not safe before never count as `on_disk`.
     pub sync_failure: Option<i32>,
     /// Updates that are missing, before the recording or in it, as far as their number is known.
     pub lost: u64,
     /// How often an unknown number was lost.
     pub unknown_gaps: u64,
-    /// Bytes of the file.
+    /// Bytes of the file, or of all files of a series.
     pub bytes: u64,
     /// Bytes that wait to be written.
     pub waiting_bytes: usize,

@@ -19,12 +19,15 @@ mod found;
 mod gaps;
 mod layout;
 mod playing;
+mod recorded;
 mod recording;
+mod series;
 
 pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
 pub use self::recording::{VariableId, VariableRecording};
+pub use self::series::{EndedVariables, VariableSeries};
 
 const TIME: &str = "time";
 /// The channel of values; names of other channels with parts of values begin with it.
@@ -35,3 +38,5 @@ const TYPE: &str = "variable_type";
 /// The property of a group that says how many of its first updates were taken over from the file
 /// before.
 const CARRIED: &str = "carried_rows";
+/// The property of a group that says how many updates of it the files before have.
+const SERIES_ROW: &str = "series_row";

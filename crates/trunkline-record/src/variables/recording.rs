@@ -3,18 +3,16 @@
 use std::collections::HashMap;
 
 use trunkline_tdms::{
-    Arrangement, ChannelId, Data, ObjectPath, TdmsTime, TdmsType, Text, WriteError, Writer,
-    WriterOptions,
+    Arrangement, ChannelId, Data, ObjectPath, TdmsTime, WriteError, Writer, WriterOptions,
 };
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Lost, Sample};
 
-use super::columns::{self, Columns};
+use super::columns;
 use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
-use super::gaps::Gaps;
 use super::layout::{COLUMNS_MAX, Layout, NoLayout};
-use super::{QUALITY, TIME, TYPE};
+use super::recorded::Recorded;
 use crate::error::os_error;
 
 /// Bytes of an update beside its value.
@@ -46,43 +44,20 @@ pub struct VariableRecording<S> {
     waiting_bytes_max: usize,
     waiting: usize,
     waiting_updates: u64,
-    /// A segment that the file has not taken yet, and updates in it.
+    /// A segment that the file has not taken yet, updates in it, and bytes of those as they were.
     pending: Vec<u8>,
     pending_updates: u64,
+    pending_bytes: usize,
+    /// Whether it goes on in another file, for which updates are kept until this one has them.
+    is_series: bool,
+    /// Bytes of this file, and updates that no file before has.
+    file_bytes: u64,
+    file_updates: u64,
+    /// Why this file cannot be made safe.
+    sync_failure: Option<i32>,
+    /// Updates in files before that may not outlive a loss of power.
+    unsafe_updates: u64,
     progress: VariableProgress,
-}
-
-#[derive(Debug)]
-struct Recorded {
-    group: ObjectPath,
-    data_type: DataType,
-    layout: Layout,
-    channels: Channels,
-    waiting: Columns,
-    /// Rows of the file, with those that wait.
-    rows: u64,
-    gaps: Gaps,
-}
-
-/// Where the columns of a variable are in the file.
-#[derive(Debug)]
-struct Channels {
-    time: ChannelId,
-    values: Vec<ChannelId>,
-    quality: ChannelId,
-}
-
-impl Channels {
-    fn add(writer: &mut Writer, name: &str, layout: &Layout) -> Result<Self, WriteError> {
-        let time = writer.channel(name, TIME, TdmsType::Time)?;
-        let columns = layout.columns.iter();
-        let values = columns.map(|one| writer.channel(name, &*one.name, one.data_type));
-        Ok(Self {
-            time,
-            values: values.collect::<Result<_, _>>()?,
-            quality: writer.channel(name, QUALITY, TdmsType::U32)?,
-        })
-    }
 }
 
 impl<S: Segments> VariableRecording<S> {
@@ -100,7 +75,21 @@ impl<S: Segments> VariableRecording<S> {
             waiting_updates: 0,
             pending: Vec::new(),
             pending_updates: 0,
+            pending_bytes: 0,
+            is_series: false,
+            file_bytes: 0,
+            file_updates: 0,
+            sync_failure: None,
+            unsafe_updates: 0,
             progress: VariableProgress::default(),
+        }
+    }
+
+    /// The same as the first file of a series.
+    pub(super) fn of_series(out: S, waiting_bytes_max: usize) -> Self {
+        Self {
+            is_series: true,
+            ..Self::new(out, waiting_bytes_max)
         }
     }
 
@@ -135,22 +124,12 @@ impl<S: Segments> VariableRecording<S> {
                 data_type: data_type.clone(),
             },
         })?;
-        let format = |source| format_error(&group, source);
-        let channels = Channels::add(&mut self.writer, name, &layout).map_err(format)?;
-        let text = Text::from(data_type.to_string());
-        self.writer.set(&group, TYPE, text).map_err(format)?;
+        let recorded = Recorded::new(group.clone(), data_type.clone(), layout, &mut self.writer);
+        let recorded = recorded.map_err(|source| format_error(&group, source))?;
         // As many as fit into a file.
         let id = VariableId(self.variables.len() as u32);
-        self.by_name.insert(group.clone(), id);
-        self.variables.push(Recorded {
-            waiting: Columns::of(&layout),
-            group,
-            data_type: data_type.clone(),
-            layout,
-            channels,
-            rows: 0,
-            gaps: Gaps::default(),
-        });
+        self.by_name.insert(group, id);
+        self.variables.push(recorded);
         self.progress.variables += 1;
         Ok(id)
     }
@@ -171,22 +150,32 @@ impl<S: Segments> VariableRecording<S> {
             self.note_lost(variable, Some(1))?;
             return Err(error);
         }
-        let bytes = columns::byte_len(&sample.value) + UPDATE_BYTES;
-        let is_full = |it: &Self| it.waiting > 0 && it.waiting + bytes > it.waiting_bytes_max;
-        if is_full(self)
+        let bytes = bytes_of(sample);
+        if self.is_full(bytes)
             && let Err(error) = self.write_out()
             // What waited may be a segment by now, which waits beside what comes.
-            && is_full(self)
+            && self.is_full(bytes)
         {
             self.note_lost(variable, Some(1))?;
             return Err(error);
         }
         let one = self.variables.get_mut(variable.0 as usize);
-        one.ok_or(VariableRecordError::Unknown)?.push(sample);
+        one.ok_or(VariableRecordError::Unknown)?
+            .push(sample, self.is_series);
         self.waiting += bytes;
         self.waiting_updates += 1;
         self.progress.updates += 1;
         Ok(())
+    }
+
+    /// Whether so many bytes more are too many.
+    fn is_full(&self, bytes: usize) -> bool {
+        self.waiting > 0 && self.waiting + bytes > self.waiting_bytes_max
+    }
+
+    /// Whether what waits has to be written before an update can be taken.
+    pub(super) fn is_full_for(&self, sample: &Sample) -> bool {
+        self.is_full(bytes_of(sample))
     }
 
     /// Whether an update can be recorded as one of this variable.
@@ -232,27 +221,35 @@ impl<S: Segments> VariableRecording<S> {
             let gaps = one.gaps.describe(&one.group, &mut self.writer);
             gaps.map_err(|source| format_error(&one.group, source))?;
         }
-        let waiting = self.variables.iter();
-        let waiting = waiting.filter(|one| !one.waiting.times.is_empty());
+        let waiting = self.variables.iter().filter(|one| one.is_waiting());
         let data: Vec<(ChannelId, Data<'_>)> = waiting.flat_map(Recorded::data).collect();
         let written = self
             .writer
             .write(&data, Arrangement::Contiguous, &mut self.pending);
         written.map_err(|source| format_error(&ObjectPath::group("the recording"), source))?;
         for one in &mut self.variables {
-            one.waiting.clear();
+            one.put_together(self.is_series);
         }
         self.pending_updates = std::mem::take(&mut self.waiting_updates);
+        self.pending_bytes = match self.is_series {
+            true => self.waiting,
+            false => 0,
+        };
         self.waiting = 0;
         self.write_pending()
     }
 
     fn write_pending(&mut self) -> Result<(), VariableRecordError> {
-        if !self.pending.is_empty() {
-            self.out.append(&self.pending)?;
-            self.progress.bytes += self.pending.len() as u64;
-            self.pending.clear();
+        if self.pending.is_empty() {
+            return Ok(());
         }
+        self.out.append(&self.pending)?;
+        self.progress.bytes += self.pending.len() as u64;
+        self.file_bytes += self.pending.len() as u64;
+        self.pending.clear();
+        self.pending_bytes = 0;
+        self.variables.iter_mut().for_each(Recorded::written);
+        self.file_updates += self.pending_updates;
         self.progress.in_file += std::mem::take(&mut self.pending_updates);
         Ok(())
     }
@@ -263,18 +260,70 @@ impl<S: Segments> VariableRecording<S> {
     /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], then and ever after.
     pub fn sync(&mut self) -> Result<(), VariableRecordError> {
         self.write_out()?;
-        if self.progress.sync_failure.is_none()
+        self.sync_file()
+    }
+
+    /// Makes safe what the file has.
+    pub(super) fn sync_file(&mut self) -> Result<(), VariableRecordError> {
+        if self.sync_failure.is_none()
             && let Err(error) = self.out.sync()
         {
-            self.progress.sync_failure = Some(os_error(&error));
+            self.sync_failure = Some(os_error(&error));
+            self.progress.sync_failure = self.progress.sync_failure.or(self.sync_failure);
         }
         // The system reports an error of writing once: a later sync would prove nothing.
-        if let Some(os_error) = self.progress.sync_failure {
+        if let Some(os_error) = self.sync_failure {
             let on_disk = self.progress.on_disk;
             return Err(VariableRecordError::Sync { os_error, on_disk });
         }
-        self.progress.on_disk = self.progress.in_file;
+        self.progress.on_disk = self.progress.in_file - self.unsafe_updates;
+        self.variables.iter_mut().for_each(Recorded::synced);
         Ok(())
+    }
+
+    /// Goes on in a new file, which gets the last value of each variable that this one has, and
+    /// what this one has not taken. What of this one may be missing is a gap there.
+    ///
+    /// # Errors
+    /// [`VariableRecordError::Format`].
+    pub(super) fn go_on_in(&mut self, out: S) -> Result<(), VariableRecordError> {
+        self.writer = writer_of(&out);
+        self.out = out;
+        self.unsafe_updates = self.progress.in_file - self.progress.on_disk;
+        (self.file_bytes, self.file_updates) = (0, 0);
+        self.sync_failure = None;
+        self.pending.clear();
+        self.waiting += std::mem::take(&mut self.pending_bytes);
+        self.waiting_updates += std::mem::take(&mut self.pending_updates);
+        for one in &mut self.variables {
+            let may_be_missing = one.go_on(&mut self.writer);
+            let may_be_missing =
+                may_be_missing.map_err(|source| format_error(&one.group, source))?;
+            self.progress.unknown_gaps += u64::from(may_be_missing);
+        }
+        Ok(())
+    }
+
+    /// Whether everything that this file has taken is safe.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.progress.in_file - self.progress.on_disk == self.unsafe_updates
+    }
+
+    /// Bytes of this file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Updates that this file has taken, and none before.
+    pub(super) fn file_updates(&self) -> u64 {
+        self.file_updates
+    }
+
+    /// Whether there are updates, or gaps, that this file has not taken.
+    pub(super) fn has_something_waiting(&self) -> bool {
+        let mut variables = self.variables.iter();
+        self.waiting_updates + self.pending_updates > 0
+            || variables.any(|one| one.gaps.are_waiting())
     }
 
     /// As [`sync`](Self::sync), and updates that are missing behind the last one of a variable are
@@ -284,7 +333,7 @@ impl<S: Segments> VariableRecording<S> {
     /// As [`sync`](Self::sync).
     pub fn finish(&mut self) -> Result<(), VariableRecordError> {
         for one in &mut self.variables {
-            one.gaps.note(one.rows);
+            one.gaps.note(one.rows());
         }
         self.sync()
     }
@@ -292,36 +341,14 @@ impl<S: Segments> VariableRecording<S> {
     /// How far it is.
     pub fn progress(&self) -> VariableProgress {
         VariableProgress {
-            waiting_bytes: self.waiting + self.pending.len(),
+            waiting_bytes: self.waiting + self.pending_bytes + self.pending.len(),
             ..self.progress
         }
     }
 }
 
-impl Recorded {
-    /// Appends an update, which was checked.
-    fn push(&mut self, sample: &Sample) {
-        self.gaps.note(self.rows);
-        let waiting = &mut self.waiting;
-        waiting.times.push(sample.source_timestamp.into());
-        waiting.push(&self.layout, &sample.value);
-        waiting.qualities.push(sample.quality.to_bits());
-        self.rows += 1;
-    }
-
-    /// What waits, channel by channel. The qualities come last: of a segment that is cut off, an
-    /// update that has one is whole.
-    fn data(&self) -> impl Iterator<Item = (ChannelId, Data<'_>)> {
-        let values = self.channels.values.iter().zip(&self.waiting.values);
-        // Of elements there may be none.
-        let values = values.filter(|(_, values)| !values.is_empty());
-        let values = values.filter_map(|(channel, values)| Some((*channel, values.as_data()?)));
-        let times = (self.channels.time, Data::from(&*self.waiting.times));
-        let qualities = (self.channels.quality, Data::from(&*self.waiting.qualities));
-        std::iter::once(times)
-            .chain(values)
-            .chain(std::iter::once(qualities))
-    }
+fn bytes_of(sample: &Sample) -> usize {
+    columns::byte_len(&sample.value) + UPDATE_BYTES
 }
 
 /// The writer of a new file.
