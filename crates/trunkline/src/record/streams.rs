@@ -1,8 +1,11 @@
 //! Streams into recordings.
 
+use std::io;
 use std::time::Duration;
 
-use trunkline_record::{Backend, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording};
+use trunkline_record::{
+    Backend, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording, TdmsSeries, WriteQueue,
+};
 use trunkline_ring::{NoRegion, ReadRegion, RegionFiller, RegionReader};
 use trunkline_stream::{StreamError, ValueReader, element_bytes};
 use trunkline_tdms::{TdmsType, Text};
@@ -26,6 +29,66 @@ pub struct StreamRecorded {
     pub bytes: u64,
     /// The stream has ended; otherwise it was stopped, and goes on.
     pub has_ended: bool,
+}
+
+/// Where rows of a stream are recorded: one file, or a series of them.
+pub trait RowsRecording {
+    /// Writes the rows of a region: [`TdmsRecording::write`], [`TdmsSeries::write`].
+    ///
+    /// # Errors
+    /// As there.
+    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError>;
+
+    /// Waits until everything is as safe as said: [`TdmsRecording::flush`], [`TdmsSeries::flush`].
+    ///
+    /// # Errors
+    /// As there.
+    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError>;
+
+    /// Takes completions that have come: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll(&mut self) -> Result<(), RecordError>;
+
+    /// Rows that were taken.
+    fn rows(&self) -> u64;
+}
+
+impl<B: Backend> RowsRecording for TdmsRecording<B> {
+    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        self.write(region)
+    }
+
+    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+        self.flush(durability, wait)
+    }
+
+    fn poll(&mut self) -> Result<(), RecordError> {
+        self.poll()
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows()
+    }
+}
+
+impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> RowsRecording for TdmsSeries<B, O> {
+    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        self.write(region)
+    }
+
+    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+        self.flush(durability, wait)
+    }
+
+    fn poll(&mut self) -> Result<(), RecordError> {
+        self.poll()
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows()
+    }
 }
 
 /// Copies elements of a stream into a ring, where they are recorded from: as many as have arrived
@@ -66,9 +129,9 @@ pub fn receive_into_ring(
     Ok(count)
 }
 
-/// Records a stream until it ends or is stopped, in regions of `region_rows` rows. Both ends of the
-/// ring are the recorder's; `on_region` is called after each region, and from time to time while
-/// the disk is full.
+/// Records a stream into a file or a series until it ends or is stopped, in regions of
+/// `region_rows` rows. Both ends of the ring are the recorder's; `on_region` is called after each
+/// region, and from time to time while the disk is full.
 ///
 /// The stream waits while the disk does, and while it is full: nothing is lost.
 ///
@@ -76,13 +139,13 @@ pub fn receive_into_ring(
 /// [`RecordingError::Unwritten`]: it was stopped while the disk was full, or the disk stands.
 /// [`RecordingError`]. What was taken from the stream before is in the recording, as far as that
 /// can be written.
-pub fn record_stream<B: Backend>(
+pub fn record_stream<R: RowsRecording>(
     stream: &mut ValueReader,
     (filler, reader): (&mut RegionFiller, &mut RegionReader),
-    recording: &mut TdmsRecording<B>,
+    recording: &mut R,
     region_rows: u64,
     stopped: &Stopped,
-    on_region: impl FnMut(&TdmsRecording<B>),
+    on_region: impl FnMut(&R),
 ) -> Result<StreamRecorded, RecordingError> {
     let mut done = StreamRecorded::default();
     let rows = region_rows.clamp(1, reader.capacity());
@@ -106,14 +169,14 @@ pub fn record_stream<B: Backend>(
 }
 
 /// Where elements go from the ring.
-struct Out<'a, B: Backend, F> {
+struct Out<'a, R, F> {
     ring: &'a mut RegionReader,
-    recording: &'a mut TdmsRecording<B>,
+    recording: &'a mut R,
     stopped: &'a Stopped,
     on_region: F,
 }
 
-impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
+impl<R: RowsRecording, F: FnMut(&R)> Out<'_, R, F> {
     fn record(
         &mut self,
         stream: &mut ValueReader,
