@@ -251,7 +251,10 @@ fn what_a_file_that_fails_has_not_taken_is_in_the_next_one_with_its_gaps() {
     let disk = Disk::default();
     let mut sut = series(&disk);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
-    sut.take(level, &at(1), &Lost::NONE, NOW).unwrap();
+    // So many that rows have other numbers in the next file.
+    for number in -2..=1 {
+        sut.take(level, &at(number), &Lost::NONE, NOW).unwrap();
+    }
     sut.write_out(NOW).unwrap();
     sut.take(level, &at(2), &Lost::NONE, NOW).unwrap();
     sut.note_lost(level, Some(7)).unwrap();
@@ -263,10 +266,10 @@ fn what_a_file_that_fails_has_not_taken_is_in_the_next_one_with_its_gaps() {
     sut.take(level, &at(11), &Lost::NONE, NOW).unwrap();
     sut.finish(NOW).unwrap();
     let progress = sut.progress();
-    assert_eq!((progress.updates, progress.on_disk), (4, 4));
+    assert_eq!((progress.updates, progress.on_disk), (7, 7));
     assert_eq!((progress.lost, progress.unknown_gaps), (7, 0));
     let (_folder, path) = saved(&disk);
-    assert_eq!(numbers(&path(1)), [1]);
+    assert_eq!(numbers(&path(1)), [-2, -1, 0, 1]);
     assert_eq!(numbers(&path(2)), [1, 2, 10, 11]);
     let gap = |name| property(&path(2), "rig/level", name);
     assert_eq!((gap("gap_1_row"), gap("gap_1_lost")), (Some(2), Some(7)));

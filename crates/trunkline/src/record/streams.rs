@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use trunkline_record::{
-    Backend, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording, TdmsSeries, WriteQueue,
+    Backend, Copying, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording, TdmsSeries,
+    WriteQueue,
 };
 use trunkline_ring::{NoRegion, ReadRegion, RegionFiller, RegionReader};
 use trunkline_stream::{StreamError, ValueReader, element_bytes};
@@ -53,6 +54,12 @@ pub trait RowsRecording {
 
     /// Rows that were taken.
     fn rows(&self) -> u64;
+
+    /// Which regions are copied, as the queue was told.
+    fn copying(&self) -> Option<Copying>;
+
+    /// The backend's clock.
+    fn now(&self) -> Duration;
 }
 
 impl<B: Backend> RowsRecording for TdmsRecording<B> {
@@ -71,6 +78,14 @@ impl<B: Backend> RowsRecording for TdmsRecording<B> {
     fn rows(&self) -> u64 {
         self.rows()
     }
+
+    fn copying(&self) -> Option<Copying> {
+        self.queue().options().copying
+    }
+
+    fn now(&self) -> Duration {
+        self.queue().backend().now()
+    }
 }
 
 impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> RowsRecording for TdmsSeries<B, O> {
@@ -88,6 +103,14 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> RowsRecording for T
 
     fn rows(&self) -> u64 {
         self.rows()
+    }
+
+    fn copying(&self) -> Option<Copying> {
+        self.file().copying()
+    }
+
+    fn now(&self) -> Duration {
+        self.file().now()
     }
 }
 
