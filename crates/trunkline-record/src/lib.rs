@@ -29,7 +29,7 @@
 //! - [`Backend`] in `backend`: what it writes with. [`Uring`], [`PlainWrites`], [`SimDisk`].
 //! - [`TdmsRecording`] in `tdms_recording`: rows of a ring as TDMS channels.
 //! - [`TdmsSeries`] in `tdms_series`: one recording in several files, by size, by time, and when
-//!   one has failed. [`tdms_queue`] opens one of them.
+//!   one has failed. [`tdms_queue`] in `tdms_file` opens one of them.
 //! - [`ReadQueue`] in `read_queue`: the same reversed, from a file into regions.
 //! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: a recording into a ring, and when
 //!   each of its rows is due.
@@ -55,6 +55,7 @@ mod queue;
 mod read_queue;
 #[allow(unsafe_code)]
 mod staging;
+mod tdms_file;
 mod tdms_recording;
 mod tdms_series;
 mod variables;
@@ -76,9 +77,10 @@ pub use queue::{
 pub use read_queue::{
     ReadFailure, ReadFault, ReadOptions, ReadProgress, ReadQueue, ReadQueueError, RefusedRead,
 };
+pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
 pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
-pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, sums_path, tdms_queue};
+pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
 pub use variables::{
-    PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments, VariableId,
-    VariableProgress, VariableRecordError, VariableRecording,
+    EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments,
+    VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
 };

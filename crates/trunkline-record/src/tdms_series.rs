@@ -2,16 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_ring::{ReadRegion, RegionMemory};
+use trunkline_ring::ReadRegion;
 use trunkline_tdms::ObjectPath;
 
-use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_file};
+use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
-use crate::queue::{Closed, FullDisk, QueueOptions, WriteQueue};
+use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
 use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 
 /// When a recording goes on in another file. It does so too when one has failed.
@@ -67,6 +65,9 @@ pub struct TdmsSeries<B: Backend, O> {
     ended: VecDeque<EndedFile>,
     /// Rows in the files before the current one; of the one that is ending, those it has taken.
     rows_before: u64,
+    /// Rows that were taken for files that have failed, and bytes of the files before.
+    rows_lost: u64,
+    bytes_before: u64,
 }
 
 /// A file that takes nothing more and is not closed yet.
@@ -103,6 +104,8 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             ending: None,
             ended: VecDeque::new(),
             rows_before: 0,
+            rows_lost: 0,
+            bytes_before: 0,
         })
     }
 
@@ -196,6 +199,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         self.current.go_on_with(last.disk_stop());
         let is_cut_short = last.progress().failure.is_some() || last.is_over();
         let rows = last.rows();
+        self.bytes_before += last.progress().accepted;
         self.ending = Some(Ending {
             number: self.number,
             recording: last,
@@ -244,6 +248,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         let ended = end(ending.number, &mut ending.recording, wait)?;
         let missing = ending.recording.rows_missing();
         let counted = ending.rows;
+        self.rows_lost += counted - ended.rows;
         self.ending = None;
         self.ended.push_back(ended);
         if missing > 0 {
@@ -271,6 +276,43 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             Err(RecordError::Queue(QueueError::NotDone { .. })) => Ok(()),
             done => done,
         }
+    }
+
+    /// Waits until everything that was taken is as safe as said, in the current file and those
+    /// before. Where the current one fails, it goes on in the next, which says what is lost.
+    ///
+    /// # Errors
+    /// As [`TdmsRecording::flush`] and [`rotate`](Self::rotate).
+    pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+        self.end_ending(wait)?;
+        match self.current.flush(durability, wait) {
+            Err(RecordError::Queue(QueueError::Failed(_))) => {
+                self.rotate()?;
+                self.current.flush(durability, wait)
+            }
+            done => done,
+        }
+    }
+
+    /// Rows that were taken, for all files.
+    pub fn rows(&self) -> u64 {
+        self.rows_before + self.rows_lost + self.current.rows()
+    }
+
+    /// Of those, rows that are in no file, because the one that they were taken for has failed; as
+    /// far as it has ended.
+    pub fn rows_lost(&self) -> u64 {
+        self.rows_lost
+    }
+
+    /// Bytes of the files before the current one.
+    pub fn bytes_before(&self) -> u64 {
+        self.bytes_before
+    }
+
+    /// The file that is written, to be looked at.
+    pub fn file(&self) -> &TdmsRecording<B> {
+        &self.current
     }
 
     /// The file that is written.
@@ -319,64 +361,4 @@ fn end<B: Backend>(
         rows,
         rows_lost: recording.rows() - rows,
     })
-}
-
-/// The path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
-///
-/// # Errors
-/// `InvalidInput`: the name is no name of a file.
-pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf> {
-    let is_name = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
-    if !is_name {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{name:?} is no name of a file; leave out slashes and a dot at the beginning"),
-        ));
-    }
-    Ok(folder.join(match number {
-        0 | 1 => format!("{name}.tdms"),
-        number => format!("{name}_{number:04}.tdms"),
-    }))
-}
-
-/// A new TDMS file, and the queue that writes it; with [`sums_path`] beside it where the options
-/// say so. An index file and checksums of an earlier one with this name are removed: readers would
-/// believe them. A file into which nothing has come when the queue is dropped is removed.
-///
-/// # Errors
-/// As [`open_file`].
-pub fn tdms_queue(
-    path: &Path,
-    wanted: BackendWanted,
-    directness: Directness,
-    options: QueueOptions,
-    memories: Vec<Arc<RegionMemory>>,
-) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
-    let opened = open_file(path, wanted, directness, options.writes_max())?;
-    let mut paths = vec![path.to_owned()];
-    let mut queue = WriteQueue::new(opened.backend, options, memories);
-    queue.remove_if_unwritten(paths.clone());
-    let sums_path = sums_path(path);
-    for of_another in [&path.with_extension("tdms_index"), &sums_path] {
-        match std::fs::remove_file(of_another) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    if options.has_sums {
-        // Of a write and a sync.
-        let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
-        queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
-        paths.push(sums_path);
-        queue.remove_if_unwritten(paths);
-    }
-    Ok((queue, opened.report))
-}
-
-/// Where the checksums of a file are: `x.tdms.sums` of `x.tdms`.
-#[must_use]
-pub fn sums_path(path: &Path) -> PathBuf {
-    let mut sums = path.as_os_str().to_owned();
-    sums.push(".sums");
-    sums.into()
 }

@@ -12,8 +12,8 @@ use trunkline::record::{
 use trunkline::tdms::{ObjectPath, TdmsFile};
 use trunkline::types::text::parse_type;
 use trunkline::types::{
-    Contract, DataType, LibraryDefinition, Lost, Pattern, Properties, Quality, Reason, Sample,
-    Timestamp, Value, VariableDefinition,
+    Array, Contract, DataType, Elements, LibraryDefinition, Lost, Pattern, Properties, Quality,
+    Reason, Sample, Timestamp, Value, VariableDefinition,
 };
 use trunkline::{Engine, EngineOptions, Event, OpenOptions, SubscribeOptions, Write};
 
@@ -90,39 +90,45 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
         matches!(again, Err(RecordingError::File(_))),
         "nothing is written over"
     );
-    let names = ["rig/level", "rig/text"];
+    let names = ["rig/level", "rig/text", "rig/shape"];
     let opened = client
         .open(&names, OpenOptions::default(), PATIENCE)
         .unwrap();
-    let [level, text] = [0, 1].map(|at: usize| opened[at].as_ref().unwrap().variable);
-    // The first update of each, so that the recorder is known to follow both.
+    let [level, text, shape] = [0, 1, 2].map(|at: usize| opened[at].as_ref().unwrap().variable);
+    let shapes = |turn: i32| {
+        let elements = (0..3).map(|axis| f64::from(turn * 3 + axis)).collect();
+        Value::Array(Arc::new(Array::vector(Elements::F64(elements))))
+    };
+    // The first update of each, so that the recorder is known to follow all.
     let bad = Quality::bad(Reason::None);
     let mut first = [
         Write::new(level, Value::F64(-1.0)),
         Write::new(text, Value::String("first".into())),
+        Write::new(shape, shapes(-1)),
     ];
     first[0].options.quality = Some(bad);
     client.write(first, PATIENCE).unwrap();
-    wait_for(&recorder, 2);
+    wait_for(&recorder, 3);
     for turn in 0..500 {
         let mut writes = vec![Write::new(level, Value::F64(f64::from(turn)))];
         if turn % 10 == 0 {
             writes.push(Write::new(text, Value::String(turn.to_string().into())));
+            writes.push(Write::new(shape, shapes(turn)));
         }
         client.write(writes, PATIENCE).unwrap();
     }
-    wait_for(&recorder, 552);
+    wait_for(&recorder, 603);
     let status = recorder.stop();
     assert_eq!((status.trouble, status.progress.lost), (None, 0));
-    assert_eq!(status.progress.updates, 552);
-    assert_eq!(status.progress.on_disk, 552);
-    assert_eq!(status.refused_count, 1, "{:?}", status.refused);
-    assert_eq!(status.refused[0].0, "rig/shape");
+    assert_eq!(status.progress.updates, 603);
+    assert_eq!(status.progress.on_disk, 603);
+    assert_eq!(status.refused_count, 0, "{:?}", status.refused);
 
     let other = Engine::start(EngineOptions::default()).unwrap();
     plant(&other);
     let mut levels = follow(&other, "rig/level");
     let mut texts = follow(&other, "rig/text");
+    let mut played_shapes = follow(&other, "rig/shape");
     let client = other.client().unwrap();
     let mut recorded = RecordedVariables::open(&path).unwrap();
     let of_player = PlayVariablesOptions {
@@ -137,7 +143,7 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
     assert!(done.is_complete);
     assert_eq!(
         (done.updates, done.applied, done.failed, done.late),
-        (552, 552, 0, 0)
+        (603, 603, 0, 0)
     );
     let (value, quality) = levels();
     assert_eq!((value, quality.level()), (Value::F64(-1.0), bad.level()));
@@ -147,6 +153,9 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
     assert_eq!(texts().0, Value::String("first".into()));
     for turn in 0..50 {
         assert_eq!(texts().0, Value::String((10 * turn).to_string().into()));
+    }
+    for turn in [-1].into_iter().chain((0..500).step_by(10)) {
+        assert_eq!(played_shapes().0, shapes(turn));
     }
 
     // Into another variable, and without one of them.
@@ -161,7 +170,7 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
         |_| (),
     );
     let done = done.unwrap();
-    assert_eq!((done.updates, done.left_out), (51, 501));
+    assert_eq!((done.updates, done.left_out), (51, 552));
     let mut recorded = RecordedVariables::open(&path).unwrap();
     let swapped = |name: &str| (name == "rig/text").then(|| "rig/level".to_owned());
     let done = play_into_variables(&client, &mut recorded, swapped, of_player, &stopped, |_| ());

@@ -10,14 +10,17 @@ mod random_file;
 mod segments;
 
 use std::fs;
-use std::io::Result;
+use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value as Json;
 use trunkline_fuzz::GROUPS;
 use trunkline_proto::FrameKind;
+use trunkline_record::{Segments, VariableRecording};
+use trunkline_types::text::parse_type;
 use trunkline_types::wire::{encode_properties, encode_tagged};
-use trunkline_types::{DataType, Properties, Scaling, Value};
+use trunkline_types::{DataType, Lost, Properties, Quality, Sample, Scaling, Timestamp, Value};
 
 fn main() -> Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "corpus".into()));
@@ -58,7 +61,55 @@ fn main() -> Result<()> {
             write(&folder, target, &name, &bytes)?;
         }
     }
-    Ok(())
+    write(&folder, "playing", "variables", &variables()?)
+}
+
+/// A recording of variables, of each kind of type.
+fn variables() -> Result<Vec<u8>> {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let mut recording = VariableRecording::new(Memory(bytes.clone()), 1 << 20);
+    for text in [
+        "f64",
+        "string",
+        "bytes",
+        "enum(off, on)",
+        "array(i16, 2, 2)",
+        "array(string, *)",
+        "waveform(f32)",
+        "struct(x: f64, tag: struct(id: u8, names: array(bool, 3)))",
+    ] {
+        let data_type = parse_type(text).map_err(Error::other)?;
+        let id = recording.add(text, &data_type).map_err(Error::other)?;
+        for row in 0..2 {
+            let time = Timestamp::from_nanos(row);
+            let sample = Sample {
+                value: Value::default_of(&data_type),
+                source_timestamp: time,
+                engine_timestamp: time,
+                quality: Quality::GOOD,
+            };
+            let taken = recording.take(id, &sample, &Lost::NONE);
+            taken.map_err(Error::other)?;
+        }
+    }
+    recording.finish().map_err(Error::other)?;
+    let bytes = bytes.lock().map(|bytes| bytes.clone());
+    Ok(bytes.unwrap_or_default())
+}
+
+/// A file in memory.
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Segments for Memory {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut file = self.0.lock().map_err(|_| Error::other("no file"))?;
+        file.extend(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 fn vectors_folder() -> PathBuf {

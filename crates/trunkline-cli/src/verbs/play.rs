@@ -32,7 +32,7 @@ use crate::targets;
 /// Ctrl-C ends it. Exit code 1 says that some could not be played.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording; a series is played from its first file
+    /// The recording; into a stream, a series is played from its first file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -143,6 +143,16 @@ fn into_variables(
     });
     let done = done.map_err(|error| problem(&error))?;
     sum_up_variables(&done, started, context)?;
+    for failure in &done.failures {
+        let sentence = format!(
+            "{}: {}",
+            counted(failure.updates, "update"),
+            failure.sentence
+        );
+        let failed =
+            Problem::new(Exit::SomeFailed, failure.code.clone(), &sentence).of(&failure.name);
+        context.terminal.problem(&failed, failure.name.len())?;
+    }
     for (name, why) in &done.refused {
         let refused = Problem::new(Exit::SomeFailed, "not-played", why).of(name);
         context.terminal.problem(&refused, name.len())?;

@@ -26,6 +26,7 @@ mod local_sockets;
 mod providers;
 mod reading;
 #[cfg(target_os = "linux")]
+mod recording_series;
 mod recordings;
 mod registers;
 mod rig;

@@ -39,6 +39,22 @@ pub enum PlaybackError {
         /// What is wrong.
         source: Box<ReadError>,
     },
+    /// What is in the file makes no value of a variable.
+    #[error(
+        "{}: update {update} of {variable} cannot be played: {why}; nothing behind it is, of this \
+         variable",
+        path.display()
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Which variable.
+        variable: String,
+        /// Which of its updates, counted from 0.
+        update: u64,
+        /// What is wrong.
+        why: String,
+    },
     /// It is not clear which group is meant.
     #[error(
         "{} has no single group of channels, but {}; name one",

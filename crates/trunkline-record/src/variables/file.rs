@@ -7,7 +7,7 @@ use std::path::Path;
 
 use trunkline_tdms::{BodySum, SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 
-use crate::tdms_series::sums_path;
+use crate::tdms_file::sums_path;
 
 /// Where whole segments go.
 pub trait Segments {

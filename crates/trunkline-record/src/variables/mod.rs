@@ -4,23 +4,39 @@
 //!   file
 //!    +-- group "rig/pump1/pressure"    properties: type, gap_1_row, gap_1_lost ...
 //!    |      +-- time      when each value was measured
-//!    |      +-- value
+//!    |      +-- value     several channels where values have parts: see `layout`
 //!    |      +-- quality   packed, as in memory
 //!    +-- group "rig/pump1/running"
 //!           ...
 //! ```
 
+mod attributes;
+mod column_reader;
+mod columns;
+mod error;
 mod file;
+mod found;
+mod gaps;
+mod layout;
 mod playing;
+mod recorded;
 mod recording;
-mod values;
+mod series;
 
+pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
-pub use self::recording::{VariableId, VariableProgress, VariableRecordError, VariableRecording};
+pub use self::recording::{VariableId, VariableRecording};
+pub use self::series::{EndedVariables, VariableSeries};
 
 const TIME: &str = "time";
+/// The channel of values; names of other channels with parts of values begin with it.
 const VALUE: &str = "value";
 const QUALITY: &str = "quality";
 /// The property of a group that says the variable's type.
 const TYPE: &str = "variable_type";
+/// The property of a group that says how many of its first updates were taken over from the file
+/// before.
+const CARRIED: &str = "carried_rows";
+/// The property of a group that says how many updates of it the files before have.
+const SERIES_ROW: &str = "series_row";

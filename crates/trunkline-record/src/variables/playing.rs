@@ -6,18 +6,20 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trunkline_tdms::{
-    Channel, ObjectPath, ReadError, TdmsFile, TdmsTime, TdmsType, Values, Waveform,
-};
-use trunkline_types::text::parse_type;
+use trunkline_tdms::{ObjectPath, TdmsFile, TdmsTime, Values};
+use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
-use super::values;
-use super::{QUALITY, TIME, TYPE, VALUE};
+use super::column_reader::{Ahead, Fault};
+use super::columns::{self, Source};
+use super::found::{Found, Times, VariableReader};
 use crate::playback::{PlaybackError, open_recording};
 
-/// Updates that are read ahead, of all variables together.
-const AHEAD: usize = 1 << 16;
+/// Values that are read ahead, of all channels together.
+const AHEAD: u64 = 1 << 16;
+
+/// Bytes of text that are read ahead, of all channels together.
+const TEXT_BYTES_AHEAD: u64 = 16 << 20;
 
 /// A variable of a recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,6 +31,9 @@ pub struct PlayedVariable {
     pub data_type: DataType,
     /// Updates of it.
     pub updates: u64,
+    /// Updates behind those that the file has in part only, because it was cut off. They are not
+    /// played.
+    pub cut_off: u64,
 }
 
 /// An update of a recording.
@@ -37,7 +42,8 @@ pub struct PlayedVariable {
 pub struct PlayedUpdate {
     /// Which variable, by its place in [`RecordedVariables::variables`].
     pub variable: usize,
-    /// How long after the first update of the recording. It never goes back.
+    /// How long after the first update of the recording. It never goes back. What a file has taken
+    /// over from the one before comes at once.
     pub after: Duration,
     /// The value.
     pub value: Value,
@@ -50,38 +56,20 @@ pub struct PlayedUpdate {
 /// Plays the updates of a recording, of all its variables in the order of their times.
 ///
 /// A variable is a group as [`VariableRecording`](super::VariableRecording) writes it, or any
-/// channel whose property `wf_increment` says when its values were taken. Up to 65,536 updates are
-/// read ahead.
+/// channel whose property `wf_increment` says when its values were taken. Up to 65,536 values and
+/// 16 MiB of text are read ahead, of all channels together, and at least 16 values of each.
 #[derive(Debug)]
 pub struct RecordedVariables {
     path: PathBuf,
     file: TdmsFile<File>,
     variables: Vec<PlayedVariable>,
-    cursors: Vec<Cursor>,
+    readers: Vec<VariableReader>,
+    ahead: Ahead,
     /// The next update of each variable: time, and which.
     next: BinaryHeap<Reverse<(i128, usize)>>,
     first: Option<i128>,
     last: i128,
     skipped: Vec<ObjectPath>,
-}
-
-#[derive(Debug)]
-struct Cursor {
-    value: ObjectPath,
-    source: TimeSource,
-    quality: Option<ObjectPath>,
-    /// What was read ahead: its first update, and the columns.
-    from: u64,
-    at: usize,
-    values: Values,
-    times: Vec<TdmsTime>,
-    qualities: Vec<u32>,
-}
-
-#[derive(Clone, Debug)]
-enum TimeSource {
-    Channel(ObjectPath),
-    Even(Waveform),
 }
 
 impl RecordedVariables {
@@ -92,30 +80,28 @@ impl RecordedVariables {
     /// [`PlaybackError`].
     pub fn open(path: &Path) -> Result<Self, PlaybackError> {
         let file = open_recording(path)?;
-        let (mut variables, mut cursors, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-        for channel in file.channels() {
-            let path = channel.path();
-            let group = path.parent().unwrap_or(ObjectPath::File);
-            match described(&file, &channel, &group) {
-                Some((variable, cursor)) => {
-                    variables.push(variable);
-                    cursors.push(cursor);
-                }
-                None if belongs_to_a_value(&file, path, &group) => {}
-                None => skipped.push(path.clone()),
-            }
-        }
+        let found = Found::of(&file).map_err(|source| PlaybackError::Read {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let columns: usize = found.readers.iter().map(|one| one.columns.len() + 2).sum();
+        let columns = columns.max(1) as u64;
         let mut opened = Self {
             path: path.to_owned(),
             file,
-            variables,
-            cursors,
+            variables: found.variables,
+            readers: found.readers,
+            ahead: Ahead {
+                values: (AHEAD / columns).max(16),
+                text_bytes: (TEXT_BYTES_AHEAD / columns).max(64),
+            },
             next: BinaryHeap::new(),
             first: None,
             last: 0,
-            skipped,
+            skipped: found.skipped,
         };
-        for variable in 0..opened.cursors.len() {
+        opened.first = opened.first_of_its_own()?;
+        for variable in 0..opened.readers.len() {
             opened.line_up(variable)?;
         }
         Ok(opened)
@@ -127,8 +113,8 @@ impl RecordedVariables {
         &self.variables
     }
 
-    /// Channels that cannot be played: nothing says when their values were taken, or no variable
-    /// has such values.
+    /// Channels that cannot be played: nothing says when their values were taken, no variable has
+    /// such values, or others that belong to their variable are missing or hold something else.
     #[must_use]
     pub fn skipped(&self) -> &[ObjectPath] {
         &self.skipped
@@ -138,7 +124,8 @@ impl RecordedVariables {
     /// played at once.
     ///
     /// # Errors
-    /// [`PlaybackError::Read`].
+    /// [`PlaybackError::Read`]; [`PlaybackError::Damaged`]: it is no value of its variable, of
+    /// which nothing more is played. The next call goes on with the others.
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         let Some(Reverse((time, variable))) = self.next.pop() else {
             return Ok(None);
@@ -146,149 +133,202 @@ impl RecordedVariables {
         let first = *self.first.get_or_insert(time);
         self.last = self.last.max(time.saturating_sub(first));
         let after = u64::try_from(self.last).unwrap_or(u64::MAX);
-        let update = self.cursors.get_mut(variable).and_then(|cursor| {
-            let data_type = &self.variables.get(variable)?.data_type;
-            let value = values::value(&cursor.values, cursor.at, data_type)?;
-            let quality = cursor.qualities.get(cursor.at);
-            cursor.at += 1;
-            Some(PlayedUpdate {
-                variable,
-                after: Duration::from_nanos(after),
-                value,
-                source_timestamp: Timestamp::from_nanos(i64::try_from(time).unwrap_or(0)),
-                quality: quality.map_or(Quality::GOOD, |bits| Quality::from_bits(*bits)),
-            })
-        });
+        let (value, quality) = self.read(variable)?;
         self.line_up(variable)?;
-        Ok(update)
+        Ok(Some(PlayedUpdate {
+            variable,
+            after: Duration::from_nanos(after),
+            value,
+            source_timestamp: Timestamp::from_nanos(i64::try_from(time).unwrap_or(0)),
+            quality,
+        }))
+    }
+
+    /// The next value of a variable, and its quality.
+    fn read(&mut self, variable: usize) -> Result<(Value, Quality), PlaybackError> {
+        let unknown = || PlaybackError::Damaged {
+            path: self.path.clone(),
+            variable: variable.to_string(),
+            update: 0,
+            why: "there is no such variable".to_owned(),
+        };
+        let reader = self.readers.get_mut(variable);
+        let (Some(reader), Some(known)) = (reader, self.variables.get(variable)) else {
+            return Err(unknown());
+        };
+        let read = reader.read(&self.file, &known.data_type, self.ahead);
+        read.map_err(|fault| match fault {
+            Fault::Read(source) => PlaybackError::Read {
+                path: self.path.clone(),
+                source,
+            },
+            Fault::Wrong(why) => PlaybackError::Damaged {
+                path: self.path.clone(),
+                variable: known.name.clone(),
+                update: reader.played,
+                why,
+            },
+        })
     }
 
     /// Puts the next update of a variable in its place among those of the others.
     fn line_up(&mut self, variable: usize) -> Result<(), PlaybackError> {
-        let ahead = (AHEAD / self.cursors.len().max(1)).max(16);
-        let path = &self.path;
-        let (Some(cursor), Some(known)) =
-            (self.cursors.get_mut(variable), self.variables.get(variable))
-        else {
+        let Some(reader) = self.readers.get_mut(variable) else {
             return Ok(());
         };
-        if cursor.from + cursor.at as u64 >= known.updates {
+        if reader.played >= reader.updates {
             return Ok(());
         }
-        if cursor.at >= cursor.values.len() {
-            cursor.from += cursor.at as u64;
-            cursor.at = 0;
-            let count = (known.updates - cursor.from).min(ahead as u64);
-            cursor
-                .read(&self.file, count)
-                .map_err(|source| PlaybackError::Read {
-                    path: path.clone(),
+        match reader.next_time(&self.file, self.ahead) {
+            Ok(time) => {
+                self.next.push(Reverse((time, variable)));
+                Ok(())
+            }
+            Err(Fault::Read(source)) => Err(PlaybackError::Read {
+                path: self.path.clone(),
+                source,
+            }),
+            // Fewer times than updates there are not.
+            Err(Fault::Wrong(_)) => Ok(()),
+        }
+    }
+
+    /// The time of the first update that was not taken over from the file before, where others
+    /// were.
+    fn first_of_its_own(&self) -> Result<Option<i128>, PlaybackError> {
+        let mut first = None;
+        if self.readers.iter().all(|reader| reader.carried == 0) {
+            return Ok(first);
+        }
+        for reader in &self.readers {
+            let own = reader.updates > reader.carried;
+            if let Some(path) = reader.path_of_times().filter(|_| own)
+                && let Some(channel) = self.file.channel(path)
+            {
+                let mut time = [TdmsTime::default()];
+                let read = channel.read_into(reader.carried, &mut time);
+                read.map_err(|source| PlaybackError::Read {
+                    path: self.path.clone(),
                     source: Box::new(source),
                 })?;
+                let time = nanos(time[0]);
+                first = Some(first.map_or(time, |before: i128| before.min(time)));
+            }
         }
-        let number = cursor.from + cursor.at as u64;
-        let time = match &cursor.source {
-            TimeSource::Channel(_) => cursor.times.get(cursor.at).map_or(0, |time| nanos(*time)),
-            TimeSource::Even(waveform) => {
-                let after = waveform.offset + waveform.increment * number as f64;
+        Ok(first)
+    }
+}
+
+impl VariableReader {
+    fn path_of_times(&self) -> Option<&ObjectPath> {
+        match &self.times {
+            Times::Channel(times) => Some(times.path()),
+            Times::Even(_) => None,
+        }
+    }
+
+    /// When the next update was measured, in nanoseconds since 1970.
+    fn next_time(&mut self, file: &TdmsFile<File>, ahead: Ahead) -> Result<i128, Fault> {
+        match &mut self.times {
+            Times::Channel(times) => {
+                let (values, at) = times.peek(file, ahead)?;
+                let time = match values {
+                    Values::Time(all) => all.get(at).copied(),
+                    _ => None,
+                };
+                Ok(time.map_or(0, nanos))
+            }
+            Times::Even(waveform) => {
+                let after = waveform.offset + waveform.increment * self.played as f64;
                 // As far as numbers go: a file may claim anything.
                 let start = waveform.start.map_or(0, nanos);
-                start.saturating_add((after * 1e9) as i128)
+                Ok(start.saturating_add((after * 1e9) as i128))
             }
+        }
+    }
+
+    /// Takes the next update.
+    fn read(
+        &mut self,
+        file: &TdmsFile<File>,
+        data_type: &DataType,
+        ahead: Ahead,
+    ) -> Result<(Value, Quality), Fault> {
+        let mut source = Next {
+            reader: self,
+            file,
+            ahead,
         };
-        self.next.push(Reverse((time, variable)));
-        Ok(())
-    }
-}
-
-impl Cursor {
-    fn read(&mut self, file: &TdmsFile<File>, count: u64) -> Result<(), ReadError> {
-        if let Some(channel) = file.channel(&self.value) {
-            self.values = channel.read(self.from, count)?;
-        }
-        if let TimeSource::Channel(path) = &self.source
-            && let Some(channel) = file.channel(path)
+        let mut value = source.value(data_type)?;
+        if let Value::String(text) = &value
+            && !self.is_exact
+            && let Some(text) = text.strip_suffix('\0')
         {
-            // At most what is read ahead.
-            self.times.resize(count as usize, TdmsTime::default());
-            channel.read_into(self.from, &mut self.times)?;
+            value = Value::String(text.into());
         }
-        if let Some(channel) = self.quality.as_ref().and_then(|path| file.channel(path)) {
-            self.qualities.resize(count as usize, 0);
-            channel.read_into(self.from, &mut self.qualities)?;
+        if let Times::Channel(times) = &mut self.times {
+            times.next(file, 1, ahead)?;
+            times.release();
         }
-        Ok(())
+        let mut quality = Quality::GOOD;
+        if let Some(qualities) = &mut self.qualities {
+            let (values, at) = qualities.next(file, 1, ahead)?;
+            if let Values::U32(all) = values
+                && let Some(bits) = all.get(at)
+            {
+                quality = Quality::from_bits(*bits);
+            }
+            qualities.release();
+        }
+        self.columns.iter_mut().for_each(|column| column.release());
+        self.played += 1;
+        Ok((value, quality))
     }
 }
 
-/// What a channel is as a variable; none where it is none.
-fn described(
-    file: &TdmsFile<File>,
-    channel: &Channel<'_, File>,
-    group: &ObjectPath,
-) -> Option<(PlayedVariable, Cursor)> {
-    let path = channel.path();
-    let beside = |name: &str, data_type| {
-        let path = ObjectPath::channel(group.name(), name);
-        let channel = file.channel(&path)?;
-        (channel.data_type() == data_type).then(|| (channel.len(), path))
-    };
-    let time = (path.name() == VALUE)
-        .then(|| beside(TIME, TdmsType::Time))
-        .flatten();
-    let (name, source, quality, updates) = match time {
-        Some((times, time)) => {
-            let quality = beside(QUALITY, TdmsType::U32);
-            let qualities = quality.as_ref().map_or(u64::MAX, |(count, _)| *count);
-            // Of what was cut off, as far as all of them go.
-            let updates = channel.len().min(times).min(qualities);
-            let quality = quality.map(|(_, path)| path);
-            (
-                group.name().to_string(),
-                TimeSource::Channel(time),
-                quality,
-                updates,
-            )
-        }
-        None => {
-            let is_known = |one: &Waveform| one.increment.is_finite() && one.offset.is_finite();
-            let even = channel.waveform().filter(is_known)?;
-            let name = format!("{}/{}", group.name(), path.name());
-            (name, TimeSource::Even(even), None, channel.len())
-        }
-    };
-    let said = file
-        .properties(group)
-        .and_then(|all| all.get(TYPE.as_bytes())?.as_text());
-    let said = said.and_then(|text| parse_type(&text.to_str()).ok());
-    let of_channel = values::type_of_channel(channel.data_type())?;
-    let is_enum = |data_type: &DataType| {
-        matches!(data_type, DataType::Enum(_)) && of_channel == DataType::U32
-    };
-    let said = said.filter(|said| *said == of_channel || is_enum(said));
-    let variable = PlayedVariable {
-        name,
-        data_type: said.unwrap_or(of_channel),
-        updates,
-    };
-    let cursor = Cursor {
-        value: path.clone(),
-        source,
-        quality,
-        from: 0,
-        at: 0,
-        values: Values::Void,
-        times: Vec::new(),
-        qualities: Vec::new(),
-    };
-    Some((variable, cursor))
+/// The columns of a variable as a source of its next value.
+struct Next<'a> {
+    reader: &'a mut VariableReader,
+    file: &'a TdmsFile<File>,
+    ahead: Ahead,
 }
 
-/// Whether it is the time or the quality of a variable.
-fn belongs_to_a_value(file: &TdmsFile<File>, path: &ObjectPath, group: &ObjectPath) -> bool {
-    let name = path.name();
-    let value = ObjectPath::channel(group.name(), VALUE);
-    (name == TIME || name == QUALITY) && file.channel(&value).is_some()
+impl Next<'_> {
+    fn value(&mut self, data_type: &DataType) -> Result<Value, Fault> {
+        let part = std::mem::replace(&mut self.reader.value, super::layout::Part::Scalar(0));
+        let value = columns::value(&part, data_type, self);
+        self.reader.value = part;
+        let value = value?;
+        if !value.has_type(data_type) {
+            return Err(Fault::Wrong(format!("it is none of the type {data_type}")));
+        }
+        match encoded_len(&value) <= VALUE_BYTES_MAX {
+            true => Ok(value),
+            false => Err(Fault::Wrong(format!(
+                "it has more than {VALUE_BYTES_MAX} bytes"
+            ))),
+        }
+    }
+}
+
+impl Source for Next<'_> {
+    type Error = Fault;
+
+    fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Fault> {
+        match self.reader.columns.get_mut(column) {
+            Some(column) => column.next(self.file, count, self.ahead),
+            None => Err(Fault::Wrong("a part without a channel".to_owned())),
+        }
+    }
+
+    fn wrong(&self, column: usize, why: &'static str) -> Fault {
+        let column = self.reader.columns.get(column);
+        let name = column.map(|column| column.path().name().to_string());
+        Fault::Wrong(format!(
+            "the channel {} has {why}",
+            name.unwrap_or_default()
+        ))
+    }
 }
 
 /// Nanoseconds since 1970.

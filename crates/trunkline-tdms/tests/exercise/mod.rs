@@ -1,8 +1,8 @@
 //! Everything that can be done with a file, whatever is in it.
 
 use trunkline_tdms::{
-    LEAD_IN_BYTES, Limits, Mending, ReadAt, SegmentSum, SumsId, SumsState, TdmsFile, Unsummed,
-    Version,
+    BodySum, LEAD_IN_BYTES, Limits, Mending, ReadAt, SegmentSum, SumsId, SumsState, TdmsFile,
+    Unsummed, Version,
 };
 
 /// Opens a file and reads every channel once, if there is one: what costs least, for many files.
@@ -113,7 +113,7 @@ pub fn exercise_beside(bytes: &[u8]) {
         return;
     }
     for (from, to) in &segments {
-        let sum = SegmentSum::of(*from as u64, [&bytes[*from..*to], &[], &[]]);
+        let sum = SegmentSum::of(*from as u64, &bytes[*from..*to], BodySum::default());
         sums.extend(sum.entry(id));
     }
     let open = |bytes, sums: &[u8], unsummed| {

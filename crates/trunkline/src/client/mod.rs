@@ -19,6 +19,7 @@ mod groups;
 mod libraries;
 mod local_reader;
 mod options;
+mod outcomes;
 mod patterns;
 mod subscription;
 pub(crate) mod tasks;

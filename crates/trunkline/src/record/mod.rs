@@ -9,6 +9,7 @@
 //! A device, or a program in its place, fills a ring itself: [`regions`].
 
 mod error;
+mod handed_over;
 mod play_stream;
 mod play_variables;
 mod recorder;
@@ -18,11 +19,14 @@ mod streams;
 pub use trunkline_record::*;
 
 pub use self::error::RecordingError;
+pub use self::handed_over::PlayFailure;
 pub use self::play_stream::{StreamPlayed, play_into_stream};
 pub use self::play_variables::{PlayVariablesOptions, VariablesPlayed, play_into_variables};
 pub use self::recorder::{VariableRecorder, VariableRecorderOptions, VariableRecorderStatus};
 pub use self::stop::{Stopped, Stopper, stopper};
-pub use self::streams::{StreamRecorded, receive_into_ring, record_stream, stream_layout};
+pub use self::streams::{
+    RowsRecording, StreamRecorded, receive_into_ring, record_stream, stream_layout,
+};
 
 /// Rings of memory that a device fills, or plays.
 pub mod regions {

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use trunkline_client::{OpenOptions, VariableRef, Write, WriteCounts};
 use trunkline_net::Clock;
-use trunkline_record::{Pace, PlayedUpdate, RecordedVariables};
+use trunkline_record::{Pace, PlaybackError, PlayedUpdate, RecordedVariables};
+use trunkline_types::wire::encoded_len;
 
+use super::handed_over::{HandedOver, PlayFailure};
 use super::{RecordingError, Stopped};
 use crate::client::Client;
 
 /// Updates that are handed over at a time.
 const BATCH_MAX: usize = 1000;
 
-/// Updates that may be on their way.
-const ON_THEIR_WAY_MAX: u64 = 16_384;
+/// Bytes of them, about.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// How long it is waited for something before it is looked whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -61,7 +63,9 @@ pub struct VariablesPlayed {
     pub unchanged: u64,
     /// Ended as refused, or as unknown.
     pub failed: u64,
-    /// Variables that are not played into, and why.
+    /// Of those that failed the reason, variable by variable: of the first 100 variables.
+    pub failures: Vec<PlayFailure>,
+    /// Variables that are not played into, or not to their end, and why.
     pub refused: Vec<(String, String)>,
     /// Everything was played; otherwise it was stopped.
     pub is_complete: bool,
@@ -91,9 +95,14 @@ pub fn play_into_variables(
     let mut done = VariablesPlayed::default();
     let into = open(client, recorded, target, options.timeout, &mut done)?;
     let before = client.write_counts();
+    let name = |variable: usize| {
+        let known = into.get(variable).and_then(Option::as_ref);
+        known.map_or_else(String::new, |(_, name)| name.clone())
+    };
+    let mut handed_over = HandedOver::new(client);
     let clock = Clock::new();
     let since = clock.now();
-    let mut next = recorded.next_update()?;
+    let mut next = next_update(recorded, &mut done)?;
     while let Some(first) = next.take() {
         let due = due(first.after, speed);
         let now = clock.now().since(since);
@@ -109,42 +118,60 @@ pub fn play_into_variables(
             next = Some(first);
             break;
         }
-        let mut batch = Vec::new();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut one = Some(first);
         while let Some(update) = one.take() {
             let due = self::due(update.after, speed);
-            if due > now || batch.len() >= BATCH_MAX {
+            if due > now || batch.len() >= BATCH_MAX || bytes >= BATCH_BYTES_MAX {
                 next = Some(update);
                 break;
             }
             let late = now - due;
             let is_paced = speed.is_some();
-            match into.get(update.variable).copied().flatten() {
-                Some(variable) => {
+            match into.get(update.variable).and_then(Option::as_ref) {
+                Some((variable, _)) => {
                     done.late += u64::from(is_paced && late > LATE);
                     if is_paced {
                         done.lateness_max = done.lateness_max.max(late);
                     }
-                    batch.push(write(variable, update, options.keeps_times));
+                    bytes += encoded_len(&update.value);
+                    let number = update.variable;
+                    batch.push((number, write(*variable, update, options.keeps_times)));
                 }
                 None => done.left_out += 1,
             }
-            one = recorded.next_update()?;
+            one = next_update(recorded, &mut done)?;
         }
         done.updates += batch.len() as u64;
-        client.write_untracked(batch)?;
-        let counts = client.write_counts();
-        if counts.waiting + counts.in_flight > ON_THEIR_WAY_MAX {
-            client.flush(options.timeout)?;
-        }
+        handed_over.give(batch, name, options.timeout)?;
         outcomes(&mut done, &before, &client.write_counts());
         on_updates(&done);
     }
     let counts = client.flush(options.timeout)?;
     outcomes(&mut done, &before, &counts);
+    handed_over.take_outcomes(name);
+    done.failures = handed_over.failures();
     done.is_complete = next.is_none();
     on_updates(&done);
     Ok(done)
+}
+
+/// The next update that can be played. A variable of which the rest cannot is named once.
+fn next_update(
+    recorded: &mut RecordedVariables,
+    done: &mut VariablesPlayed,
+) -> Result<Option<PlayedUpdate>, RecordingError> {
+    loop {
+        match recorded.next_update() {
+            Err(error @ PlaybackError::Damaged { .. }) => {
+                let why = error.to_string();
+                if let PlaybackError::Damaged { variable, .. } = error {
+                    done.refused.push((variable, why));
+                }
+            }
+            other => return Ok(other?),
+        }
+    }
 }
 
 /// When an update is due that came so long after the first; at once where there is no speed.
@@ -166,14 +193,14 @@ fn write(variable: VariableRef, update: PlayedUpdate, keeps_times: bool) -> Writ
     write
 }
 
-/// The variables that are played into, by the number of the recorded one.
+/// The variables that are played into, with their names, by the number of the recorded one.
 fn open(
     client: &Client,
     recorded: &RecordedVariables,
     target: impl Fn(&str) -> Option<String>,
     timeout: Duration,
     done: &mut VariablesPlayed,
-) -> Result<Vec<Option<VariableRef>>, RecordingError> {
+) -> Result<Vec<Option<(VariableRef, String)>>, RecordingError> {
     let variables = recorded.variables();
     let targets: Vec<Option<String>> = variables.iter().map(|one| target(&one.name)).collect();
     let names: Vec<&String> = targets.iter().flatten().collect();
@@ -188,7 +215,7 @@ fn open(
         };
         let why = match opened.next() {
             Some(Ok(opened)) if opened.data_type == variable.data_type => {
-                into.push(Some(opened.variable));
+                into.push(Some((opened.variable, target.clone())));
                 continue;
             }
             Some(Ok(opened)) => format!(

@@ -1,14 +1,17 @@
 //! Variables into a recording.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use trunkline_client::{Event, FollowEvent, SubscribeOptions};
 use trunkline_net::Clock;
-use trunkline_record::{SegmentFile, VariableId, VariableProgress, VariableRecording};
+use trunkline_record::{
+    Rotation, SegmentFile, VariableId, VariableProgress, VariableSeries, series_file, sums_path,
+};
 use trunkline_types::{Contract, Lost, Pattern, Tick};
 
 use super::{RecordingError, Stopped, Stopper, stopper};
@@ -41,6 +44,9 @@ pub struct VariableRecorderOptions {
     pub waiting_bytes_max: usize,
     /// Whether checksums are written beside the file, in `x.tdms.sums`. Unless set, they are not.
     pub has_sums: bool,
+    /// When it goes on in another file of a series, which it then does too when one has failed:
+    /// `x.tdms`, `x_0002.tdms` and so on. Unless set, there is one file, whatever becomes of it.
+    pub rotation: Option<Rotation>,
 }
 
 impl Default for VariableRecorderOptions {
@@ -51,6 +57,7 @@ impl Default for VariableRecorderOptions {
             sync_every: Duration::from_secs(10),
             waiting_bytes_max: 4 << 20,
             has_sums: false,
+            rotation: None,
         }
     }
 }
@@ -59,8 +66,10 @@ impl Default for VariableRecorderOptions {
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct VariableRecorderStatus {
-    /// How far the recording is.
+    /// How far the recording is, in all its files.
     pub progress: VariableProgress,
+    /// How many files it has.
+    pub files: u32,
     /// The connection to the engine is up.
     pub is_connected: bool,
     /// What is wrong with the file now.
@@ -86,11 +95,11 @@ pub struct VariableRecorder {
 
 impl VariableRecorder {
     /// Records what `patterns` match now and later, without what `excluded` do, into the new file
-    /// `path`.
+    /// `path`, or the series that begins with it.
     ///
     /// # Errors
-    /// [`RecordingError::File`]: it is there already, or cannot be made, or there is no thread to
-    /// be had. [`RecordingError::Call`].
+    /// [`RecordingError::File`]: it is there already, or the next one of the series, or cannot be
+    /// made, or there is no thread to be had. [`RecordingError::Call`].
     pub fn start(
         client: &Client,
         patterns: &[Pattern],
@@ -105,15 +114,35 @@ impl VariableRecorder {
         };
         let subscription =
             client.subscribe_patterns(&set, options.contract, SubscribeOptions::default())?;
-        let file = match options.has_sums {
-            true => SegmentFile::create_summed(path),
-            false => SegmentFile::create(path),
-        }?;
-        let status = Arc::new(Mutex::new(VariableRecorderStatus::default()));
+        let clock = Clock::new();
+        let since = clock.now();
+        let next = series_file(path, 2);
+        if options.rotation.is_some() && next.exists() {
+            let text = format!("{} is there already", next.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text).into());
+        }
+        let files = Files {
+            first: path.to_owned(),
+            has_sums: options.has_sums,
+        };
+        let open: Open = Box::new(move |number| files.open(number));
+        let recording = VariableSeries::start(
+            open,
+            options.rotation,
+            options.waiting_bytes_max,
+            Duration::ZERO,
+        )?;
+        let status = Arc::new(Mutex::new(VariableRecorderStatus {
+            files: 1,
+            ..VariableRecorderStatus::default()
+        }));
         let (stopper, stopped) = stopper();
         let running = Running {
             subscription,
-            recording: VariableRecording::new(file, options.waiting_bytes_max),
+            recording,
+            first: path.to_owned(),
+            clock,
+            since,
             items: HashMap::new(),
             options,
             status: status.clone(),
@@ -135,7 +164,8 @@ impl VariableRecorder {
     }
 
     /// Takes what has come by now, writes it, makes it safe from a loss of power, and ends.
-    /// [`VariableRecorderStatus::trouble`] says when that did not succeed.
+    /// [`VariableRecorderStatus::trouble`] says when that did not succeed. A file in which nothing
+    /// is, not even a variable, is removed.
     #[must_use]
     pub fn stop(mut self) -> VariableRecorderStatus {
         self.end();
@@ -157,13 +187,42 @@ impl Drop for VariableRecorder {
     }
 }
 
+/// Makes the files of a recording, by their number.
+type Open = Box<dyn FnMut(u32) -> io::Result<SegmentFile> + Send>;
+
+struct Files {
+    first: PathBuf,
+    has_sums: bool,
+}
+
+impl Files {
+    fn open(&self, number: u32) -> io::Result<SegmentFile> {
+        let path = series_file(&self.first, number);
+        match self.has_sums {
+            true => SegmentFile::create_summed(&path),
+            false => SegmentFile::create(&path),
+        }
+    }
+}
+
 /// What the thread has.
 struct Running {
     subscription: PatternSubscription,
-    recording: VariableRecording<SegmentFile>,
+    recording: VariableSeries<SegmentFile, Open>,
+    first: PathBuf,
+    clock: Clock,
+    since: Tick,
     items: HashMap<u32, Item>,
     options: VariableRecorderOptions,
     status: Arc<Mutex<VariableRecorderStatus>>,
+}
+
+/// How much is done about what waits.
+#[derive(Clone, Copy, Debug)]
+enum Writing {
+    Out,
+    Sync,
+    Finish,
 }
 
 /// A variable that is followed.
@@ -176,28 +235,27 @@ struct Item {
 
 impl Running {
     fn run(mut self, stopped: &Stopped) {
-        let clock = Clock::new();
-        let (mut write_at, mut sync_at) = (clock.now(), clock.now());
+        let (mut write_at, mut sync_at) = (self.clock.now(), self.clock.now());
         while !stopped.now() {
             if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
                 self.handle(event);
                 self.handle_waiting(TAKEN_MAX);
             }
-            let now = clock.now();
+            let now = self.clock.now();
             if now >= sync_at {
                 sync_at = now.saturating_add(self.options.sync_every);
                 write_at = now.saturating_add(self.options.write_every);
-                self.write(true);
+                self.write(Writing::Sync);
             } else if now >= write_at {
                 write_at = now.saturating_add(self.options.write_every);
-                self.write(false);
+                self.write(Writing::Out);
             }
         }
-        self.end(clock, clock.now().saturating_add(LAST_LOOK));
+        self.end(self.clock.now().saturating_add(LAST_LOOK));
     }
 
-    fn end(&mut self, clock: Clock, until: Tick) {
-        while self.handle_waiting(TAKEN_MAX) && clock.now() < until {}
+    fn end(&mut self, until: Tick) {
+        while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
         let lost: Vec<(VariableId, Lost)> = self
             .items
             .values()
@@ -207,7 +265,15 @@ impl Running {
             // It is one of this recording.
             let _ = self.recording.note_lost(id, lost.count());
         }
-        self.write(true);
+        self.write(Writing::Finish);
+        let progress = self.recording.progress();
+        if progress.variables == 0 || progress.bytes == 0 {
+            // Nothing is in it.
+            let _ = std::fs::remove_file(&self.first);
+            if self.options.has_sums {
+                let _ = std::fs::remove_file(sums_path(&self.first));
+            }
+        }
     }
 
     /// Handles what waits, at most so many; whether there were as many.
@@ -252,11 +318,12 @@ impl Running {
                 };
                 item.lost_since = Lost::NONE;
                 let id = item.id;
+                let now = self.clock.now().since(self.since);
                 // Nothing was written to it yet.
                 if reading.position.sequence == 0 {
                     return;
                 }
-                let taken = self.recording.take(id, &reading.sample, &reading.lost);
+                let taken = self.recording.take(id, &reading.sample, &reading.lost, now);
                 if let Err(error) = taken {
                     locked(&self.status).trouble = Some(error.to_string());
                 }
@@ -281,20 +348,25 @@ impl Running {
         }
     }
 
-    fn write(&mut self, is_synced: bool) {
-        let written = match is_synced {
-            true => self.recording.sync(),
-            false => self.recording.write_out(),
+    fn write(&mut self, writing: Writing) {
+        let now = self.clock.now().since(self.since);
+        let written = match writing {
+            Writing::Out => self.recording.write_out(now),
+            Writing::Sync => self.recording.sync(now),
+            Writing::Finish => self.recording.finish(now),
         };
+        // Nobody asks for each.
+        while self.recording.take_ended().is_some() {}
         let progress = self.recording.progress();
         let mut status = locked(&self.status);
         match written {
             Err(error) => status.trouble = Some(error.to_string()),
-            // That a sync has failed stays true whatever is written behind it.
-            Ok(()) if progress.sync_failure.is_some() => {}
+            // That a sync has failed stays true whatever is written behind it in this file.
+            Ok(()) if progress.sync_failure.is_some() && self.options.rotation.is_none() => {}
             Ok(()) => status.trouble = None,
         }
         status.progress = progress;
+        status.files = self.recording.number();
     }
 }
 

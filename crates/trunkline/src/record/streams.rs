@@ -1,8 +1,12 @@
 //! Streams into recordings.
 
+use std::io;
 use std::time::Duration;
 
-use trunkline_record::{Backend, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording};
+use trunkline_record::{
+    Backend, Copying, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording, TdmsSeries,
+    WriteQueue,
+};
 use trunkline_ring::{NoRegion, ReadRegion, RegionFiller, RegionReader};
 use trunkline_stream::{StreamError, ValueReader, element_bytes};
 use trunkline_tdms::{TdmsType, Text};
@@ -32,6 +36,88 @@ pub struct StreamRecorded {
     pub bytes: u64,
     /// The stream has ended; otherwise it was stopped, and goes on.
     pub has_ended: bool,
+}
+
+/// Where rows of a stream are recorded: one file, or a series of them.
+pub trait RowsRecording {
+    /// Writes the rows of a region: [`TdmsRecording::write`], [`TdmsSeries::write`].
+    ///
+    /// # Errors
+    /// As there.
+    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError>;
+
+    /// Waits until everything is as safe as said: [`TdmsRecording::flush`], [`TdmsSeries::flush`].
+    ///
+    /// # Errors
+    /// As there.
+    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError>;
+
+    /// Takes completions that have come: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
+    ///
+    /// # Errors
+    /// As there.
+    fn poll(&mut self) -> Result<(), RecordError>;
+
+    /// Rows that were taken.
+    fn rows(&self) -> u64;
+
+    /// Which regions are copied, as the queue was told.
+    fn copying(&self) -> Option<Copying>;
+
+    /// The backend's clock.
+    fn now(&self) -> Duration;
+}
+
+impl<B: Backend> RowsRecording for TdmsRecording<B> {
+    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        self.write(region)
+    }
+
+    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+        self.flush(durability, wait)
+    }
+
+    fn poll(&mut self) -> Result<(), RecordError> {
+        self.poll()
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows()
+    }
+
+    fn copying(&self) -> Option<Copying> {
+        self.queue().options().copying
+    }
+
+    fn now(&self) -> Duration {
+        self.queue().backend().now()
+    }
+}
+
+impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> RowsRecording for TdmsSeries<B, O> {
+    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        self.write(region)
+    }
+
+    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+        self.flush(durability, wait)
+    }
+
+    fn poll(&mut self) -> Result<(), RecordError> {
+        self.poll()
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows()
+    }
+
+    fn copying(&self) -> Option<Copying> {
+        self.file().copying()
+    }
+
+    fn now(&self) -> Duration {
+        self.file().now()
+    }
 }
 
 /// Copies elements of a stream into a ring, where they are recorded from: as many as have arrived
@@ -72,9 +158,9 @@ pub fn receive_into_ring(
     Ok(count)
 }
 
-/// Records a stream until it ends or is stopped, in regions of `region_rows` rows. Both ends of the
-/// ring are the recorder's; `on_region` is called after each region, and from time to time while
-/// the disk is full.
+/// Records a stream into a file or a series until it ends or is stopped, in regions of
+/// `region_rows` rows. Both ends of the ring are the recorder's; `on_region` is called after each
+/// region, and from time to time while the disk is full.
 ///
 /// The stream waits while the disk does, and while it is full: nothing is lost. Elements of a slow
 /// stream wait for 1 s, fewer than 4 KiB of them for 5 s, and are then recorded though they are no
@@ -86,19 +172,19 @@ pub fn receive_into_ring(
 /// [`RecordingError::Unwritten`]: it was stopped while the disk was full, or the disk stands.
 /// [`RecordingError`]. What was taken from the stream before is in the recording, as far as that
 /// can be written.
-pub fn record_stream<B: Backend>(
+pub fn record_stream<R: RowsRecording>(
     stream: &mut ValueReader,
     (filler, reader): (&mut RegionFiller, &mut RegionReader),
-    recording: &mut TdmsRecording<B>,
+    recording: &mut R,
     region_rows: u64,
     stopped: &Stopped,
-    on_region: impl FnMut(&TdmsRecording<B>),
+    on_region: impl FnMut(&R),
 ) -> Result<StreamRecorded, RecordingError> {
     let mut done = StreamRecorded::default();
     let rows = region_rows.clamp(1, reader.capacity());
     let before = recording.rows();
     let row_bytes = filler.element_bytes().max(1);
-    let copying = recording.queue().options().copying;
+    let copying = recording.copying();
     let mut out = Out {
         ring: reader,
         at: 0,
@@ -110,7 +196,7 @@ pub fn record_stream<B: Backend>(
         on_region,
     };
     let ended = out.record(stream, filler, rows, &mut done);
-    let in_recording = out.recording.rows() - before;
+    let in_recording = out.recording.rows().saturating_sub(before);
     match ended {
         Ok(()) => Ok(done),
         Err(RecordingError::Record(source)) if done.elements > in_recording => {
@@ -122,7 +208,7 @@ pub fn record_stream<B: Backend>(
 }
 
 /// Where elements go from the ring.
-struct Out<'a, B: Backend, F> {
+struct Out<'a, R, F> {
     ring: &'a mut RegionReader,
     /// Where in the ring the next region begins.
     at: u64,
@@ -130,12 +216,12 @@ struct Out<'a, B: Backend, F> {
     rows_before: u64,
     /// Rows of the longest region that may begin within a block; 0: none may.
     odd_rows_max: u64,
-    recording: &'a mut TdmsRecording<B>,
+    recording: &'a mut R,
     stopped: &'a Stopped,
     on_region: F,
 }
 
-impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
+impl<R: RowsRecording, F: FnMut(&R)> Out<'_, R, F> {
     fn record(
         &mut self,
         stream: &mut ValueReader,
@@ -183,7 +269,7 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
     /// Whether what is there, of so many elements that came, has waited for long enough.
     fn is_old(&self, since: Duration, elements: u64) -> bool {
         let age = self.now().saturating_sub(since);
-        let recorded = self.recording.rows() - self.rows_before;
+        let recorded = self.recording.rows().saturating_sub(self.rows_before);
         let waiting = elements.saturating_sub(recorded) * self.row_bytes;
         let most = match waiting >= BLOCK_BYTES {
             true => AGE_MAX,
@@ -193,7 +279,7 @@ impl<B: Backend, F: FnMut(&TdmsRecording<B>)> Out<'_, B, F> {
     }
 
     fn now(&self) -> Duration {
-        self.recording.queue().backend().now()
+        self.recording.now()
     }
 
     /// Writes the regions that are there, of at least `least` rows; how many they were. They end

@@ -1,8 +1,8 @@
 //! `record`: variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: variables; `stream`: a stream. `list`: what recordings there are; `info`: what is in
-//!   one.
+//! - `start`: variables; `stream`: a stream, and `stream_file` where it goes. `list`: what
+//!   recordings there are; `info`: what is in one.
 //! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
 //! - `bench`: simulated devices. `disk`: how much room is left.
 
@@ -14,17 +14,19 @@ mod running;
 mod start;
 mod stop;
 mod stream;
+mod stream_file;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trunkline::record::RecordingError;
+use trunkline::record::{RecordingError, Rotation};
 use trunkline_types::text::parse_type;
 use trunkline_types::{Contract, DataType};
 
 use super::{Context, Verb};
 use crate::arguments;
 use crate::exit::Exit;
+use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 
 /// Record variables, or a stream, to a TDMS file
@@ -38,6 +40,10 @@ use crate::problem::{Problem, Stop};
 /// comes, until the stream ends. The writer waits while the disk does, and while it is full:
 /// nothing is lost. Ended while the disk is full, it says how many elements are not in the file,
 /// with exit code 7.
+///
+/// With --rotate-size or --rotate-time it goes on in FILE_0002, FILE_0003 and so on, each of which
+/// stands on its own; then also when a file cannot be written any more, and what may be missing is
+/// a gap of the next one.
 ///
 /// `record stop FILE` ends, from another terminal, a recording of the same user that runs; it waits
 /// until the file is whole, safe and closed, no longer than --timeout, and says what is in it.
@@ -96,6 +102,14 @@ pub(crate) struct Args {
     /// start, bench: end after so long
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::duration)]
     span: Option<Duration>,
+
+    /// start: go on in another file, FILE_0002 and so on, when one has so many bytes, such as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = super::stream::units::size)]
+    rotate_size: Option<u64>,
+
+    /// start: go on in another file when one is so old
+    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    rotate_time: Option<Duration>,
 
     /// start: checksums beside the file, in FILE.sums, which `tdms verify` compares
     #[arg(long)]
@@ -161,6 +175,8 @@ impl Args {
             (!self.names.is_empty(), is_start, "NAME"),
             (self.stream.is_some(), is_start, "--stream"),
             (self.sums, is_start, "--sums"),
+            (self.rotate_size.is_some(), is_start, "--rotate-size"),
+            (self.rotate_time.is_some(), is_start, "--rotate-time"),
             (self.all, verb == Order::Stop, "--all"),
             (self.rate.is_some(), verb == Order::Bench, "--rate"),
             (
@@ -178,6 +194,16 @@ impl Args {
                 Err(Problem::usage(&sentence))
             }
         }
+    }
+
+    /// When it goes on in another file; none where there is one.
+    fn rotation(&self) -> Option<Rotation> {
+        let is_asked = self.rotate_size.is_some() || self.rotate_time.is_some();
+        let none = Rotation::default();
+        is_asked.then(|| Rotation {
+            bytes_max: self.rotate_size.unwrap_or(none.bytes_max),
+            age_max: self.rotate_time.unwrap_or(none.age_max),
+        })
     }
 
     fn path(&self) -> PathBuf {
@@ -203,13 +229,45 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
     Problem::new(exit, code, &error.to_string())
 }
 
+/// Where something was recorded: a file, or the first of a series.
+fn files_text(path: &Path, files: u32) -> String {
+    match files {
+        0 | 1 => path.display().to_string(),
+        files => format!("{files} files from {} on", path.display()),
+    }
+}
+
+/// Says what could not be done about the file at its end.
+fn put_failures(object: &mut Object, sync_failure: Option<i32>, untrimmed: Option<i32>) {
+    let text = |number| std::io::Error::from_raw_os_error(number).to_string();
+    if let Some(number) = sync_failure {
+        object.put("sync_failure", text(number));
+    }
+    if let Some(number) = untrimmed {
+        object.put("untrimmed", text(number));
+    }
+}
+
+fn untrimmed_text(number: i32) -> String {
+    let error = std::io::Error::from_raw_os_error(number);
+    format!(
+        "behind its end may be what is no part of it, which could not be cut off ({error}): \
+         `trunkline tdms repair` does"
+    )
+}
+
 /// Why a recording does not begin.
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
         found.message = format!("{} cannot be made: {error}", path.display());
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            found.message = format!("{} is there already", path.display());
+            // The next file of a series has a message of its own.
+            if error.raw_os_error().is_some() || error.get_ref().is_none() {
+                found.message = format!("{} is there already", path.display());
+            } else {
+                found.message = error.to_string();
+            }
             found.hint =
                 Some("nothing is written over: name another file, or remove it".to_owned());
         }

@@ -9,7 +9,7 @@ use trunkline_types::{Pattern, Tick};
 
 use super::disk::{SHOWN_EVERY, room_text};
 use super::running::{Ended, Figures, Running};
-use super::{Args, not_begun};
+use super::{Args, files_text, not_begun, put_failures};
 use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
@@ -39,6 +39,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let options = VariableRecorderOptions {
         contract: args.contract,
         has_sums: args.sums,
+        rotation: args.rotation(),
         ..VariableRecorderOptions::default()
     };
     let excluded = &context.settings.exclude;
@@ -70,12 +71,17 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let status = recorder.stop();
     let exit = match &status {
         status if status.trouble.is_some() => Exit::SomeFailed,
-        status if status.progress.lost > 0 || status.progress.unknown_gaps > 0 => Exit::Lost,
+        status if has_sync_failed(status) && !has_lost(status) => Exit::SomeFailed,
+        status if has_lost(status) => Exit::Lost,
         status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
         _ => Exit::Done,
     };
     let elapsed = context.clock.now().since(started);
-    let (text, object) = sum_up(&status, &path, elapsed);
+    let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
+    let (text, object) = match is_empty {
+        true => nothing_recorded(&status, &path),
+        false => sum_up(&status, &path, args.rotation().is_some(), elapsed),
+    };
     running.end(&Ended {
         text: &text,
         object: &object,
@@ -100,6 +106,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(Problem::new(Exit::SomeFailed, "file", trouble).into());
     }
     Ok(exit)
+}
+
+fn has_lost(status: &VariableRecorderStatus) -> bool {
+    status.progress.lost > 0 || status.progress.unknown_gaps > 0
+}
+
+fn has_sync_failed(status: &VariableRecorderStatus) -> bool {
+    status.progress.sync_failure.is_some()
 }
 
 /// Nothing was found that could have been recorded.
@@ -182,8 +196,34 @@ impl Shown {
     }
 }
 
+/// The file that was begun is not there any more.
+fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Json) {
+    let mut object = Object::new();
+    object.put("event", "recorded");
+    object.put("file", path.display().to_string());
+    object.put("variables", status.progress.variables);
+    object.put("updates", status.progress.updates);
+    object.put("on_disk", 0);
+    object.put("lost", status.progress.lost);
+    object.put("unknown_gaps", status.progress.unknown_gaps);
+    put_failures(&mut object, status.progress.sync_failure, None);
+    if let Some(trouble) = &status.trouble {
+        object.put("trouble", trouble.as_str());
+    }
+    let text = format!(
+        "nothing recorded: {} would be empty, and is not left",
+        path.display()
+    );
+    (text, object.into_json())
+}
+
 /// What has come of it, for people and for programs.
-fn sum_up(status: &VariableRecorderStatus, path: &Path, elapsed: Duration) -> (String, Json) {
+fn sum_up(
+    status: &VariableRecorderStatus,
+    path: &Path,
+    is_series: bool,
+    elapsed: Duration,
+) -> (String, Json) {
     let progress = status.progress;
     let is_safe = status.trouble.is_none() && progress.on_disk == progress.updates;
     let mut object = Object::new();
@@ -200,6 +240,10 @@ fn sum_up(status: &VariableRecorderStatus, path: &Path, elapsed: Duration) -> (S
     object.put("backend", BACKEND);
     object.put("is_direct", false);
     object.put("bytes_copied", progress.bytes);
+    if is_series {
+        object.put("files", status.files);
+    }
+    put_failures(&mut object, progress.sync_failure, None);
     if let Some(trouble) = &status.trouble {
         object.put("trouble", trouble.as_str());
     }
@@ -216,11 +260,50 @@ fn sum_up(status: &VariableRecorderStatus, path: &Path, elapsed: Duration) -> (S
          cache, all bytes copied",
         counted(progress.on_disk, "update"),
         counted(progress.variables, "variable"),
-        path.display(),
+        files_text(path, status.files),
         bytes_text(progress.bytes as f64),
         elapsed.as_secs_f64(),
         progress.lost,
         BACKEND,
     );
+    let text = match progress.sync_failure {
+        Some(number) => {
+            let error = std::io::Error::from_raw_os_error(number);
+            let safe = counted(progress.on_disk, "update");
+            format!("{text}; a sync failed: {error}, and only {safe} outlive a loss of power")
+        }
+        None => text,
+    };
     (text, object.into_json())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Behaviour: B-70.
+    #[test]
+    fn a_sync_that_failed_is_said_to_people_and_to_programs() {
+        let mut status = VariableRecorderStatus::default();
+        status.progress.updates = 7;
+        status.progress.on_disk = 3;
+        let path = Path::new("run.tdms");
+        let (text, object) = sum_up(&status, path, false, Duration::ZERO);
+        assert!(!text.contains("sync"), "{text}");
+        assert_eq!(object.get("sync_failure"), None);
+        status.progress.sync_failure = Some(5);
+        status.files = 2;
+        for is_series in [false, true] {
+            let (text, object) = sum_up(&status, path, is_series, Duration::ZERO);
+            assert!(text.contains("a sync failed"), "{text}");
+            assert!(
+                text.contains("only 3 updates outlive a loss of power"),
+                "{text}"
+            );
+            let said = object["sync_failure"].as_str().unwrap();
+            assert!(said.contains("os error 5"), "{said}");
+            assert_eq!(object["durability"], "in-file");
+            assert_eq!(object.get("files").is_some(), is_series);
+        }
+    }
 }

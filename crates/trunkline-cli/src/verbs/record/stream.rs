@@ -5,16 +5,17 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use trunkline::record::regions::{PagesWanted, RegionMemory};
+use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
-    Backend, BackendWanted, Directness, Durability, FileReport, QueueOptions, RoomState,
-    TdmsRecording, record_stream, stopper, stream_layout, tdms_queue,
+    BackendWanted, Directness, FileReport, QueueOptions, RecordError, RoomState, StreamRecorded,
+    TdmsRecording, TdmsSeries, record_stream, series_file, stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
 
 use super::disk::{SHOWN_EVERY, room_text};
 use super::running::{Ended, Figures, Running};
-use super::{Args, not_begun, problem};
+use super::stream_file::{Came, StreamFile, check_folder};
+use super::{Args, files_text, not_begun, problem, put_failures, untrimmed_text};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
@@ -39,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
     let path = args.path();
     let interrupted = Interrupted::new(&context.terminal)?;
-    let mut running = Running::begin(&path, context)?;
+    let running = Running::begin(&path, context)?;
     let layout = stream_layout("stream", "value", &args.data_type);
     let layout = layout.map_err(|error| problem(&error))?;
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
@@ -53,111 +54,190 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         REGIONS,
     );
     let (memory, mut filler, mut reader) = made.map_err(failed)?;
-    // Before the file: where the other end does not come, no file is left behind. That one is there
-    // already is told without waiting.
-    if path.exists() {
-        let there = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-        return Err(failed(there).into());
+    // Before the file: where the other end does not come, no file is left behind. What can be known
+    // without it is told without waiting.
+    let next = series_file(&path, 2);
+    let rotation = args.rotation();
+    let there = [Some(&path), rotation.is_some().then_some(&next)];
+    if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
+        let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        return Err(not_begun(&error.into(), there).into());
     }
+    check_folder(&path).map_err(|error| not_begun(&error.into(), &path))?;
     interrupted.end_in_order();
     let is_to_end = || interrupted.is_so() || running.is_told();
-    let Some(mut stream) = create(args, url, is_to_end, context)? else {
+    let Some(stream) = create(args, url, is_to_end, context)? else {
         let exit = match interrupted.is_so() {
             true => Exit::Interrupted,
             false => Exit::Done,
         };
         return nobody_came(running, &path, exit, context);
     };
-    let (queue, report) = tdms_queue(
-        &path,
-        BackendWanted::BestThereIs,
-        Directness::IfPossible,
-        QueueOptions {
-            has_sums: args.sums,
-            ..QueueOptions::default()
-        },
-        vec![memory],
-    )
-    .map_err(|error| not_begun(&error.into(), &path))?;
-    let start = TdmsRecording::start(queue, &layout, FILE_WAIT);
-    let mut recording = start.map_err(|error| problem(&error.into()))?;
-    say_backend(&report, context)?;
-    let started = context.clock.now();
-    let until = args.span.map(|span| started.saturating_add(span));
-    let (stopper, stopped) = stopper();
-    let mut stopper = Some(stopper);
-    let mut shown = (started, 0);
+    let queue_options = QueueOptions {
+        has_sums: args.sums,
+        ..QueueOptions::default()
+    };
+    let open = |number| {
+        let path = series_file(&path, number);
+        tdms_queue(
+            &path,
+            BackendWanted::BestThereIs,
+            Directness::IfPossible,
+            queue_options,
+            vec![memory.clone()],
+        )
+    };
+    let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), &path))?;
+    let recorder = Recorder {
+        args,
+        path: &path,
+        report: &report,
+        interrupted: &interrupted,
+        rows: rows as u64,
+        context,
+    };
     let ends = (&mut filler, &mut reader);
-    let done = record_stream(
-        &mut stream,
-        ends,
-        &mut recording,
-        rows as u64,
-        &stopped,
-        |recording| {
+    let not_started = |error: RecordError| Stop::from(problem(&error.into()));
+    match rotation {
+        None => {
+            let recording = TdmsRecording::start(queue, &layout, FILE_WAIT);
+            recorder.record(stream, ends, recording.map_err(not_started)?, running)
+        }
+        Some(rotation) => {
+            let mut first = Some(queue);
+            let open = |number| match first.take() {
+                Some(queue) => Ok(queue),
+                None => open(number).map(|(queue, _)| queue),
+            };
+            let series = TdmsSeries::start(open, layout, rotation, FILE_WAIT);
+            recorder.record(stream, ends, series.map_err(not_started)?, running)
+        }
+    }
+}
+
+/// What a stream is recorded with.
+struct Recorder<'a> {
+    args: &'a Args,
+    path: &'a Path,
+    report: &'a FileReport,
+    interrupted: &'a Interrupted,
+    /// Of a region.
+    rows: u64,
+    context: &'a Context,
+}
+
+impl Recorder<'_> {
+    fn record(
+        &self,
+        mut stream: ValueReader,
+        ends: (&mut RegionFiller, &mut RegionReader),
+        mut file: impl StreamFile,
+        mut running: Running,
+    ) -> Result<Exit, Stop> {
+        let context = self.context;
+        say_backend(self.report, context)?;
+        let started = context.clock.now();
+        let until = self.args.span.map(|span| started.saturating_add(span));
+        let (stopper, stopped) = stopper();
+        let mut stopper = Some(stopper);
+        let mut shown = (started, 0);
+        let on_region = |file: &_| {
             let now = context.clock.now();
-            if interrupted.is_so() || running.is_told() || until.is_some_and(|until| until <= now) {
+            let is_over = until.is_some_and(|until| until <= now);
+            if self.interrupted.is_so() || running.is_told() || is_over {
                 stopper = None;
             }
-            running.update(now, figures(recording));
+            let figures = figures(file);
+            running.update(now, figures);
             let elapsed = now.since(shown.0);
             if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
-                let progress = recording.progress();
-                let rate = per_second(progress.written.saturating_sub(shown.1), elapsed);
-                shown = (now, progress.written);
+                let progress = StreamFile::progress(file);
+                let rate = per_second(figures.bytes.saturating_sub(shown.1), elapsed);
+                shown = (now, figures.bytes);
                 context.terminal.progress(&format!(
                     "{} · {} · {} · queue {} · {}",
-                    counted(recording.rows(), "element"),
-                    bytes_text(progress.written as f64),
+                    counted(figures.rows, "element"),
+                    bytes_text(figures.bytes as f64),
                     rate_text(rate),
                     progress.outstanding,
-                    room(progress.room.state, &path, rate),
+                    room(progress.room.state, self.path, rate),
                 ));
             }
-        },
-    );
-    let closed = recording.close(FILE_WAIT);
-    let done = done.map_err(|error| problem(&error))?;
-    let closed = closed.map_err(|error| problem(&error.into()))?;
-    if let Some(failure) = closed.failure {
-        return Err(Problem::new(Exit::SomeFailed, "file", &failure.to_string()).into());
+        };
+        let done = record_stream(&mut stream, ends, &mut file, self.rows, &stopped, on_region);
+        let copied = file.progress().bytes_copied;
+        let closed = file.end(FILE_WAIT);
+        let done = done.map_err(|error| problem(&error))?;
+        let came = closed.map_err(|error| problem(&error.into()))?;
+        if let Some(failure) = &came.failure {
+            let untrimmed = came.untrimmed.map(untrimmed_text);
+            let sentence = [Some(failure.clone()), untrimmed].into_iter().flatten();
+            let sentence = sentence.collect::<Vec<_>>().join("; ");
+            return Err(Problem::new(Exit::SomeFailed, "file", &sentence).into());
+        }
+        let elapsed = context.clock.now().since(started);
+        let (text, object) = self.sum_up(&done, &came, copied, elapsed);
+        let exit = match came.lost {
+            0 if came.troubles.is_empty() => Exit::Done,
+            0 => Exit::SomeFailed,
+            _ => Exit::Lost,
+        };
+        finish(running, &text, &object, exit, context)
     }
-    let elapsed = context.clock.now().since(started);
-    let (progress, lost) = (recording.progress(), recording.lost());
-    let mut object = Object::new();
-    object.put("event", "recorded");
-    object.put("file", path.display().to_string());
-    object.put("elements", done.elements);
-    object.put("lost", lost);
-    object.put("bytes", closed.length);
-    object.put("seconds", elapsed.as_secs_f64());
-    let is_safe = closed.durability == Durability::OnDisk;
-    object.put("durability", ["in-file", "on-disk"][usize::from(is_safe)]);
-    object.put("backend", report.backend.to_string());
-    object.put("is_direct", report.is_direct);
-    object.put("bytes_copied", progress.bytes_copied);
-    let object = object.into_json();
-    let text = format!(
-        "{} recorded in {} ({}) in {:.1} s: {}, lost {lost}; {}; {}, {}, {} copied on the way to \
-         the file",
-        counted(done.elements, "element"),
-        path.display(),
-        bytes_text(closed.length as f64),
-        elapsed.as_secs_f64(),
-        rate_text(per_second(done.bytes, elapsed)),
-        match is_safe {
-            true => "safe on the disk",
-            false => "not all safe on the disk",
-        },
-        report.backend,
-        cache(&report),
-        bytes_text(progress.bytes_copied as f64),
-    );
-    let exit = match lost {
-        0 => Exit::Done,
-        _ => Exit::Lost,
-    };
-    finish(running, &text, &object, exit, context)
+
+    fn sum_up(
+        &self,
+        done: &StreamRecorded,
+        came: &Came,
+        copied: u64,
+        elapsed: Duration,
+    ) -> (String, Json) {
+        let mut object = Object::new();
+        object.put("event", "recorded");
+        object.put("file", self.path.display().to_string());
+        if self.args.rotation().is_some() {
+            object.put("files", came.files);
+        }
+        object.put("elements", done.elements);
+        object.put("lost", came.lost);
+        object.put("bytes", came.bytes);
+        object.put("seconds", elapsed.as_secs_f64());
+        object.put(
+            "durability",
+            ["on-disk", "in-file"][usize::from(came.is_unsafe)],
+        );
+        object.put("backend", self.report.backend.to_string());
+        object.put("is_direct", self.report.is_direct);
+        object.put("bytes_copied", copied);
+        put_failures(&mut object, came.sync_failure, came.untrimmed);
+        let mut troubles = came.troubles.clone();
+        troubles.extend(came.untrimmed.map(untrimmed_text));
+        if !came.troubles.is_empty() {
+            object.put("trouble", came.troubles.join("; "));
+        }
+        let mut text = format!(
+            "{} recorded in {} ({}) in {:.1} s: {}, lost {}; {}; {}, {}, {} copied on the way to \
+             the file",
+            counted(done.elements, "element"),
+            files_text(self.path, came.files),
+            bytes_text(came.bytes as f64),
+            elapsed.as_secs_f64(),
+            rate_text(per_second(done.bytes, elapsed)),
+            came.lost,
+            match came.is_unsafe {
+                false => "safe on the disk",
+                true => "not all safe on the disk",
+            },
+            self.report.backend,
+            cache(self.report),
+            bytes_text(copied as f64),
+        );
+        for trouble in troubles {
+            text.push_str("; ");
+            text.push_str(&trouble);
+        }
+        (text, object.into_json())
+    }
 }
 
 /// Tells who waits, and who looks here.
@@ -190,14 +270,14 @@ fn nobody_came(running: Running, path: &Path, exit: Exit, context: &Context) -> 
     finish(running, &text, &object.into_json(), exit, context)
 }
 
-fn figures<B: Backend>(recording: &TdmsRecording<B>) -> Figures {
-    let progress = recording.progress();
+fn figures(file: &impl StreamFile) -> Figures {
+    let progress = StreamFile::progress(file);
     Figures {
-        rows: recording.rows(),
-        bytes: progress.written,
+        rows: file.rows(),
+        bytes: file.bytes_before() + progress.written,
         queue_bytes: progress.accepted.saturating_sub(progress.written)
             + progress.bytes_collected as u64,
-        lost: recording.lost(),
+        lost: StreamFile::lost(file),
         ..Figures::default()
     }
 }

@@ -1,0 +1,193 @@
+//! The file, or the series of files, that a stream is recorded in.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
+use trunkline::record::{
+    Backend, Closed, Durability, FailedStep, Progress, RecordError, RowsRecording, TdmsRecording,
+    TdmsSeries, WriteQueue,
+};
+
+/// What is shown of it while it runs, and how it ends.
+pub(super) trait StreamFile: RowsRecording {
+    /// How far the current file is.
+    fn progress(&self) -> Progress;
+
+    /// Bytes of the files before.
+    fn bytes_before(&self) -> u64;
+
+    /// Rows that are missing.
+    fn lost(&self) -> u64;
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
+}
+
+/// What has come of it.
+#[derive(Debug, Default)]
+pub(super) struct Came {
+    pub(super) files: u32,
+    pub(super) bytes: u64,
+    pub(super) lost: u64,
+    /// Not all of it is safe from a loss of power.
+    pub(super) is_unsafe: bool,
+    /// What is wrong with its files.
+    pub(super) troubles: Vec<String>,
+    /// The number of the system's error where a file could not be cut to its length.
+    pub(super) untrimmed: Option<i32>,
+    /// The same where a sync has failed.
+    pub(super) sync_failure: Option<i32>,
+    /// The only file has failed.
+    pub(super) failure: Option<String>,
+}
+
+impl Came {
+    fn add(&mut self, closed: &Closed) {
+        self.files += 1;
+        self.bytes += closed.length;
+        self.is_unsafe |= closed.durability != Durability::OnDisk;
+        self.untrimmed = self.untrimmed.or(closed.untrimmed);
+        if let Some(failure) = closed.failure {
+            if failure.step == FailedStep::Sync {
+                self.sync_failure = self.sync_failure.or(Some(failure.os_error));
+            }
+            self.failure.get_or_insert(failure.to_string());
+        }
+    }
+}
+
+impl<B: Backend> StreamFile for TdmsRecording<B> {
+    fn progress(&self) -> Progress {
+        self.progress()
+    }
+
+    fn bytes_before(&self) -> u64 {
+        0
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost()
+    }
+
+    fn end(&mut self, wait: Duration) -> Result<Came, RecordError> {
+        let mut came = Came::default();
+        came.add(&self.close(wait)?);
+        came.lost = self.lost();
+        Ok(came)
+    }
+}
+
+impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for TdmsSeries<B, O> {
+    fn progress(&self) -> Progress {
+        self.file().progress()
+    }
+
+    fn bytes_before(&self) -> u64 {
+        self.bytes_before()
+    }
+
+    fn lost(&self) -> u64 {
+        self.rows_lost()
+    }
+
+    fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
+        // Its own wait, which it was begun with.
+        let last = self.close()?;
+        let mut came = Came::default();
+        let before = std::iter::from_fn(|| self.take_ended());
+        for ended in before.collect::<Vec<_>>().iter().chain([&last]) {
+            came.add(&ended.closed);
+            came.lost += ended.rows_lost;
+            if let Some(failure) = came.failure.take() {
+                came.troubles
+                    .push(format!("file {}: {failure}", ended.number));
+            }
+        }
+        Ok(came)
+    }
+}
+
+/// Whether a file can be made beside this path: found out before somebody is waited for.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn check_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    // A file without a name: nothing is left of it.
+    match openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => {
+            drop(File::from(file));
+            Ok(())
+        }
+        // File systems that have none.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
+            Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline::record::{QueueOptions, SimDisk, TdmsLayout};
+    use trunkline::tdms::TdmsType;
+
+    use super::super::{put_failures, untrimmed_text};
+    use super::*;
+    use crate::output::json::Object;
+
+    /// What comes of a recording whose file can be cut to its length, or not.
+    fn came_of(fault: Option<i32>) -> Came {
+        let disk = SimDisk::new(1, 512);
+        let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), Vec::new());
+        let layout = TdmsLayout {
+            group: "g".into(),
+            channels: vec![("a".into(), TdmsType::I64)],
+        };
+        let wait = Duration::from_secs(5);
+        let mut sut = TdmsRecording::start(queue, &layout, wait).unwrap();
+        disk.set_trim_fault(fault);
+        sut.end(wait).unwrap()
+    }
+
+    /// Behaviour: B-70.
+    #[test]
+    fn what_went_wrong_with_a_file_is_told_at_the_end() {
+        let came = came_of(None);
+        assert_eq!((came.failure, came.untrimmed), (None, None));
+        assert_eq!((came.files, came.sync_failure), (1, None));
+        let came = came_of(Some(30));
+        assert_eq!(came.untrimmed, Some(30));
+        assert!(came.failure.is_some());
+        let mut object = Object::new();
+        put_failures(&mut object, came.sync_failure, came.untrimmed);
+        let object = object.into_json();
+        let said = object["untrimmed"].as_str().unwrap();
+        assert!(said.contains("os error 30"), "{said}");
+        assert_eq!(object.get("sync_failure"), None);
+        let said = untrimmed_text(30);
+        assert!(
+            said.contains("os error 30") && said.contains("repair"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_file_is_found_out_and_nothing_is_left_in_one_that_does() {
+        let folder = tempfile::tempdir().unwrap();
+        check_folder(&folder.path().join("x.tdms")).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(check_folder(&folder.path().join("nowhere/x.tdms")).is_err());
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(check_folder(&file.join("x.tdms")).is_err());
+    }
+}

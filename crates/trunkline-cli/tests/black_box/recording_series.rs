@@ -1,0 +1,189 @@
+//! Recordings in several files, and what the recorder and the player say at their end.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::rig::Served;
+use crate::schema;
+
+/// The last line of JSON, which is as the documentation says.
+fn last(text: &str, name: &str) -> Json {
+    let line: Json = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let schema = &schema::documented()["$defs"][name];
+    schema::check(&line, schema).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+    line
+}
+
+fn path(served: &Served, name: &str) -> String {
+    let path = served.folder.path().join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// How many values of a channel or variable a file has; none where it is not there yet.
+fn values(served: &Served, file: &str, name: &str) -> Option<u64> {
+    let info = served.run(&["record", "info", file, "--json"]);
+    let lines = info.out.lines();
+    let mut lines = lines.map(|line| serde_json::from_str::<Json>(line).unwrap());
+    lines.find(|line| line["name"] == name)?["values"].as_u64()
+}
+
+fn wait_for(served: &Served, file: &str, name: &str, count: u64) {
+    let is_there = |_| values(served, file, name).is_some_and(|found| found >= count);
+    assert!(
+        (0..1_000).any(is_there),
+        "{file}: {:?}",
+        values(served, file, name)
+    );
+}
+
+/// Behaviour: B-70, B-72.
+#[test]
+fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
+    let served = Served::rig();
+    let files = ["run.tdms", "run_0002.tdms", "run_0003.tdms"].map(|name| path(&served, name));
+    let start = ["record", "start", &files[0], "rig/level", "rig/mode"];
+    let rotated = ["--rotate-time", "1ms", "--sums", "--json"];
+    let recorder = served.spawn(&[&start[..], &rotated].concat());
+    for (turn, file) in files.iter().enumerate() {
+        wait_for(&served, file, "rig/level", if turn == 0 { 1 } else { 2 });
+        let value = (10 * turn).to_string();
+        assert_eq!(served.run(&["put", "rig/level", &value]).code, Some(0));
+    }
+    let last_file = path(&served, "run_0004.tdms");
+    wait_for(&served, &last_file, "rig/level", 2);
+    recorder.signal("INT");
+    let line = recorder.error_with("\"event\":\"recorded\"");
+    assert_eq!(recorder.end().0, Some(0));
+    let line = last(&line, "recorded");
+    assert_eq!((&line["files"], &line["lost"]), (&4.into(), &0.into()));
+    assert_eq!((&line["updates"], &line["on_disk"]), (&5.into(), &5.into()));
+    for file in files.iter().chain([&last_file]) {
+        let verified = served.run(&["tdms", "verify", file, "--json"]);
+        assert_eq!(verified.code, Some(0), "{verified:?}");
+    }
+    // Each has what was so before it.
+    served.run(&["put", "rig/mode", "OFF"]);
+    let played = served.run(&["play", &files[2]]);
+    assert_eq!(played.code, Some(0), "{played:?}");
+    assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "10.0");
+    assert_eq!(served.run(&["get", "-t", "rig/mode"]).out.trim(), "AUTO");
+
+    // The next file of a series is not written over either.
+    std::fs::remove_file(&files[0]).unwrap();
+    let again = served.run(&[&start[..], &rotated].concat());
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(
+        again.err.contains("run_0002.tdms is there already"),
+        "{again:?}"
+    );
+    assert!(!Path::new(&files[0]).exists());
+    let alone = served.run(&[&start[..], &["--for", "100ms"]].concat());
+    assert_eq!(alone.code, Some(0), "{alone:?}");
+}
+
+/// Behaviour: B-70, B-72.
+#[test]
+fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
+    let served = Served::rig();
+    let file = path(&served, "raw.tdms");
+    let start = ["record", "start", &file, "--stream", "in", "--type", "i32"];
+    let recorder = served.spawn(&[&start[..], &["--rotate-size", "1MB", "--json"]].concat());
+    let numbers: String = (0..700_000).map(|number| format!("{number}\n")).collect();
+    let write = ["stream", "write", "out", "--to", "in", "--type", "i32"];
+    let written = served.run_with_input(&write, &numbers);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let line = recorder.error_with("\"event\":\"recorded\"");
+    assert_eq!(recorder.end().0, Some(0));
+    let line = last(&line, "recorded");
+    let files = line["files"].as_u64().unwrap();
+    assert!(files >= 2, "{line}");
+    assert_eq!(
+        (&line["elements"], &line["lost"]),
+        (&700_000.into(), &0.into())
+    );
+    assert_eq!(line["durability"], "on-disk");
+    let names = (1..=files).map(|number| match number {
+        1 => file.clone(),
+        number => path(&served, &format!("raw_{number:04}.tdms")),
+    });
+    let found = names.map(|file| values(&served, &file, "stream/value").unwrap());
+    assert_eq!(found.sum::<u64>(), 700_000);
+    let player = served.spawn(&[
+        "play", &file, "--full", "--stream", "player", "--type", "i32",
+    ]);
+    let read = [
+        "stream", "read", "again", "--from", "player", "--type", "i32",
+    ];
+    let read = served.run(&read);
+    assert!(read.out == numbers, "{} bytes", read.out.len());
+    assert_eq!(player.end().0, Some(0));
+}
+
+/// Behaviour: B-72.
+#[test]
+fn updates_that_are_refused_are_told_with_their_variable_and_why() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let recorder = served.spawn(&["record", "start", &file, "rig/level", "rig/sealed"]);
+    wait_for(&served, &file, "rig/sealed", 1);
+    wait_for(&served, &file, "rig/level", 1);
+    recorder.signal("INT");
+    assert_eq!(recorder.end().0, Some(0));
+    let played = served.run(&["play", "--full", &file]);
+    assert_eq!(played.code, Some(1), "{played:?}");
+    assert!(played.err.contains("1 failed"), "{played:?}");
+    let line = played.err.lines().find(|line| line.contains("rig/sealed"));
+    let line = line.unwrap();
+    assert!(
+        line.contains("1 update") && line.contains("read-only"),
+        "{line}"
+    );
+    assert!(!played.err.contains("rig/level"), "{played:?}");
+    let played = served.run(&["play", "--full", "--json", &file]);
+    let lines = played
+        .err
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let failed: Vec<_> = lines.filter(|line| line["name"] == "rig/sealed").collect();
+    assert_eq!(failed.len(), 1, "{played:?}");
+    assert_eq!(failed[0]["code"], "not-writable", "{}", failed[0]);
+}
+
+/// Behaviour: B-70.
+#[test]
+fn nothing_is_left_of_a_recording_of_nothing_and_that_is_said() {
+    let served = Served::rig();
+    let file = path(&served, "x.tdms");
+    let start = [
+        "record",
+        "start",
+        &file,
+        "nowhere/**",
+        "--sums",
+        "--for",
+        "50ms",
+    ];
+    let nothing = served.run(&start);
+    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+    assert!(nothing.err.contains("nothing recorded"), "{nothing:?}");
+    assert!(nothing.err.contains("no variable matched"), "{nothing:?}");
+    assert!(!Path::new(&file).exists() && !Path::new(&format!("{file}.sums")).exists());
+    let nothing = served.run(&[&start[..], &["--json"]].concat());
+    let recorded = nothing
+        .err
+        .lines()
+        .find(|line| line.contains("\"recorded\""));
+    let recorded = last(recorded.unwrap(), "recorded");
+    assert_eq!(
+        (&recorded["updates"], &recorded["lost"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(recorded.get("bytes"), None);
+
+    // Without anybody who writes to it: it is known before somebody is waited for.
+    let nowhere = path(&served, "nowhere/x.tdms");
+    let refused = served.run(&["record", "start", &nowhere, "--stream", "in"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("cannot be made"), "{refused:?}");
+}

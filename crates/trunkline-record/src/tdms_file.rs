@@ -1,0 +1,106 @@
+//! TDMS files by their paths.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trunkline_ring::RegionMemory;
+
+use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_file};
+use crate::queue::{QueueOptions, WriteQueue};
+
+/// The path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
+///
+/// # Errors
+/// `InvalidInput`: the name is no name of a file.
+pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf> {
+    let is_name = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
+    if !is_name {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{name:?} is no name of a file; leave out slashes and a dot at the beginning"),
+        ));
+    }
+    Ok(folder.join(match number {
+        0 | 1 => format!("{name}.tdms"),
+        number => format!("{name}_{number:04}.tdms"),
+    }))
+}
+
+/// The path of a file of the series that begins with `first`: of `run.tdms` that, `run_0002.tdms`,
+/// and so on.
+#[must_use]
+pub fn series_file(first: &Path, number: u32) -> PathBuf {
+    if number < 2 {
+        return first.to_owned();
+    }
+    let mut name = first.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("_{number:04}"));
+    if let Some(extension) = first.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    first.with_file_name(name)
+}
+
+/// A new TDMS file, and the queue that writes it; with [`sums_path`] beside it where the options
+/// say so. An index file and checksums of an earlier one with this name are removed: readers would
+/// believe them. A file into which nothing has come when the queue is dropped is removed.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn tdms_queue(
+    path: &Path,
+    wanted: BackendWanted,
+    directness: Directness,
+    options: QueueOptions,
+    memories: Vec<Arc<RegionMemory>>,
+) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
+    let opened = open_file(path, wanted, directness, options.writes_max())?;
+    let mut paths = vec![path.to_owned()];
+    let mut queue = WriteQueue::new(opened.backend, options, memories);
+    queue.remove_if_unwritten(paths.clone());
+    let sums_path = sums_path(path);
+    for of_another in [&path.with_extension("tdms_index"), &sums_path] {
+        match std::fs::remove_file(of_another) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    if options.has_sums {
+        // Of a write and a sync.
+        let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
+        queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
+        paths.push(sums_path);
+        queue.remove_if_unwritten(paths);
+    }
+    Ok((queue, opened.report))
+}
+
+/// Where the checksums of a file are: `x.tdms.sums` of `x.tdms`.
+#[must_use]
+pub fn sums_path(path: &Path) -> PathBuf {
+    let mut sums = path.as_os_str().to_owned();
+    sums.push(".sums");
+    sums.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_series_are_named_after_the_first() {
+        let name = |first: &str, number| {
+            let path = series_file(Path::new(first), number);
+            path.to_str().map(str::to_owned)
+        };
+        assert_eq!(name("a/run.tdms", 1).as_deref(), Some("a/run.tdms"));
+        assert_eq!(name("a/run.tdms", 2).as_deref(), Some("a/run_0002.tdms"));
+        assert_eq!(
+            name("run.1.tdms", 12_345).as_deref(),
+            Some("run.1_12345.tdms")
+        );
+        assert_eq!(name("run", 3).as_deref(), Some("run_0003"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Values of one channel, read ahead as far as memory allows.
+
+use std::fs::File;
+
+use trunkline_tdms::{ObjectPath, ReadError, TdmsFile, TdmsType, Values};
+use trunkline_types::wire::VALUE_BYTES_MAX;
+
+use super::columns::no_values;
+
+/// How much of each channel is read ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Values, unless a single update has more.
+    pub(super) values: u64,
+    /// Bytes of text, except for the longest one.
+    pub(super) text_bytes: u64,
+}
+
+/// Why there are no such values.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Read(Box<ReadError>),
+    Wrong(String),
+}
+
+/// A channel that is read from its first value to its last.
+#[derive(Debug)]
+pub(super) struct ColumnReader {
+    path: ObjectPath,
+    total: u64,
+    /// What was read ahead: number of its first value, and how many of it were taken.
+    from: u64,
+    at: usize,
+    values: Values,
+}
+
+impl ColumnReader {
+    /// A reader of the first `total` values of a channel.
+    pub(super) fn new(path: ObjectPath, data_type: TdmsType, total: u64) -> Self {
+        Self {
+            path,
+            total,
+            from: 0,
+            at: 0,
+            values: no_values(data_type),
+        }
+    }
+
+    pub(super) fn path(&self) -> &ObjectPath {
+        &self.path
+    }
+
+    /// The next `count` values: where they are, and from which place on.
+    pub(super) fn next(
+        &mut self,
+        file: &TdmsFile<File>,
+        count: u64,
+        ahead: Ahead,
+    ) -> Result<(&Values, usize), Fault> {
+        self.make_ready(file, count, ahead)?;
+        let at = self.at;
+        self.at += count as usize;
+        Ok((&self.values, at))
+    }
+
+    /// The next value without taking it.
+    pub(super) fn peek(
+        &mut self,
+        file: &TdmsFile<File>,
+        ahead: Ahead,
+    ) -> Result<(&Values, usize), Fault> {
+        self.make_ready(file, 1, ahead)?;
+        Ok((&self.values, self.at))
+    }
+
+    /// Gives back memory of what was taken.
+    pub(super) fn release(&mut self) {
+        if self.at > 0 && self.at >= self.values.len() {
+            self.from += self.at as u64;
+            self.at = 0;
+            self.values = Values::Void;
+        }
+    }
+
+    fn make_ready(&mut self, file: &TdmsFile<File>, count: u64, ahead: Ahead) -> Result<(), Fault> {
+        let ready = self.values.len().saturating_sub(self.at) as u64;
+        if count <= ready {
+            return Ok(());
+        }
+        let begin = self.from + self.at as u64;
+        let left = self.total.saturating_sub(begin);
+        if count > left {
+            return Err(wrong(&self.path, "has fewer values than belong to it"));
+        }
+        let Some(channel) = file.channel(&self.path) else {
+            return Err(wrong(&self.path, "is not there"));
+        };
+        let most = VALUE_BYTES_MAX as u64;
+        let bytes = match channel.data_type() {
+            // On the wire it has half of them.
+            TdmsType::Time => 8,
+            data_type => data_type.size().unwrap_or(1),
+        };
+        if count.saturating_mul(bytes) > most {
+            return Err(wrong(&self.path, "has more elements than a value can have"));
+        }
+        self.values = Values::Void;
+        (self.from, self.at) = (begin, 0);
+        let wanted = count.max(ahead.values).min(left);
+        let read = match channel.data_type() {
+            TdmsType::String => {
+                let bytes = if count > 1 { most } else { ahead.text_bytes };
+                let strings = channel.read_strings_within(begin, wanted, bytes);
+                strings.map(|mut strings| {
+                    let length: usize = strings.iter().map(|text| text.as_bytes().len()).sum();
+                    if strings.len() as u64 > count && length as u64 > 2 * bytes {
+                        // The long one is read again when it is its turn.
+                        strings.pop();
+                    }
+                    Values::String(strings)
+                })
+            }
+            _ => channel.read(begin, wanted),
+        };
+        self.values = read.map_err(|error| Fault::Read(Box::new(error)))?;
+        match self.values.len() as u64 >= count {
+            true => Ok(()),
+            false => Err(wrong(&self.path, "has more text than a value can have")),
+        }
+    }
+}
+
+fn wrong(path: &ObjectPath, what: &str) -> Fault {
+    Fault::Wrong(format!("the channel {} {what}", path.name()))
+}

@@ -1,0 +1,424 @@
+//! Values of variables as values of channels, and back.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use trunkline_tdms::{TdmsTime, TdmsType, Text, Values};
+use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
+
+use super::attributes;
+use super::layout::{Layout, Part, Run};
+
+/// Values for which a column keeps memory when they are taken out.
+const KEPT: usize = 64;
+
+/// The type of a variable that only the channel tells of; none where there is none.
+pub(super) fn type_of_channel(data_type: TdmsType) -> Option<DataType> {
+    Some(match data_type.without_unit() {
+        TdmsType::Bool => DataType::Bool,
+        TdmsType::I8 => DataType::I8,
+        TdmsType::I16 => DataType::I16,
+        TdmsType::I32 => DataType::I32,
+        TdmsType::I64 => DataType::I64,
+        TdmsType::U8 => DataType::U8,
+        TdmsType::U16 => DataType::U16,
+        TdmsType::U32 => DataType::U32,
+        TdmsType::U64 => DataType::U64,
+        TdmsType::F32 => DataType::F32,
+        TdmsType::F64 => DataType::F64,
+        TdmsType::String => DataType::String,
+        TdmsType::Time => DataType::Timestamp,
+        _ => return None,
+    })
+}
+
+/// A column without values; none where no variable has such.
+fn column(data_type: TdmsType) -> Values {
+    match data_type {
+        TdmsType::Bool => Values::Bool(Vec::new()),
+        TdmsType::I8 => Values::I8(Vec::new()),
+        TdmsType::I16 => Values::I16(Vec::new()),
+        TdmsType::I32 => Values::I32(Vec::new()),
+        TdmsType::I64 => Values::I64(Vec::new()),
+        TdmsType::U8 => Values::U8(Vec::new()),
+        TdmsType::U16 => Values::U16(Vec::new()),
+        TdmsType::U32 => Values::U32(Vec::new()),
+        TdmsType::U64 => Values::U64(Vec::new()),
+        TdmsType::F32 => Values::F32(Vec::new()),
+        TdmsType::F64 => Values::F64(Vec::new()),
+        TdmsType::String => Values::String(Vec::new()),
+        TdmsType::Time => Values::Time(Vec::new()),
+        _ => Values::Void,
+    }
+}
+
+/// Calls one expression for whichever vector is inside.
+macro_rules! each {
+    ($values:expr, $v:ident => $do:expr, $other:expr) => {
+        match $values {
+            Values::Bool($v) => $do,
+            Values::I8($v) => $do,
+            Values::I16($v) => $do,
+            Values::I32($v) => $do,
+            Values::I64($v) => $do,
+            Values::U8($v) => $do,
+            Values::U16($v) => $do,
+            Values::U32($v) => $do,
+            Values::U64($v) => $do,
+            Values::F32($v) => $do,
+            Values::F64($v) => $do,
+            Values::String($v) => $do,
+            Values::Time($v) => $do,
+            _ => $other,
+        }
+    };
+}
+
+/// Updates of a variable, column by column.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    pub(super) times: Vec<TdmsTime>,
+    pub(super) values: Vec<Values>,
+    pub(super) qualities: Vec<u32>,
+}
+
+impl Columns {
+    pub(super) fn of(layout: &Layout) -> Self {
+        let columns = layout.columns.iter();
+        Self {
+            times: Vec::new(),
+            values: columns.map(|one| column(one.data_type)).collect(),
+            qualities: Vec::new(),
+        }
+    }
+
+    /// Appends a value, which has to be of the layout's type.
+    pub(super) fn push(&mut self, layout: &Layout, value: &Value) {
+        push(&layout.value, value, &mut self.values);
+    }
+
+    /// Takes every update out. Of many, no memory is kept: it may be another variable's turn.
+    pub(super) fn clear(&mut self) {
+        self.times.clear();
+        self.times.shrink_to(KEPT);
+        self.qualities.clear();
+        self.qualities.shrink_to(KEPT);
+        for values in &mut self.values {
+            each!(values, v => { v.clear(); v.shrink_to(KEPT) }, ());
+        }
+    }
+
+    /// Appends what another one has, and takes it out of there.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        self.times.append(&mut other.times);
+        self.qualities.append(&mut other.qualities);
+        for (ours, theirs) in self.values.iter_mut().zip(&mut other.values) {
+            append(ours, theirs);
+        }
+    }
+}
+
+fn append(ours: &mut Values, theirs: &mut Values) {
+    match (ours, theirs) {
+        (Values::Bool(a), Values::Bool(b)) => a.append(b),
+        (Values::I8(a), Values::I8(b)) => a.append(b),
+        (Values::I16(a), Values::I16(b)) => a.append(b),
+        (Values::I32(a), Values::I32(b)) => a.append(b),
+        (Values::I64(a), Values::I64(b)) => a.append(b),
+        (Values::U8(a), Values::U8(b)) => a.append(b),
+        (Values::U16(a), Values::U16(b)) => a.append(b),
+        (Values::U32(a), Values::U32(b)) => a.append(b),
+        (Values::U64(a), Values::U64(b)) => a.append(b),
+        (Values::F32(a), Values::F32(b)) => a.append(b),
+        (Values::F64(a), Values::F64(b)) => a.append(b),
+        (Values::String(a), Values::String(b)) => a.append(b),
+        (Values::Time(a), Values::Time(b)) => a.append(b),
+        _ => {}
+    }
+}
+
+/// Bytes of a value in its columns.
+pub(super) fn byte_len(value: &Value) -> usize {
+    let number = size_of::<u128>();
+    match value {
+        Value::String(text) => text.len() + size_of::<Text>(),
+        Value::Bytes(bytes) => bytes.len() + number,
+        Value::Array(array) => elements_len(array.elements()) + number * array.shape().len(),
+        Value::Struct(fields) => fields.iter().map(byte_len).sum(),
+        Value::Waveform(waveform) => {
+            let attributes = waveform.attributes.iter();
+            // As text, each is longer than by itself.
+            let text = attributes.map(|(name, value)| 2 * (name.len() + byte_len(value)) + number);
+            elements_len(&waveform.samples) + text.sum::<usize>() + 4 * number
+        }
+        _ => number,
+    }
+}
+
+fn elements_len(elements: &Elements) -> usize {
+    match elements {
+        Elements::String(all) => all.iter().map(|one| one.len() + size_of::<Text>()).sum(),
+        Elements::Timestamp(all) => all.len() * size_of::<TdmsTime>(),
+        all => all.len() * all.element_type().fixed_size().unwrap_or(1),
+    }
+}
+
+fn push(part: &Part, value: &Value, columns: &mut [Values]) {
+    match (part, value) {
+        (Part::Scalar(column), value) => push_one(columns, *column, value),
+        (Part::Bytes(run), Value::Bytes(bytes)) => {
+            if let Some(Values::U8(all)) = columns.get_mut(run.elements) {
+                all.extend_from_slice(bytes);
+            }
+            push_number(columns, run.count, bytes.len());
+        }
+        (Part::Array(run, lengths), Value::Array(array)) => {
+            push_elements(columns, *run, array.elements());
+            for (column, length) in lengths.iter().zip(array.shape()) {
+                push_number(columns, *column, *length as usize);
+            }
+        }
+        (
+            Part::Waveform {
+                run,
+                t0,
+                dt,
+                attributes,
+            },
+            Value::Waveform(waveform),
+        ) => {
+            push_elements(columns, *run, &waveform.samples);
+            push_one(columns, *t0, &Value::Timestamp(waveform.t0));
+            push_one(columns, *dt, &Value::F64(waveform.dt));
+            let text = attributes::to_text(&waveform.attributes);
+            push_one(columns, *attributes, &Value::String(text.into()));
+        }
+        (Part::Struct(parts), Value::Struct(fields)) => {
+            for (part, field) in parts.iter().zip(fields.iter()) {
+                push(part, field, columns);
+            }
+        }
+        // The value is of the layout's type.
+        _ => {}
+    }
+}
+
+fn push_number(columns: &mut [Values], column: usize, number: usize) {
+    // A value is not as long as that.
+    push_one(columns, column, &Value::U32(number as u32));
+}
+
+fn push_one(columns: &mut [Values], column: usize, value: &Value) {
+    let Some(column) = columns.get_mut(column) else {
+        return;
+    };
+    match (column, value) {
+        (Values::Bool(all), Value::Bool(value)) => all.push(*value),
+        (Values::I8(all), Value::I8(value)) => all.push(*value),
+        (Values::I16(all), Value::I16(value)) => all.push(*value),
+        (Values::I32(all), Value::I32(value)) => all.push(*value),
+        (Values::I64(all), Value::I64(value)) => all.push(*value),
+        (Values::U8(all), Value::U8(value)) => all.push(*value),
+        (Values::U16(all), Value::U16(value)) => all.push(*value),
+        (Values::U32(all), Value::U32(value) | Value::Enum(value)) => all.push(*value),
+        (Values::U64(all), Value::U64(value)) => all.push(*value),
+        (Values::F32(all), Value::F32(value)) => all.push(*value),
+        (Values::F64(all), Value::F64(value)) => all.push(*value),
+        (Values::String(all), Value::String(value)) => all.push(Text::from(&**value)),
+        (Values::Time(all), Value::Timestamp(value)) => all.push((*value).into()),
+        _ => {}
+    }
+}
+
+fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
+    push_number(columns, run.count, elements.len());
+    let Some(column) = columns.get_mut(run.elements) else {
+        return;
+    };
+    match (column, elements) {
+        (Values::Bool(all), Elements::Bool(more)) => all.extend_from_slice(more),
+        (Values::I8(all), Elements::I8(more)) => all.extend_from_slice(more),
+        (Values::I16(all), Elements::I16(more)) => all.extend_from_slice(more),
+        (Values::I32(all), Elements::I32(more)) => all.extend_from_slice(more),
+        (Values::I64(all), Elements::I64(more)) => all.extend_from_slice(more),
+        (Values::U8(all), Elements::U8(more)) => all.extend_from_slice(more),
+        (Values::U16(all), Elements::U16(more)) => all.extend_from_slice(more),
+        (Values::U32(all), Elements::U32(more)) => all.extend_from_slice(more),
+        (Values::U64(all), Elements::U64(more)) => all.extend_from_slice(more),
+        (Values::F32(all), Elements::F32(more)) => all.extend_from_slice(more),
+        (Values::F64(all), Elements::F64(more)) => all.extend_from_slice(more),
+        (Values::String(all), Elements::String(more)) => {
+            all.extend(more.iter().map(|text| Text::from(&**text)));
+        }
+        (Values::Time(all), Elements::Timestamp(more)) => {
+            all.extend(more.iter().map(|time| TdmsTime::from(*time)));
+        }
+        _ => {}
+    }
+}
+
+/// Values of a column, by which one: so many of the next ones.
+pub(super) trait Source {
+    /// Why there is no value.
+    type Error;
+
+    /// The next values of a column, and where they begin.
+    fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Self::Error>;
+
+    /// What was read makes no value of the variable's type.
+    fn wrong(&self, column: usize, why: &'static str) -> Self::Error;
+}
+
+/// Puts the next value together.
+pub(super) fn value<S: Source>(
+    part: &Part,
+    data_type: &DataType,
+    source: &mut S,
+) -> Result<Value, S::Error> {
+    Ok(match (part, data_type) {
+        (Part::Scalar(column), data_type) => one(*column, data_type, source)?,
+        (Part::Bytes(run), _) => match elements(*run, ElementType::U8, source)? {
+            Elements::U8(bytes) => Value::Bytes(bytes.into()),
+            _ => return Err(source.wrong(run.elements, "bytes of another type")),
+        },
+        (Part::Array(run, lengths), DataType::Array(of)) => {
+            let elements = elements(*run, of.element, source)?;
+            let mut shape = Vec::with_capacity(lengths.len().max(1));
+            for column in lengths {
+                shape.push(number(*column, source)?);
+            }
+            if lengths.is_empty() {
+                shape.push(elements.len() as u32);
+            }
+            let array = Array::new(shape, elements).ok();
+            let array = array.filter(|array| array.has_type(of));
+            Value::Array(Arc::new(array.ok_or_else(|| {
+                source.wrong(
+                    run.count,
+                    "dimensions that do not fit the elements or the type",
+                )
+            })?))
+        }
+        (
+            Part::Waveform {
+                run,
+                t0,
+                dt,
+                attributes,
+            },
+            DataType::Waveform(element),
+        ) => {
+            let samples = elements(*run, *element, source)?;
+            let Value::Timestamp(start) = one(*t0, &DataType::Timestamp, source)? else {
+                return Err(source.wrong(*t0, "no time"));
+            };
+            let Value::F64(interval) = one(*dt, &DataType::F64, source)? else {
+                return Err(source.wrong(*dt, "no number"));
+            };
+            let Value::String(text) = one(*attributes, &DataType::String, source)? else {
+                return Err(source.wrong(*attributes, "no text"));
+            };
+            let attributes = attributes::from_text(&text)
+                .ok_or_else(|| source.wrong(*attributes, "a text that says no attributes"))?;
+            Value::Waveform(Arc::new(Waveform {
+                t0: start,
+                dt: interval,
+                samples,
+                attributes,
+            }))
+        }
+        (Part::Struct(parts), DataType::Struct(fields)) => {
+            let fields = parts.iter().zip(&fields.fields);
+            let fields = fields.map(|(part, (_, data_type))| value(part, data_type, source));
+            Value::Struct(fields.collect::<Result<_, _>>()?)
+        }
+        (Part::Array(run, _) | Part::Waveform { run, .. }, _) => {
+            return Err(source.wrong(run.count, "another type"));
+        }
+        (Part::Struct(_), _) => return Err(source.wrong(0, "another type")),
+    })
+}
+
+fn number<S: Source>(column: usize, source: &mut S) -> Result<u32, S::Error> {
+    match one(column, &DataType::U32, source)? {
+        Value::U32(number) => Ok(number),
+        _ => Err(source.wrong(column, "no number")),
+    }
+}
+
+fn one<S: Source>(column: usize, data_type: &DataType, source: &mut S) -> Result<Value, S::Error> {
+    let (values, at) = source.next(column, 1)?;
+    let value = match values {
+        Values::Bool(all) => all.get(at).map(|value| Value::Bool(*value)),
+        Values::I8(all) => all.get(at).map(|value| Value::I8(*value)),
+        Values::I16(all) => all.get(at).map(|value| Value::I16(*value)),
+        Values::I32(all) => all.get(at).map(|value| Value::I32(*value)),
+        Values::I64(all) => all.get(at).map(|value| Value::I64(*value)),
+        Values::U8(all) => all.get(at).map(|value| Value::U8(*value)),
+        Values::U16(all) => all.get(at).map(|value| Value::U16(*value)),
+        Values::U32(all) => all.get(at).map(|value| match data_type {
+            DataType::Enum(_) => Value::Enum(*value),
+            _ => Value::U32(*value),
+        }),
+        Values::U64(all) => all.get(at).map(|value| Value::U64(*value)),
+        Values::F32(all) => all.get(at).map(|value| Value::F32(*value)),
+        Values::F64(all) => all.get(at).map(|value| Value::F64(*value)),
+        Values::String(all) => all.get(at).map(|value| Value::String(text(value))),
+        Values::Time(all) => all.get(at).map(|value| Value::Timestamp(time(*value))),
+        _ => None,
+    };
+    value.ok_or_else(|| source.wrong(column, "no such value"))
+}
+
+fn elements<S: Source>(
+    run: Run,
+    element: ElementType,
+    source: &mut S,
+) -> Result<Elements, S::Error> {
+    let count = number(run.count, source)?;
+    if count == 0 {
+        return Ok(Elements::zeros(element, 0));
+    }
+    let (values, at) = source.next(run.elements, u64::from(count))?;
+    let end = at.saturating_add(count as usize);
+    taken(values, at..end).ok_or_else(|| source.wrong(run.elements, "fewer elements than counted"))
+}
+
+fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {
+    Some(match values {
+        Values::Bool(all) => Elements::Bool(all.get(range)?.to_vec()),
+        Values::I8(all) => Elements::I8(all.get(range)?.to_vec()),
+        Values::I16(all) => Elements::I16(all.get(range)?.to_vec()),
+        Values::I32(all) => Elements::I32(all.get(range)?.to_vec()),
+        Values::I64(all) => Elements::I64(all.get(range)?.to_vec()),
+        Values::U8(all) => Elements::U8(all.get(range)?.to_vec()),
+        Values::U16(all) => Elements::U16(all.get(range)?.to_vec()),
+        Values::U32(all) => Elements::U32(all.get(range)?.to_vec()),
+        Values::U64(all) => Elements::U64(all.get(range)?.to_vec()),
+        Values::F32(all) => Elements::F32(all.get(range)?.to_vec()),
+        Values::F64(all) => Elements::F64(all.get(range)?.to_vec()),
+        Values::String(all) => Elements::String(all.get(range)?.iter().map(text).collect()),
+        Values::Time(all) => {
+            let times = all.get(range)?.iter().map(|one| time(*one));
+            Elements::Timestamp(times.collect())
+        }
+        _ => return None,
+    })
+}
+
+/// Text as it was recorded; what is no text, as it is shown.
+fn text(text: &Text) -> Arc<str> {
+    match std::str::from_utf8(text.as_bytes()) {
+        Ok(exact) => exact.into(),
+        Err(_) => (*text.to_str()).into(),
+    }
+}
+
+fn time(time: TdmsTime) -> Timestamp {
+    time.to_timestamp().unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Space for values of a column that are read.
+pub(super) fn no_values(data_type: TdmsType) -> Values {
+    column(data_type.without_unit())
+}

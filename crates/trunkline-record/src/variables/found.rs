@@ -1,0 +1,285 @@
+//! Which variables a file has, and in which channels they are.
+
+use std::collections::HashSet;
+use std::fs::File;
+
+use trunkline_tdms::{Channel, ObjectPath, ReadError, TdmsFile, TdmsType, Waveform};
+use trunkline_types::DataType;
+use trunkline_types::text::parse_type;
+
+use super::column_reader::ColumnReader;
+use super::columns::type_of_channel;
+use super::layout::{Layout, Part};
+use super::playing::PlayedVariable;
+use super::{CARRIED, QUALITY, TIME, TYPE, VALUE};
+
+/// Counts that are looked at together.
+const COUNTS: u64 = 1 << 16;
+
+/// Everything that can be played of a file, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) variables: Vec<PlayedVariable>,
+    pub(super) readers: Vec<VariableReader>,
+    pub(super) skipped: Vec<ObjectPath>,
+}
+
+/// Where a variable is read from.
+#[derive(Debug)]
+pub(super) struct VariableReader {
+    pub(super) value: Part,
+    pub(super) columns: Vec<ColumnReader>,
+    pub(super) times: Times,
+    pub(super) qualities: Option<ColumnReader>,
+    /// Updates that were played, of as many as there are.
+    pub(super) played: u64,
+    pub(super) updates: u64,
+    /// First updates that were taken over from the file before.
+    pub(super) carried: u64,
+    /// Whether a NUL at the end of a text belongs to it.
+    pub(super) is_exact: bool,
+}
+
+/// What says when values were measured.
+#[derive(Debug)]
+pub(super) enum Times {
+    Channel(ColumnReader),
+    Even(Waveform),
+}
+
+impl Found {
+    pub(super) fn of(file: &TdmsFile<File>) -> Result<Self, ReadError> {
+        let mut found = Self::default();
+        let (mut groups, mut taken) = (HashSet::new(), HashSet::new());
+        for channel in file.channels() {
+            let path = channel.path();
+            let group = path.parent().unwrap_or(ObjectPath::File);
+            let said = said_type(file, &group);
+            if groups.insert(group.clone())
+                && let Said::Type(data_type) = &said
+                && let Some((variable, reader, paths)) = recorded(file, &group, data_type)?
+            {
+                found.variables.push(variable);
+                found.readers.push(reader);
+                taken.extend(paths);
+            }
+            if taken.contains(path) {
+                continue;
+            }
+            match alone(file, &channel, &group, &said) {
+                Some((variable, reader)) => {
+                    found.variables.push(variable);
+                    found.readers.push(reader);
+                }
+                None if said.is_scalar() && belongs_to_a_value(file, path, &group) => {}
+                None => found.skipped.push(path.clone()),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a group says about the type of its variable.
+enum Said {
+    Nothing,
+    Type(DataType),
+    /// Something that is no type.
+    Wrong,
+}
+
+impl Said {
+    /// Whether one value of the channel can be one of the variable, as far as the group says.
+    fn is_scalar(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Type(data_type) => {
+                let layout = Layout::of(data_type);
+                layout.is_ok_and(|layout| matches!(layout.value, Part::Scalar(_)))
+            }
+            Self::Wrong => false,
+        }
+    }
+}
+
+fn said_type(file: &TdmsFile<File>, group: &ObjectPath) -> Said {
+    let properties = file.properties(group);
+    match properties.and_then(|all| all.get(TYPE.as_bytes())) {
+        None => Said::Nothing,
+        Some(said) => {
+            let said = said
+                .as_text()
+                .and_then(|text| parse_type(&text.to_str()).ok());
+            said.map_or(Said::Wrong, Said::Type)
+        }
+    }
+}
+
+/// A variable as it was recorded, with the channels that belong to it; none where one is missing or
+/// holds something else.
+fn recorded(
+    file: &TdmsFile<File>,
+    group: &ObjectPath,
+    data_type: &DataType,
+) -> Result<Option<(PlayedVariable, VariableReader, Vec<ObjectPath>)>, ReadError> {
+    let Ok(layout) = Layout::of(data_type) else {
+        return Ok(None);
+    };
+    let path = |name: &str| ObjectPath::channel(group.name(), name);
+    let channel = |name: &str| file.channel(&path(name));
+    let Some(times) = channel(TIME) else {
+        return Ok(None);
+    };
+    let rows = times.len();
+    // A channel that never had a value has no type either.
+    let holds = |channel: &Channel<'_, File>, data_type| {
+        channel.data_type() == data_type || channel.is_empty() && rows == 0
+    };
+    let quality = channel(QUALITY);
+    let is_quality = quality.as_ref().is_none_or(|one| holds(one, TdmsType::U32));
+    if !holds(&times, TdmsType::Time) || !is_quality {
+        return Ok(None);
+    }
+    // Of what was cut off, as far as all of them go.
+    let mut whole = rows.min(quality.as_ref().map_or(u64::MAX, Channel::len));
+    let mut channels = Vec::with_capacity(layout.columns.len());
+    for column in &layout.columns {
+        let found = channel(&column.name);
+        let is_right = match &found {
+            Some(one) if column.counted_by.is_some() => {
+                one.data_type() == column.data_type || one.is_empty()
+            }
+            Some(one) => holds(one, column.data_type),
+            None => column.counted_by.is_some() || rows == 0,
+        };
+        if !is_right {
+            return Ok(None);
+        }
+        if column.counted_by.is_none() {
+            whole = whole.min(found.as_ref().map_or(0, Channel::len));
+        }
+        channels.push(found);
+    }
+    for (column, elements) in layout.columns.iter().zip(&channels) {
+        let counts = column.counted_by.and_then(|at| channels.get(at)?.as_ref());
+        if let Some(counts) = counts {
+            let there = elements.as_ref().map_or(0, Channel::len);
+            whole = whole_updates(counts, whole, there)?;
+        }
+    }
+    let lengths = channels
+        .iter()
+        .map(|one| one.as_ref().map_or(0, Channel::len));
+    let columns = layout.columns.iter().zip(lengths);
+    let columns: Vec<_> = columns
+        .map(|(column, length)| ColumnReader::new(path(&column.name), column.data_type, length))
+        .collect();
+    let names = layout.columns.iter().map(|column| &*column.name);
+    let paths = names.chain([TIME, QUALITY]).map(path).collect();
+    let carried = file
+        .properties(group)
+        .and_then(|all| all.get(CARRIED.as_bytes())?.as_u64());
+    let reader = VariableReader {
+        value: layout.value,
+        columns,
+        times: Times::Channel(ColumnReader::new(path(TIME), TdmsType::Time, rows)),
+        qualities: quality.map(|one| ColumnReader::new(path(QUALITY), TdmsType::U32, one.len())),
+        played: 0,
+        updates: whole,
+        carried: carried.unwrap_or(0).min(whole),
+        is_exact: true,
+    };
+    let variable = PlayedVariable {
+        name: group.name().to_string(),
+        data_type: data_type.clone(),
+        updates: whole,
+        cut_off: rows - whole,
+    };
+    Ok(Some((variable, reader, paths)))
+}
+
+/// How many of the first updates have all their elements, of which so many are there.
+fn whole_updates(
+    counts: &Channel<'_, File>,
+    updates: u64,
+    elements: u64,
+) -> Result<u64, ReadError> {
+    let (mut at, mut sum) = (0, 0_u64);
+    let mut piece = vec![0_u32; updates.min(COUNTS) as usize];
+    while at < updates {
+        let wanted = (updates - at).min(COUNTS) as usize;
+        let read = counts.read_into(at, piece.get_mut(..wanted).unwrap_or_default())?;
+        for count in piece.iter().take(read) {
+            sum = sum.saturating_add(u64::from(*count));
+            if sum > elements {
+                return Ok(at);
+            }
+            at += 1;
+        }
+        if read < wanted {
+            return Ok(at);
+        }
+    }
+    Ok(at)
+}
+
+/// What a channel is as a variable of one value at a time; none where it is none.
+fn alone(
+    file: &TdmsFile<File>,
+    channel: &Channel<'_, File>,
+    group: &ObjectPath,
+    said: &Said,
+) -> Option<(PlayedVariable, VariableReader)> {
+    let path = channel.path();
+    let data_type = type_of_channel(channel.data_type())?;
+    let beside = |name: &str, data_type| {
+        let path = ObjectPath::channel(group.name(), name);
+        let channel = file.channel(&path)?;
+        let reader = ColumnReader::new(path, data_type, channel.len());
+        (channel.data_type() == data_type).then(|| (channel.len(), reader))
+    };
+    let is_value = path.name() == VALUE && said.is_scalar();
+    let times = is_value.then(|| beside(TIME, TdmsType::Time)).flatten();
+    let (name, times, qualities, updates) = match times {
+        Some((count, times)) => {
+            let (qualities, reader) = beside(QUALITY, TdmsType::U32).unzip();
+            let updates = channel.len().min(count).min(qualities.unwrap_or(u64::MAX));
+            (
+                group.name().to_string(),
+                Times::Channel(times),
+                reader,
+                updates,
+            )
+        }
+        None => {
+            let is_known = |one: &Waveform| one.increment.is_finite() && one.offset.is_finite();
+            let even = channel.waveform().filter(is_known)?;
+            let name = format!("{}/{}", group.name(), path.name());
+            (name, Times::Even(even), None, channel.len())
+        }
+    };
+    let column = ColumnReader::new(path.clone(), channel.data_type(), channel.len());
+    let reader = VariableReader {
+        value: Part::Scalar(0),
+        columns: vec![column],
+        times,
+        qualities,
+        played: 0,
+        updates,
+        carried: 0,
+        is_exact: false,
+    };
+    let variable = PlayedVariable {
+        name,
+        data_type,
+        updates,
+        cut_off: channel.len() - updates,
+    };
+    Some((variable, reader))
+}
+
+/// Whether it is the time or the quality of a variable.
+fn belongs_to_a_value(file: &TdmsFile<File>, path: &ObjectPath, group: &ObjectPath) -> bool {
+    let name = path.name();
+    let value = ObjectPath::channel(group.name(), VALUE);
+    (name == TIME || name == QUALITY) && file.channel(&value).is_some()
+}

@@ -1,0 +1,103 @@
+//! Updates of a variable that are missing, and how its group says so.
+
+use trunkline_tdms::{ObjectPath, WriteError, Writer};
+
+/// Gaps of one variable in one file.
+#[derive(Debug)]
+pub(super) struct Gaps {
+    /// Missing before the next update; none: an unknown number.
+    missing: Option<u64>,
+    /// Gaps that are in no segment yet.
+    noted: Vec<Gap>,
+    /// Gaps in a segment that the file has not taken yet.
+    pending: Vec<Gap>,
+    /// Gaps that are in segments.
+    described: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    row: u64,
+    /// None: an unknown number.
+    lost: Option<u64>,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self {
+            missing: Some(0),
+            noted: Vec::new(),
+            pending: Vec::new(),
+            described: 0,
+        }
+    }
+}
+
+impl Gaps {
+    /// So many are missing before the next update; none: an unknown number.
+    pub(super) fn lose(&mut self, lost: Option<u64>) {
+        self.missing = sum(self.missing, lost);
+    }
+
+    /// What is missing is so before this row.
+    pub(super) fn note(&mut self, row: u64) {
+        let lost = self.missing.replace(0);
+        if lost != Some(0) {
+            self.noted.push(Gap { row, lost });
+        }
+    }
+
+    /// Whether something is missing that is not in the file.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.missing != Some(0) || !self.noted.is_empty()
+    }
+
+    /// Sets the properties of gaps that are in no segment yet.
+    pub(super) fn describe(
+        &mut self,
+        group: &ObjectPath,
+        writer: &mut Writer,
+    ) -> Result<(), WriteError> {
+        for gap in self.noted.drain(..) {
+            self.described += 1;
+            let number = self.described;
+            // -1 is an unknown number.
+            let lost = gap
+                .lost
+                .map_or(-1, |lost| i64::try_from(lost).unwrap_or(i64::MAX));
+            writer.set(group, format!("gap_{number}_row"), gap.row)?;
+            writer.set(group, format!("gap_{number}_lost"), lost)?;
+            self.pending.push(gap);
+        }
+        Ok(())
+    }
+
+    /// The file has them.
+    pub(super) fn written(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Goes on in another file, in which the row `before` of this one is the row `carried`. Where
+    /// rows of this one may be missing, that is a gap before it.
+    pub(super) fn go_on(&mut self, before: u64, carried: u64, is_unsafe: bool) {
+        let mut gaps = std::mem::take(&mut self.pending);
+        gaps.append(&mut self.noted);
+        for gap in &mut gaps {
+            gap.row = gap.row.saturating_sub(before).saturating_add(carried);
+        }
+        if is_unsafe {
+            let lost = None;
+            match gaps.first_mut().filter(|gap| gap.row == carried) {
+                Some(first) => first.lost = lost,
+                None => gaps.insert(0, Gap { row: carried, lost }),
+            }
+        }
+        self.noted = gaps;
+        self.described = 0;
+    }
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    let both = one.zip(other);
+    both.map(|(one, other)| one.saturating_add(other))
+}

@@ -1,0 +1,224 @@
+//! How values of a type lie in channels.
+//!
+//! ```text
+//!   scalar     value
+//!   bytes      value (U8)     value.count
+//!   array      value          value.count   value.dim_1 value.dim_2 ... with several dimensions
+//!   waveform   value          value.count   value.t0   value.dt   value.attributes
+//!   struct     value.field for each field, each as above
+//! ```
+//!
+//! `value.count` says how many elements belong to each update. All but the elements have one value
+//! for each update.
+
+use trunkline_tdms::TdmsType;
+use trunkline_types::{DataType, ElementType};
+
+use super::VALUE;
+
+/// Most channels of one variable.
+pub(super) const COLUMNS_MAX: usize = 16_384;
+
+/// The channels of a variable, and what is in them.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Layout {
+    pub(super) columns: Vec<Column>,
+    pub(super) value: Part,
+}
+
+/// A channel of a variable beside its times and qualities.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) data_type: TdmsType,
+    /// The column that says how many values belong to each update; none where it is always one.
+    pub(super) counted_by: Option<usize>,
+}
+
+/// In which columns a value, or a part of it, is.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Part {
+    Scalar(usize),
+    Bytes(Run),
+    /// With a column for each dimension, where there are several.
+    Array(Run, Vec<usize>),
+    Waveform {
+        run: Run,
+        t0: usize,
+        dt: usize,
+        attributes: usize,
+    },
+    Struct(Vec<Part>),
+}
+
+/// Elements, and how many belong to each update.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Run {
+    pub(super) elements: usize,
+    pub(super) count: usize,
+}
+
+/// Why there is no layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoLayout {
+    /// More than [`COLUMNS_MAX`].
+    TooManyColumns,
+    /// A type that is not known here.
+    UnknownType,
+}
+
+impl Layout {
+    pub(super) fn of(data_type: &DataType) -> Result<Self, NoLayout> {
+        let mut columns = Vec::new();
+        let value = part(data_type, VALUE.to_owned(), &mut columns)?;
+        Ok(Self { columns, value })
+    }
+}
+
+fn add(
+    columns: &mut Vec<Column>,
+    name: String,
+    data_type: TdmsType,
+    counted_by: Option<usize>,
+) -> Result<usize, NoLayout> {
+    if columns.len() >= COLUMNS_MAX {
+        return Err(NoLayout::TooManyColumns);
+    }
+    columns.push(Column {
+        name,
+        data_type,
+        counted_by,
+    });
+    Ok(columns.len() - 1)
+}
+
+fn run(columns: &mut Vec<Column>, name: &str, data_type: TdmsType) -> Result<Run, NoLayout> {
+    let count = columns.len() + 1;
+    let elements = add(columns, name.to_owned(), data_type, Some(count))?;
+    add(columns, format!("{name}.count"), TdmsType::U32, None)?;
+    Ok(Run { elements, count })
+}
+
+fn part(data_type: &DataType, name: String, columns: &mut Vec<Column>) -> Result<Part, NoLayout> {
+    Ok(match data_type {
+        DataType::Bytes => Part::Bytes(run(columns, &name, TdmsType::U8)?),
+        DataType::Array(array) => {
+            let run = run(columns, &name, element_type(array.element)?)?;
+            let mut lengths = Vec::new();
+            if array.shape.len() > 1 {
+                for number in 1..=array.shape.len() {
+                    let length = format!("{name}.dim_{number}");
+                    lengths.push(add(columns, length, TdmsType::U32, None)?);
+                }
+            }
+            Part::Array(run, lengths)
+        }
+        DataType::Waveform(element) => Part::Waveform {
+            run: run(columns, &name, element_type(*element)?)?,
+            t0: add(columns, format!("{name}.t0"), TdmsType::Time, None)?,
+            dt: add(columns, format!("{name}.dt"), TdmsType::F64, None)?,
+            attributes: add(
+                columns,
+                format!("{name}.attributes"),
+                TdmsType::String,
+                None,
+            )?,
+        },
+        DataType::Struct(fields) => {
+            let fields = fields.fields.iter();
+            let parts = fields.map(|(field, data_type)| {
+                part(data_type, format!("{name}.{}", escaped(field)), columns)
+            });
+            Part::Struct(parts.collect::<Result<_, _>>()?)
+        }
+        DataType::Enum(_) => Part::Scalar(add(columns, name, TdmsType::U32, None)?),
+        scalar => {
+            let element = ElementType::of(scalar).ok_or(NoLayout::UnknownType)?;
+            Part::Scalar(add(columns, name, element_type(element)?, None)?)
+        }
+    })
+}
+
+/// A field's name within the name of a channel: a point in it is not one between fields.
+fn escaped(field: &str) -> String {
+    field.replace('\\', "\\\\").replace('.', "\\.")
+}
+
+fn element_type(element: ElementType) -> Result<TdmsType, NoLayout> {
+    Ok(match element {
+        ElementType::Bool => TdmsType::Bool,
+        ElementType::I8 => TdmsType::I8,
+        ElementType::I16 => TdmsType::I16,
+        ElementType::I32 => TdmsType::I32,
+        ElementType::I64 => TdmsType::I64,
+        ElementType::U8 => TdmsType::U8,
+        ElementType::U16 => TdmsType::U16,
+        ElementType::U32 => TdmsType::U32,
+        ElementType::U64 => TdmsType::U64,
+        ElementType::F32 => TdmsType::F32,
+        ElementType::F64 => TdmsType::F64,
+        ElementType::String => TdmsType::String,
+        ElementType::Timestamp => TdmsType::Time,
+        _ => return Err(NoLayout::UnknownType),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::text::parse_type;
+
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        let layout = Layout::of(&parse_type(text).unwrap()).unwrap();
+        layout.columns.into_iter().map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn parts_have_channels_of_their_own_names() {
+        assert_eq!(names("f64"), ["value"]);
+        assert_eq!(names("array(f64, *)"), ["value", "value.count"]);
+        assert_eq!(
+            names("array(i8, 2, *)"),
+            ["value", "value.count", "value.dim_1", "value.dim_2"]
+        );
+        assert_eq!(
+            names("struct(at: struct(x: f64, y: bytes), ok: bool)"),
+            ["value.at.x", "value.at.y", "value.at.y.count", "value.ok"]
+        );
+        let waveform = [
+            "value",
+            "value.count",
+            "value.t0",
+            "value.dt",
+            "value.attributes",
+        ];
+        assert_eq!(names("waveform(i16)"), waveform);
+    }
+
+    #[test]
+    fn names_of_fields_with_points_do_not_meet() {
+        let names = names("struct(a: struct(b.c: f64, b: bool), a.b: bytes, a\\: struct(b: i8))");
+        let mut different = names.clone();
+        different.sort();
+        different.dedup();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn too_many_parts_are_refused() {
+        let fields = (0..1024).map(|number| format!("f{number}: bytes"));
+        let wide = format!("struct({})", fields.collect::<Vec<_>>().join(", "));
+        let wider = (0..9).map(|number| format!("g{number}: {wide}"));
+        let wider = format!("struct({})", wider.collect::<Vec<_>>().join(", "));
+        assert_eq!(
+            Layout::of(&parse_type(&wide).unwrap())
+                .unwrap()
+                .columns
+                .len(),
+            2048
+        );
+        let refused = Layout::of(&parse_type(&wider).unwrap());
+        assert_eq!(refused, Err(NoLayout::TooManyColumns));
+    }
+}

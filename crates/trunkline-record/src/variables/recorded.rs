@@ -1,0 +1,177 @@
+//! A variable of a recording: its channels, and what waits for them.
+
+use trunkline_tdms::{ChannelId, Data, ObjectPath, TdmsType, Text, WriteError, Writer};
+use trunkline_types::{DataType, Sample};
+
+use super::columns::Columns;
+use super::gaps::Gaps;
+use super::layout::Layout;
+use super::{CARRIED, QUALITY, SERIES_ROW, TIME, TYPE};
+
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) group: ObjectPath,
+    pub(super) data_type: DataType,
+    layout: Layout,
+    channels: Channels,
+    /// What came since the last segment was put together.
+    waiting: Columns,
+    /// In a series, what is in a segment that the file has not taken yet.
+    pending: Columns,
+    pub(super) gaps: Gaps,
+    /// Rows of the file: with those that wait, those it has taken, and those that are safe.
+    rows: u64,
+    rows_in_file: u64,
+    rows_on_disk: u64,
+    /// First rows that were taken over from the file before, and updates in the files before.
+    carried: u64,
+    series_row: u64,
+    /// In a series, the last update that the file has taken, of what is pending, and of all.
+    last_in_file: Option<Sample>,
+    last_pending: Option<Sample>,
+    last: Option<Sample>,
+}
+
+/// Where the columns of a variable are in the file.
+#[derive(Debug)]
+struct Channels {
+    time: ChannelId,
+    values: Vec<ChannelId>,
+    quality: ChannelId,
+}
+
+impl Channels {
+    fn add(writer: &mut Writer, name: &Text, layout: &Layout) -> Result<Self, WriteError> {
+        let time = writer.channel(name.clone(), TIME, TdmsType::Time)?;
+        let columns = layout.columns.iter();
+        let values = columns.map(|one| writer.channel(name.clone(), &*one.name, one.data_type));
+        Ok(Self {
+            time,
+            values: values.collect::<Result<_, _>>()?,
+            quality: writer.channel(name.clone(), QUALITY, TdmsType::U32)?,
+        })
+    }
+}
+
+impl Recorded {
+    pub(super) fn new(
+        group: ObjectPath,
+        data_type: DataType,
+        layout: Layout,
+        writer: &mut Writer,
+    ) -> Result<Self, WriteError> {
+        let channels = Channels::add(writer, &group.name(), &layout)?;
+        writer.set(&group, TYPE, Text::from(data_type.to_string()))?;
+        Ok(Self {
+            waiting: Columns::of(&layout),
+            pending: Columns::of(&layout),
+            group,
+            data_type,
+            layout,
+            channels,
+            gaps: Gaps::default(),
+            rows: 0,
+            rows_in_file: 0,
+            rows_on_disk: 0,
+            carried: 0,
+            series_row: 0,
+            last_in_file: None,
+            last_pending: None,
+            last: None,
+        })
+    }
+
+    /// Appends an update, which is of the type. In a series it is kept, for the next file.
+    pub(super) fn push(&mut self, sample: &Sample, is_series: bool) {
+        self.gaps.note(self.rows);
+        push(&mut self.waiting, &self.layout, sample);
+        self.rows += 1;
+        if is_series {
+            self.last = Some(sample.clone());
+        }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.times.is_empty()
+    }
+
+    /// Rows of the file, with those that wait.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// What waits, channel by channel. The qualities come last: of a segment that is cut off, an
+    /// update that has one is whole.
+    pub(super) fn data(&self) -> impl Iterator<Item = (ChannelId, Data<'_>)> {
+        let values = self.channels.values.iter().zip(&self.waiting.values);
+        // Of elements there may be none.
+        let values = values.filter(|(_, values)| !values.is_empty());
+        let values = values.filter_map(|(channel, values)| Some((*channel, values.as_data()?)));
+        let times = (self.channels.time, Data::from(&*self.waiting.times));
+        let qualities = (self.channels.quality, Data::from(&*self.waiting.qualities));
+        std::iter::once(times)
+            .chain(values)
+            .chain(std::iter::once(qualities))
+    }
+
+    /// What waits is in a segment now, which the file has not taken yet.
+    pub(super) fn put_together(&mut self, is_series: bool) {
+        match is_series {
+            // Nothing is pending: it was written before.
+            true => std::mem::swap(&mut self.waiting, &mut self.pending),
+            false => self.waiting.clear(),
+        }
+        self.last_pending = self.last.take();
+    }
+
+    /// The file has taken that segment.
+    pub(super) fn written(&mut self) {
+        self.pending.clear();
+        self.gaps.written();
+        self.rows_in_file = self.rows - self.waiting.times.len() as u64;
+        if let Some(last) = self.last_pending.take() {
+            self.last_in_file = Some(last);
+        }
+    }
+
+    /// What the file has taken is safe.
+    pub(super) fn synced(&mut self) {
+        self.rows_on_disk = self.rows_in_file;
+    }
+
+    /// Goes on in a new file: with its last value in the one before, and with what that has not
+    /// taken. Whether rows of that one may be missing.
+    pub(super) fn go_on(&mut self, writer: &mut Writer) -> Result<bool, WriteError> {
+        self.channels = Channels::add(writer, &self.group.name(), &self.layout)?;
+        let text = Text::from(self.data_type.to_string());
+        writer.set(&self.group, TYPE, text)?;
+        let is_unsafe = self.rows_on_disk < self.rows_in_file;
+        let mut waiting = Columns::of(&self.layout);
+        let before = self.rows_in_file;
+        self.series_row += before.saturating_sub(self.carried);
+        self.carried = 0;
+        if let Some(sample) = &self.last_in_file {
+            push(&mut waiting, &self.layout, sample);
+            self.carried = 1;
+        }
+        waiting.append(&mut self.pending);
+        waiting.append(&mut self.waiting);
+        self.waiting = waiting;
+        let last_pending = self.last_pending.take();
+        self.last = self.last.take().or(last_pending);
+        self.rows = self.waiting.times.len() as u64;
+        (self.rows_in_file, self.rows_on_disk) = (0, 0);
+        self.gaps.go_on(before, self.carried, is_unsafe);
+        writer.set(&self.group, SERIES_ROW, self.series_row)?;
+        if self.carried > 0 {
+            writer.set(&self.group, CARRIED, self.carried)?;
+        }
+        Ok(is_unsafe)
+    }
+}
+
+fn push(columns: &mut Columns, layout: &Layout, sample: &Sample) {
+    columns.times.push(sample.source_timestamp.into());
+    columns.push(layout, &sample.value);
+    columns.qualities.push(sample.quality.to_bits());
+}

@@ -1,0 +1,220 @@
+//! Recordings of variables that contradict themselves: nothing panics, nothing is made up, and what
+//! is wrong is named.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod exercise;
+mod random_values;
+
+use std::path::Path;
+
+use exercise::exercise;
+use fastrand::Rng;
+use random_values::{data_type, sample};
+use trunkline_record::{PlaybackError, RecordedVariables, SegmentFile, VariableRecording};
+use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Text, Writer, WriterOptions};
+use trunkline_types::{Lost, Timestamp, Value};
+
+const GROUP: &str = "rig/odd";
+
+/// Writes a file with a variable of this type, and these channels of it beside `time`.
+fn write(path: &Path, data_type: &str, rows: usize, channels: &[(&str, Data<'_>)]) {
+    let mut writer = Writer::new(WriterOptions::default());
+    let group = ObjectPath::group(GROUP);
+    writer.set(&group, "variable_type", data_type).unwrap();
+    let times: Vec<_> = (0..rows as i64).map(Timestamp::from_nanos).collect();
+    let times: Vec<_> = times.into_iter().map(TdmsTime::from).collect();
+    let times = ("time", Data::from(&*times));
+    let data: Vec<_> = std::iter::once(&times)
+        .chain(channels)
+        .map(|(name, data)| {
+            let channel = writer.channel(GROUP, *name, data.data_type()).unwrap();
+            (channel, *data)
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    writer
+        .write(&data, Arrangement::Contiguous, &mut bytes)
+        .unwrap();
+    std::fs::write(path, bytes).unwrap();
+    exercise(path);
+}
+
+/// How many updates a file has and how many of it are cut off, what is played of it, and what is
+/// said then.
+fn played(path: &Path) -> (Option<(u64, u64)>, Vec<Value>, Option<String>) {
+    let mut sut = RecordedVariables::open(path).unwrap();
+    let counts = sut
+        .variables()
+        .first()
+        .map(|one| (one.updates, one.cut_off));
+    let mut values = Vec::new();
+    loop {
+        match sut.next_update() {
+            Ok(Some(update)) => values.push(update.value),
+            Ok(None) => return (counts, values, None),
+            Err(error) => {
+                assert!(matches!(error, PlaybackError::Damaged { .. }), "{error}");
+                assert!(sut.next_update().unwrap().is_none(), "nothing behind it");
+                return (counts, values, Some(error.to_string()));
+            }
+        }
+    }
+}
+
+/// Behaviour: B-70, B-72.
+#[test]
+fn elements_that_are_counted_and_not_there_end_the_variable_before_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let five = [1_i16, 2, 3, 4, 5];
+    for (counts, whole) in [
+        ([2, 3, 0], 3),
+        ([2, 3, 1], 2),
+        ([2, 4, 0], 1),
+        ([u32::MAX, 0, 0], 0),
+        // Their sum is 2 in 32 bits.
+        ([3, u32::MAX, 0], 1),
+    ] {
+        let channels = [
+            ("value", Data::from(&five)),
+            ("value.count", Data::from(&counts)),
+        ];
+        write(&path, "array(i16, *)", 3, &channels);
+        let (found, values, said) = played(&path);
+        assert_eq!(found, Some((whole, 3 - whole)), "{counts:?}");
+        assert_eq!((values.len() as u64, said), (whole, None), "{counts:?}");
+    }
+}
+
+/// Behaviour: B-72.
+#[test]
+fn dimensions_that_do_not_fit_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let six = [1_u8, 2, 3, 4, 5, 6];
+    let huge = 1 << 31;
+    for (data_type, count, lengths) in [
+        ("array(u8, *, *)", 6_u32, [4, 2, 0, 0]),
+        ("array(u8, *, *)", 6, [u32::MAX, u32::MAX, 0, 0]),
+        // The product is 0 in 64 bits.
+        ("array(u8, *, *, *, *)", 0, [huge, huge, 4, 1]),
+        ("array(u8, 2, *)", 6, [3, 2, 0, 0]),
+    ] {
+        let (count, lengths) = ([count], lengths.map(|length| [length]));
+        let [one, two, three, four] = &lengths;
+        let channels = [
+            ("value", Data::from(&six)),
+            ("value.count", Data::from(&count)),
+            ("value.dim_1", Data::from(one)),
+            ("value.dim_2", Data::from(two)),
+            ("value.dim_3", Data::from(three)),
+            ("value.dim_4", Data::from(four)),
+        ];
+        write(&path, data_type, 1, &channels);
+        let (found, values, said) = played(&path);
+        assert_eq!((found, values.len()), (Some((1, 0)), 0), "{data_type}");
+        let said = said.unwrap();
+        assert!(said.contains("update 0 of rig/odd"), "{said}");
+        assert!(said.contains("dimensions"), "{said}");
+    }
+}
+
+/// Behaviour: B-72.
+#[test]
+fn a_variable_of_which_a_part_is_missing_or_of_another_type_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let number = ("value.x", Data::from(&[1.5_f64]));
+    let flag = ("value.ok", Data::from(&[true]));
+    let of = "struct(x: f64, ok: bool)";
+    write(&path, of, 1, &[number, flag]);
+    assert_eq!(played(&path).0, Some((1, 0)));
+    let wrong = ("value.ok", Data::from(&[1_u8]));
+    let narrow = ("value.count", Data::from(&[1_u16]));
+    let elements = ("value", Data::from(&[1.5_f64]));
+    let cases: [(&str, &[_], u64); 6] = [
+        (of, &[number], 2),
+        (of, &[number, wrong], 3),
+        ("struct(x: f64, ok:", &[number, flag], 3),
+        ("array(f64, *)", &[elements], 2),
+        ("array(f64, *)", &[elements, narrow], 3),
+        (
+            "array(i8, *)",
+            &[elements, ("value.count", Data::from(&[1_u32]))],
+            3,
+        ),
+    ];
+    for (data_type, channels, skipped) in cases {
+        write(&path, data_type, 1, channels);
+        let sut = RecordedVariables::open(&path).unwrap();
+        assert_eq!(sut.variables(), [], "{data_type}");
+        assert_eq!(sut.skipped().len() as u64, skipped, "{data_type}");
+    }
+}
+
+/// Behaviour: B-72.
+#[test]
+fn what_no_variable_can_have_is_not_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let label = [7_u32];
+    write(&path, "enum(off, on)", 1, &[("value", Data::from(&label))]);
+    let (_, values, said) = played(&path);
+    assert_eq!(values, []);
+    assert!(said.unwrap().contains("none of the type enum(off, on)"));
+    // 16 MiB and a byte.
+    let long = vec![0_u8; (16 << 20) + 1];
+    let count = [long.len() as u32];
+    let channels = [
+        ("value", Data::from(&*long)),
+        ("value.count", Data::from(&count)),
+    ];
+    write(&path, "bytes", 1, &channels);
+    let (_, values, said) = played(&path);
+    assert_eq!(values, []);
+    assert!(
+        said.unwrap()
+            .contains("more elements than a value can have")
+    );
+    let words = [Text::from("{\"unit\":[]}")];
+    let times = [TdmsTime::default()];
+    let channels = [
+        ("value.count", Data::from(&[0_u32])),
+        ("value.t0", Data::from(&times)),
+        ("value.dt", Data::from(&[0.5_f64])),
+        ("value.attributes", Data::from(&words)),
+    ];
+    write(&path, "waveform(i16)", 1, &channels);
+    assert!(played(&path).2.unwrap().contains("value.attributes"));
+}
+
+/// Behaviour: B-72.
+#[test]
+fn recordings_of_variables_with_bytes_altered_play_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tdms");
+    let altered = folder.path().join("altered.tdms");
+    let mut random = Rng::with_seed(7);
+    for _ in 0..8 {
+        let _ = std::fs::remove_file(&path);
+        let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
+        for number in 0..3 {
+            let of = data_type(&mut random, 2);
+            let id = sut.add(&format!("rig/{number}"), &of).unwrap();
+            for row in 0..4 {
+                let sample = sample(&mut random, &of, Timestamp::from_nanos(row));
+                sut.take(id, &sample, &Lost::NONE).unwrap();
+            }
+        }
+        sut.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        for _ in 0..60 {
+            let mut bytes = bytes.clone();
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
+            std::fs::write(&altered, &bytes).unwrap();
+            exercise(&altered);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Updates that were handed to the engine, and what became of them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_client::{Write, WriteBatchId, WriteOutcome};
+use trunkline_types::wire::encoded_len;
+
+use super::RecordingError;
+use crate::client::Client;
+
+/// Updates that may be on their way.
+const WRITES_MAX: usize = 16_384;
+
+/// Bytes of them, unless a single batch has more.
+const BYTES_MAX: usize = 4 << 20;
+
+/// Variables of which it is said why an update failed; of further ones it is counted.
+const VARIABLES_MAX: usize = 100;
+
+/// Why updates of a variable were not applied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PlayFailure {
+    /// The variable.
+    pub name: String,
+    /// What programs match on, as of the protocol's faults: of the first one.
+    pub code: String,
+    /// Why, for people: of the first one.
+    pub sentence: String,
+    /// How many of its updates.
+    pub updates: u64,
+}
+
+/// What is on its way, in order.
+#[derive(Debug)]
+pub(super) struct HandedOver<'a> {
+    client: &'a Client,
+    /// Each with the numbers of its variables, and its bytes.
+    batches: VecDeque<(WriteBatchId, Vec<usize>, usize)>,
+    writes: usize,
+    bytes: usize,
+    failures: Vec<(usize, PlayFailure)>,
+}
+
+impl<'a> HandedOver<'a> {
+    pub(super) fn new(client: &'a Client) -> Self {
+        Self {
+            client,
+            batches: VecDeque::new(),
+            writes: 0,
+            bytes: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Hands updates over, each with the number of its variable. Waits while too much is on its
+    /// way.
+    pub(super) fn give(
+        &mut self,
+        updates: Vec<(usize, Write)>,
+        name: impl Fn(usize) -> String,
+        timeout: Duration,
+    ) -> Result<(), RecordingError> {
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let bytes = updates.iter().map(|(_, one)| encoded_len(&one.value)).sum();
+        let is_too_much =
+            self.writes + updates.len() > WRITES_MAX || self.bytes + bytes > BYTES_MAX;
+        if is_too_much && !self.batches.is_empty() {
+            self.client.flush(timeout)?;
+        }
+        self.take_outcomes(&name);
+        let (variables, writes): (Vec<_>, Vec<_>) = updates.into_iter().unzip();
+        let count = variables.len();
+        let batch = self.client.begin_write(writes)?;
+        self.batches.push_back((batch, variables, bytes));
+        self.writes += count;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Takes what is known by now.
+    pub(super) fn take_outcomes(&mut self, name: impl Fn(usize) -> String) {
+        while let Some((batch, ..)) = self.batches.front()
+            && let Some(outcomes) = self.client.take_outcomes(*batch)
+        {
+            let Some((_, variables, bytes)) = self.batches.pop_front() else {
+                return;
+            };
+            self.writes -= variables.len();
+            self.bytes -= bytes;
+            for (variable, outcome) in variables.into_iter().zip(&outcomes) {
+                self.note(variable, outcome, &name);
+            }
+        }
+    }
+
+    fn note(&mut self, variable: usize, outcome: &WriteOutcome, name: impl Fn(usize) -> String) {
+        let (code, sentence) = match outcome {
+            WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) => {
+                (fault.code.to_string(), fault.sentence.clone())
+            }
+            WriteOutcome::WouldBlock => (
+                "would-block".to_owned(),
+                "it would have had to wait".to_owned(),
+            ),
+            _ => return,
+        };
+        if let Some((_, known)) = self.failures.iter_mut().find(|(of, _)| *of == variable) {
+            known.updates += 1;
+        } else if self.failures.len() < VARIABLES_MAX {
+            let failure = PlayFailure {
+                name: name(variable),
+                code,
+                sentence,
+                updates: 1,
+            };
+            self.failures.push((variable, failure));
+        }
+    }
+
+    /// Why updates failed, by variable.
+    pub(super) fn failures(&self) -> Vec<PlayFailure> {
+        let failures = self.failures.iter();
+        failures.map(|(_, failure)| failure.clone()).collect()
+    }
+}
+
+impl Drop for HandedOver<'_> {
+    fn drop(&mut self) {
+        for (batch, ..) in self.batches.drain(..) {
+            self.client.forget_writes(batch);
+        }
+    }
+}
