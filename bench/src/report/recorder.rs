@@ -102,7 +102,8 @@ pub(super) fn devices(run: &Run) -> Section {
     let mut text = String::from(
         "\n## Devices until one overflows\n\n\
          So many simulated devices, each with a ring (256 MiB of memory for all) and a TDMS file of its own, \
-         in one thread; the highest rate at which none of them has lost a sample in 1.5 s. Samples are there \
+         in one thread, at the highest rate at which none of them has lost a sample in 1.5 s; *MB/s* is what was \
+         written in that time, without what is in the rings still. Samples are there \
          when a device says so, as if its DMA engine had put them there: the CPU fills nothing. Memory \
          traffic is what follows from the way: the device writes each byte once and the disk reads it once, \
          and a copy reads and writes it once more. *No rate*: there are always samples.\n\n\

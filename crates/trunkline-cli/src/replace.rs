@@ -7,7 +7,8 @@ use std::path::Path;
 
 /// Puts what `write` makes in the place of a file in one step: nobody finds half of it, and it is
 /// on the disk then. The new one has the permissions of the old one, or those of any new file. A
-/// pipe or a device is written to where it is.
+/// pipe, a device or what is open already (`/dev/stdout`) is written to where it is; where a link
+/// leads to a file, that one is replaced.
 ///
 /// # Errors
 /// Whatever the system says; what was there is still there then.
@@ -15,23 +16,35 @@ pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
+    let is_open_already = is_link && (path.starts_with("/dev") || path.starts_with("/proc"));
     let permissions = match fs::metadata(path) {
-        Ok(there) if !there.is_file() && !there.is_dir() => {
+        Ok(there) if is_open_already || !there.is_file() && !there.is_dir() => {
             return write(&mut OpenOptions::new().write(true).open(path)?);
         }
-        Ok(there) => there.permissions(),
-        // The user's mask takes from it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Permissions::from_mode(0o666),
+        Ok(there) => Some(there.permissions()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link => None,
         Err(error) => return Err(error),
     };
+    let path = match is_link {
+        true => fs::canonicalize(path)?,
+        false => path.to_owned(),
+    };
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new()
         .prefix(".trunkline-")
-        .permissions(permissions)
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        // The user's mask takes from it.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)?;
     write(file.as_file_mut())?;
+    if let Some(permissions) = permissions {
+        file.as_file().set_permissions(permissions)?;
+    }
     file.as_file().sync_all()?;
-    file.persist(path).map(|_| ()).map_err(|error| error.error)
+    file.persist(&path).map_err(|error| error.error)?;
+    // So that the name is on the disk as well.
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -48,7 +61,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept.jsonl");
         replace(&path, |file| file.write_all(b"first")).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o662)).unwrap();
         let failed = replace(&path, |file| {
             file.write_all(b"half")?;
             Err(io::Error::other("enough"))
@@ -58,8 +71,25 @@ mod tests {
         replace(&path, |file| file.write_all(b"second")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(mode & 0o777, 0o662);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_one_and_what_it_leads_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("kept"), folder.path().join("link"));
+        fs::write(&path, b"first").unwrap();
+        std::os::unix::fs::symlink("kept", &link).unwrap();
+        replace(&link, |file| file.write_all(b"second")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        // What is open already keeps its name, whoever has it open.
+        let open = File::create(folder.path().join("open")).unwrap();
+        let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
+        replace(Path::new(&name), |file| file.write_all(b"through")).unwrap();
+        assert_eq!(fs::read(folder.path().join("open")).unwrap(), b"through");
+        assert_eq!(open.metadata().unwrap().len(), 7);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl std::fmt::Display for FailedStep {
 pub struct Failure {
     /// What was being done.
     pub step: FailedStep,
-    /// Where in the file the segment begins that is not in it.
+    /// Where in the file the segment begins that is not in it, or the region.
     pub position: u64,
     /// The number of the system's error.
     pub os_error: i32,

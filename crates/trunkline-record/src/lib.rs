@@ -6,15 +6,15 @@
 //!                  +-- given back -----+            +-- io_uring | plain writes | simulated disk
 //! ```
 //!
-//! A region is written from where the device has put it: the CPU copies nothing, unless
-//! [`Copying`] allows it for regions that are small or begin within a block. Several writes run at
-//! a time, in any order; the file has them in the order of the calls.
+//! A region is written from where the device has put it, and the CPU copies nothing; but regions
+//! that are small or begin within a block are copied, unless [`Copying`] is switched off. Several
+//! writes run at a time, in any order; the file has them in the order of the calls.
 //!
 //! # Every prefix opens
 //!
-//! What is appended is a *segment*: a header and a body. The body is written first, and the header
-//! only when the body is in the file. So a program that is killed anywhere leaves whole segments,
-//! and behind them nothing that looks like one. Nothing that was written is ever changed.
+//! What is appended is a *segment*: a header, and regions behind it. Those are written first, and
+//! the header only when they are in the file. So a program that is killed anywhere leaves whole
+//! segments, and behind them nothing that looks like one. Nothing that was written is ever changed.
 //!
 //! # Durable
 //!

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rig::{LONG, ROW, Ring, Sut, assert_prefix, rows};
 use trunkline_record::{FailedStep, QueueOptions, SimDisk, SimFault, TdmsRecording, WriteQueue};
 use trunkline_ring::{PagesWanted, RegionMemory};
-use trunkline_tdms::{SumsCheck, TdmsFile};
+use trunkline_tdms::{ObjectPath, PropertyValue, SumsCheck, TdmsFile};
 
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
@@ -48,7 +48,7 @@ fn blocks(sut: &Sut, begin: u64) -> u64 {
     (sut.progress().accepted - begin) / BLOCK as u64
 }
 
-/// Behaviour: ZC-11, ZC-14, B-70.
+/// Behaviour: ZC-11, B-70.
 #[test]
 fn a_file_has_fewer_headers_than_regions_and_is_whole_wherever_it_ends() {
     let mut headers = 0;
@@ -88,17 +88,17 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
         write(&mut ring, &mut sut, 1);
     }
     assert_eq!(blocks(&sut, begin), 64 + 6 + 2);
-    // Of another length.
-    write(&mut ring, &mut sut, 2048);
-    assert_eq!(blocks(&sut, begin), 72 + 1 + 2048);
-    for _ in 0..4 {
+    // Of another length, so that they have a header of their own: four of 1 MiB, and another one.
+    for number in 1..=4 {
         write(&mut ring, &mut sut, 2048);
+        assert_eq!(blocks(&sut, begin), 72 + number * 2048 + 1);
     }
+    write(&mut ring, &mut sut, 2048);
     assert_eq!(blocks(&sut, begin), 72 + 5 * 2048 + 2);
     disk.pass(Duration::from_millis(99));
     write(&mut ring, &mut sut, 2048);
     assert_eq!(blocks(&sut, begin), 72 + 6 * 2048 + 2);
-    disk.pass(Duration::from_millis(100));
+    disk.pass(Duration::from_millis(1));
     write(&mut ring, &mut sut, 2048);
     assert_eq!(blocks(&sut, begin), 72 + 7 * 2048 + 3);
 }
@@ -119,10 +119,72 @@ fn what_a_header_has_to_say_begins_another_segment() {
     ring.filler.lose(7);
     write(&mut ring, &mut sut, 1);
     assert_eq!(blocks(&sut, begin), 5);
-    sut.set(&trunkline_tdms::ObjectPath::File, "operator", "M")
-        .unwrap();
+    sut.set(&ObjectPath::File, "operator", "M").unwrap();
     write(&mut ring, &mut sut, 1);
     assert_eq!(blocks(&sut, begin), 7);
+    // The same where the disk goes on.
+    let disk = SimDisk::new(1, BLOCK);
+    let mut ring = self::ring(4096);
+    let mut sut = rig::recording(disk.clone(), &ring, options(100));
+    write(&mut ring, &mut sut, 1);
+    write(&mut ring, &mut sut, 1);
+    ring.filler.lose(7);
+    write(&mut ring, &mut sut, 1);
+    sut.close(LONG).unwrap();
+    assert_prefix(disk.file(), 3 * BLOCK_ROWS as u64, 3 * BLOCK_ROWS as u64);
+    let file = TdmsFile::open(disk.file()).unwrap();
+    let properties = file.properties(&ObjectPath::group("rig")).unwrap();
+    let number = |name: &str| properties[name.as_bytes()].clone();
+    assert_eq!(
+        number("gap_1_row"),
+        PropertyValue::U64(2 * BLOCK_ROWS as u64)
+    );
+    assert_eq!(number("gap_1_lost"), PropertyValue::U64(7));
+}
+
+/// A header of several blocks that was made longer, and is written in pieces or not begun.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_header_that_was_made_longer_is_written_whole_whatever_the_disk_does() {
+    for (number, fault) in (0..24).flat_map(|n| {
+        let faults = [
+            SimFault::Short(BLOCK),
+            SimFault::Fails(4),
+            SimFault::NotBegun(EIO),
+        ];
+        faults.map(|fault| (n, fault))
+    }) {
+        let disk = SimDisk::new(number, BLOCK);
+        let mut ring = ring(4096);
+        let mut sut = rig::recording(disk.clone(), &ring, options(8));
+        let remark = "x".repeat(5 * BLOCK);
+        sut.set(&ObjectPath::File, "remark", remark.as_str())
+            .unwrap();
+        disk.fault(disk.operations() + number, fault);
+        let mut taken = 0;
+        for _ in 0..12 {
+            let from = ring.filler.written() as i64;
+            ring.filler.push(&rows(from..from + BLOCK_ROWS)).unwrap();
+            let region = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
+            taken += u64::from(sut.write(region).is_ok()) * BLOCK_ROWS as u64;
+        }
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!(ring.reader.lent(), 0);
+        let file = disk.file();
+        let kept = assert_prefix(&file, 0, taken);
+        assert_eq!(kept, sut.rows_in_file());
+        if closed.failure.is_none() {
+            assert_eq!(kept, 12 * BLOCK_ROWS as u64);
+        }
+        assert_eq!(
+            closed.failure.is_some(),
+            matches!(fault, SimFault::NotBegun(_)) && kept < 12 * BLOCK_ROWS as u64,
+            "{fault:?} {number}"
+        );
+        let file = TdmsFile::open(&file).unwrap();
+        assert!(file.report().is_sound());
+    }
 }
 
 /// Behaviour: ZC-11, B-70.

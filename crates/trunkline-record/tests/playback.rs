@@ -44,7 +44,11 @@ fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: D
         let path = series_path(&folder, "run", number)?;
         let wanted = BackendWanted::BestThereIs;
         let memories = vec![memory.clone()];
-        tdms_queue(&path, wanted, directness, QueueOptions::default(), memories).map(|made| made.0)
+        let options = QueueOptions {
+            copying: None,
+            ..QueueOptions::default()
+        };
+        tdms_queue(&path, wanted, directness, options, memories).map(|made| made.0)
     };
     let rotation = Rotation {
         bytes_max: per_file * REGION * 16,

@@ -60,7 +60,10 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
         path,
         BackendWanted::BestThereIs,
         Directness::IfPossible,
-        QueueOptions::default(),
+        QueueOptions {
+            copying: None,
+            ..QueueOptions::default()
+        },
         vec![memory],
     )
     .unwrap();
@@ -137,8 +140,6 @@ fn a_stream_is_recorded_and_played_into_another_one() {
 }
 
 /// What comes slowly does not wait in memory for a whole region.
-///
-/// Behaviour: B-70.
 #[test]
 fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,11 +150,11 @@ fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
         let of_writer = options(&engine, Some("in"));
         move || {
             let mut writer = Writer::<i64>::create("out", of_writer).unwrap();
-            let first: Vec<i64> = (0..600).collect();
+            let first: Vec<i64> = (0..1024).collect();
             writer.write_many(&first, CUT_OFF).unwrap();
             // Where they are not seen, the recorder is to end all the same.
             let _ = may_go_on.recv_timeout(PATIENCE);
-            let rest: Vec<i64> = (600..20_333).collect();
+            let rest: Vec<i64> = (1024..20_333).collect();
             rest.chunks(1000)
                 .for_each(|some| writer.write_many(some, CUT_OFF).unwrap());
             writer.close(CUT_OFF);
@@ -183,7 +184,7 @@ fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
         4 * REGION,
         &stopped,
         |recording| {
-            if recording.rows_in_file() == 600 {
+            if recording.rows_in_file() == 1024 {
                 seen = true;
                 let _ = go_on.send(());
             }

@@ -292,8 +292,7 @@ impl TdmsPlayback {
         Ok(true)
     }
 
-    /// Rows of a region: so few that the device plays some while others are read, and as many as
-    /// make whole blocks wherever those of an option do.
+    /// Rows of a region: so few that the device plays some while others are read.
     fn region_rows(&self) -> u64 {
         let share = self.ring.capacity() / self.options.outstanding_max.get() as u64;
         let share = share.checked_ilog2().map_or(1, |log| 1 << log);
@@ -354,15 +353,16 @@ impl TdmsPlayback {
     fn fill_by_copy(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
         let row_bytes = self.recording.row_bytes();
+        let region_rows = self.region_rows();
         let Source::Copied { file, row, rows } = &mut self.source else {
             return Ok(true);
         };
         for _ in 0..self.options.outstanding_max.get() {
-            let wanted = (*rows - *row).min(self.options.region_rows.max(1));
+            let wanted = (*rows - *row).min(region_rows);
             if wanted == 0 {
                 return Ok(true);
             }
-            let mut region = match self.ring.acquire(wanted.min(self.ring.capacity())) {
+            let mut region = match self.ring.acquire(wanted) {
                 Ok(region) => region,
                 Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => return Ok(false),
                 Err(error) => return Err(error.into()),

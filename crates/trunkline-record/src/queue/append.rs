@@ -125,12 +125,14 @@ impl<B: Backend> WriteQueue<B> {
         };
         let segment = &self.segments[self.place(number)];
         let bytes = region.bytes().len() as u64;
+        // While it is open, nothing of its header is being written.
+        let begin = segment.position + segment.header.memory.bytes as u64;
         segment.is_open
             && self.failure.is_none()
             && self.is_aligned(region)
             && bytes.is_multiple_of(self.block_bytes as u64)
             && segment.last - segment.first < SEGMENT_REGIONS_MAX
-            && self.position - segment.position + bytes <= SEGMENT_BYTES_MAX
+            && segment.end - begin + bytes <= SEGMENT_BYTES_MAX
             && self.now().saturating_sub(segment.since) < SEGMENT_AGE_MAX
     }
 

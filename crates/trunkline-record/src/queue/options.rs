@@ -19,7 +19,7 @@ pub struct QueueOptions {
     /// Room on the disk that is set aside at a time; 0: none. Unless set, 256 MiB.
     pub reserve_bytes: u64,
     /// By how much a file that is written directly is made longer at a time, ahead of what is
-    /// written, while several segments are outstanding; 0: by each write. Behind what is written
+    /// written, while several regions are outstanding; 0: by each write. Behind what is written
     /// stand zeros then, until the file is closed. Unless set, 32 MiB.
     ///
     /// A file system may do writes that make a file longer one at a time, and in threads of its

@@ -35,7 +35,7 @@ pub enum WritePath {
     Copied,
 }
 
-/// How far a queue is. Positions are bytes of the file, between two segments.
+/// How far a queue is. Positions are bytes of the file, where a region or a segment ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Progress {
@@ -45,7 +45,7 @@ pub struct Progress {
     pub written: u64,
     /// On the disk ([`Durability::OnDisk`]).
     pub durable: u64,
-    /// Segments between the first two.
+    /// Regions that are not in the file, or segments, whichever are more.
     pub outstanding: usize,
     /// Whether room is set aside.
     pub reservation: Reservation,

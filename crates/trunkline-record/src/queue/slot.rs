@@ -140,7 +140,7 @@ pub(super) struct Segment {
     /// The slots of its regions: the first, and the one behind the last.
     pub(super) first: u64,
     pub(super) last: u64,
-    /// How long it is as its header has it, with one region.
+    /// Where it ends as its header has it: with one region, until it is made longer.
     pub(super) described_end: u64,
     pub(super) header: PartState,
     /// Whether further regions may still come in.

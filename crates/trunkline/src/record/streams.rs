@@ -159,7 +159,8 @@ pub fn receive_into_ring(
 }
 
 /// Records a stream into a file or a series until it ends or is stopped, in regions of
-/// `region_rows` rows. Both ends of the ring are the recorder's; `on_region` is called after each
+/// `region_rows` rows. Both ends of the ring are the recorder's, and nothing was in it before, so
+/// that regions begin at blocks; `on_region` is called after each
 /// region, and from time to time while the disk is full.
 ///
 /// The stream waits while the disk does, and while it is full: nothing is lost. Elements of a slow
@@ -188,7 +189,8 @@ pub fn record_stream<R: RowsRecording>(
     let mut out = Out {
         ring: reader,
         at: 0,
-        row_bytes: row_bytes as u64,
+        // Of a power of two, the part that a row does not have.
+        block_rows: BLOCK_BYTES >> (row_bytes as u64).trailing_zeros().min(BLOCK_BYTES.ilog2()),
         rows_before: before,
         odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
         recording,
@@ -212,7 +214,8 @@ struct Out<'a, R, F> {
     ring: &'a mut RegionReader,
     /// Where in the ring the next region begins.
     at: u64,
-    row_bytes: u64,
+    /// Rows that are whole blocks together.
+    block_rows: u64,
     rows_before: u64,
     /// Rows of the longest region that may begin within a block; 0: none may.
     odd_rows_max: u64,
@@ -230,7 +233,7 @@ impl<R: RowsRecording, F: FnMut(&R)> Out<'_, R, F> {
         done: &mut StreamRecorded,
     ) -> Result<(), RecordingError> {
         // Since when elements wait for others.
-        let mut since = self.now();
+        let mut since = self.recording.now();
         while !done.has_ended && !self.stopped.now() {
             match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
                 // The disk is behind: regions come back when something is written.
@@ -249,13 +252,9 @@ impl<R: RowsRecording, F: FnMut(&R)> Out<'_, R, F> {
                 },
                 Err(error) => return Err(error),
             }
-            let is_old = self.odd_rows_max > 0 && self.is_old(since, done.elements);
-            let written = match is_old {
-                true => self.write_all(1, rows)?,
-                false => self.write_all(rows, rows)?,
-            };
-            if is_old || written > 0 {
-                since = self.now();
+            let written = self.write_all(rows, rows)?;
+            if written || self.write_old(since, done.elements, rows)? {
+                since = self.recording.now();
             }
             self.recording.poll()?;
             (self.on_region)(self.recording);
@@ -266,49 +265,62 @@ impl<R: RowsRecording, F: FnMut(&R)> Out<'_, R, F> {
         Ok(())
     }
 
-    /// Whether what is there, of so many elements that came, has waited for long enough.
-    fn is_old(&self, since: Duration, elements: u64) -> bool {
-        let age = self.now().saturating_sub(since);
+    /// Writes what has waited for long since, of so many elements that came, though it is no whole
+    /// region: whole blocks, or all where there is none. Whether there was something.
+    fn write_old(
+        &mut self,
+        since: Duration,
+        elements: u64,
+        rows: u64,
+    ) -> Result<bool, RecordError> {
+        let age = self.recording.now().saturating_sub(since);
         let recorded = self.recording.rows().saturating_sub(self.rows_before);
-        let waiting = elements.saturating_sub(recorded) * self.row_bytes;
-        let most = match waiting >= BLOCK_BYTES {
-            true => AGE_MAX,
-            false => AGE_MAX_OF_FEW,
-        };
-        age >= most
+        let waiting = elements.saturating_sub(recorded);
+        if self.odd_rows_max == 0 || waiting == 0 || age < AGE_MAX {
+            return Ok(false);
+        }
+        let in_blocks = waiting - waiting % self.block_rows;
+        if in_blocks == 0 && age < AGE_MAX_OF_FEW {
+            return Ok(false);
+        }
+        let most = if in_blocks == 0 { waiting } else { in_blocks };
+        self.write_some(1, most, rows)
     }
 
-    fn now(&self) -> Duration {
-        self.recording.now()
+    /// Writes the regions that are there, of at least `least` rows. Whether there were any.
+    fn write_all(&mut self, least: u64, rows: u64) -> Result<bool, RecordError> {
+        self.write_some(least, u64::MAX, rows)
     }
 
-    /// Writes the regions that are there, of at least `least` rows; how many they were. They end
-    /// where all of them had `rows` rows, so that one that has fewer does not put those behind it
-    /// off their blocks.
-    fn write_all(&mut self, least: u64, rows: u64) -> Result<u64, RecordError> {
+    /// Writes regions of at least `least` rows, and no more than `most` rows of all. They end where
+    /// all of them had `rows` rows, so that one that has fewer does not put those behind it off
+    /// their blocks.
+    fn write_some(&mut self, least: u64, most: u64, rows: u64) -> Result<bool, RecordError> {
         let mut written = 0;
-        loop {
-            let left = rows - self.at % self.ring.capacity().max(1) % rows;
-            let most = match left == rows || self.odd_rows_max == 0 {
+        while written < most {
+            let at = self.at % self.ring.capacity().max(1);
+            let left = (rows - at % rows).min(most - written);
+            let wanted = match at.is_multiple_of(self.block_rows) || self.odd_rows_max == 0 {
                 true => left,
                 false => left.min(self.odd_rows_max),
             };
             let region = match least {
-                1 => self.ring.acquire_available(most),
-                _ => self.ring.acquire(most),
+                1 => self.ring.acquire_available(wanted),
+                _ => self.ring.acquire(wanted),
             };
             match region {
                 Ok(region) => {
                     self.at = region.position() + region.elements();
+                    written += region.elements();
                     self.write(region)?;
-                    written += 1;
                 }
                 Err(NoRegion::AllLent { .. }) => {
                     self.recording.flush(Durability::InFile, DISK_WAIT)?;
                 }
-                Err(_) => return Ok(written),
+                Err(_) => break,
             }
         }
+        Ok(written > 0)
     }
 
     /// Writes a region; holds it while the disk is full, until it is to end. Meanwhile nothing is
