@@ -145,7 +145,8 @@ fn nothing_to_cut(
 ) -> Result<Exit, Stop> {
     let path = args.file.as_path();
     let mut renewed = false;
-    if let Some(index) = index_of(path) {
+    // With OUT, neither FILE nor what is beside it is changed.
+    if let Some(index) = index_of(path).filter(|_| args.out.is_none()) {
         let is_same = file.verify(Some(&source(&index)?));
         let is_same = is_same
             .map_err(|error| {

@@ -60,6 +60,23 @@ fn each_finding_has_its_place_and_what_to_do() {
 }
 
 #[test]
+fn repair_into_another_file_leaves_the_index_alone() {
+    let files = Files::new();
+    let (bytes, mut index, _) = waveforms();
+    index[40] ^= 1;
+    let path = files.put("run.tdms", &bytes);
+    let beside = files.put("run.tdms_index", &index);
+    let output = tdms(&["repair", &path, &files.path("out.tdms")]);
+    assert!(output.err.contains("nothing to repair"), "{output:?}");
+    assert_eq!(read(&beside), index);
+    assert_eq!(files.names(), ["run.tdms", "run.tdms_index"]);
+    // In place it is written anew.
+    let output = tdms(&["repair", &path]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_ne!(read(&beside), index);
+}
+
+#[test]
 fn strings_that_cannot_be_are_found_by_reading_all_of_them() {
     let files = Files::new();
     let mut writer = Writer::new(WriterOptions::default());
