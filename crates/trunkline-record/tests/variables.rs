@@ -45,6 +45,46 @@ fn all(path: &Path) -> Vec<PlayedUpdate> {
 
 /// Behaviour: B-72.
 #[test]
+fn values_that_were_there_before_a_recording_are_played_at_once() {
+    const HOUR: i64 = 3_600_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
+    let [level, valve, late] =
+        ["level", "valve", "late"].map(|name| sut.add(name, &DataType::I64).unwrap());
+    let initial = |sut: &mut VariableRecording<_>, id, milliseconds| {
+        let sample = at(Value::I64(milliseconds), milliseconds);
+        sut.take_initial(id, &sample, &Lost::NONE).unwrap();
+    };
+    initial(&mut sut, level, 0);
+    initial(&mut sut, valve, HOUR);
+    for milliseconds in [3 * HOUR, 3 * HOUR + 500] {
+        let sample = at(Value::I64(milliseconds), milliseconds);
+        sut.take(level, &sample, &Lost::NONE).unwrap();
+    }
+    // One that came while it was recorded, and a value that another one has again.
+    initial(&mut sut, late, 3 * HOUR + 200);
+    initial(&mut sut, level, 3 * HOUR + 700);
+    sut.finish().unwrap();
+    let after: Vec<_> = all(&path)
+        .iter()
+        .map(|update| update.after.as_millis())
+        .collect();
+    assert_eq!(after, [0, 0, 0, 200, 500, 700]);
+    // Nothing but such values.
+    let path = folder.path().join("still.tdms");
+    let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
+    for (name, hours) in [("level", 0), ("valve", 5)] {
+        let id = sut.add(name, &DataType::I64).unwrap();
+        initial(&mut sut, id, hours * HOUR);
+    }
+    sut.finish().unwrap();
+    let after: Vec<_> = all(&path).iter().map(|update| update.after).collect();
+    assert_eq!(after, [Duration::ZERO; 2]);
+}
+
+/// Behaviour: B-72.
+#[test]
 fn many_variables_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("many.tdms");

@@ -11,7 +11,7 @@ use super::column_reader::ColumnReader;
 use super::columns::type_of_channel;
 use super::layout::{Layout, Part};
 use super::playing::PlayedVariable;
-use super::{CARRIED, QUALITY, TIME, TYPE, VALUE};
+use super::{CARRIED, INITIAL, QUALITY, TIME, TYPE, VALUE};
 
 /// Counts that are looked at together.
 const COUNTS: u64 = 1 << 16;
@@ -35,7 +35,7 @@ pub(super) struct VariableReader {
     pub(super) played: u64,
     pub(super) updates: u64,
     /// First updates that were taken over from the file before.
-    pub(super) carried: u64,
+    pub(super) from_before: u64,
     /// Whether a NUL at the end of a text belongs to it.
     pub(super) is_exact: bool,
 }
@@ -175,9 +175,9 @@ fn recorded(
         .collect();
     let names = layout.columns.iter().map(|column| &*column.name);
     let paths = names.chain([TIME, QUALITY]).map(path).collect();
-    let carried = file
-        .properties(group)
-        .and_then(|all| all.get(CARRIED.as_bytes())?.as_u64());
+    let properties = file.properties(group);
+    let number = |name: &str| properties.and_then(|all| all.get(name.as_bytes())?.as_u64());
+    let from_before = number(CARRIED).max(number(INITIAL));
     let reader = VariableReader {
         value: layout.value,
         columns,
@@ -185,7 +185,7 @@ fn recorded(
         qualities: quality.map(|one| ColumnReader::new(path(QUALITY), TdmsType::U32, one.len())),
         played: 0,
         updates: whole,
-        carried: carried.unwrap_or(0).min(whole),
+        from_before: from_before.unwrap_or(0).min(whole),
         is_exact: true,
     };
     let variable = PlayedVariable {
@@ -265,7 +265,7 @@ fn alone(
         qualities,
         played: 0,
         updates,
-        carried: 0,
+        from_before: 0,
         is_exact: false,
     };
     let variable = PlayedVariable {

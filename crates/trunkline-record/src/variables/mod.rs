@@ -38,5 +38,7 @@ const TYPE: &str = "variable_type";
 /// The property of a group that says how many of its first updates were taken over from the file
 /// before.
 const CARRIED: &str = "carried_rows";
+/// The property of a group that says how many of its first updates were there before the recording.
+const INITIAL: &str = "initial_rows";
 /// The property of a group that says how many updates of it the files before have.
 const SERIES_ROW: &str = "series_row";

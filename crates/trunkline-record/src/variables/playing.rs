@@ -42,8 +42,8 @@ pub struct PlayedVariable {
 pub struct PlayedUpdate {
     /// Which variable, by its place in [`RecordedVariables::variables`].
     pub variable: usize,
-    /// How long after the first update of the recording. It never goes back. What a file has taken
-    /// over from the one before comes at once.
+    /// How long after the first update of the recording. It never goes back. What was there before
+    /// it, or before its file, comes at once.
     pub after: Duration,
     /// The value.
     pub value: Value,
@@ -193,29 +193,37 @@ impl RecordedVariables {
         }
     }
 
-    /// The time of the first update that was not taken over from the file before, where others
-    /// were.
+    /// The time of the first update that was not there before the file, where others were; of the
+    /// last one that was where there is no other.
     fn first_of_its_own(&self) -> Result<Option<i128>, PlaybackError> {
-        let mut first = None;
-        if self.readers.iter().all(|reader| reader.carried == 0) {
-            return Ok(first);
+        let (mut first, mut before) = (None, None);
+        if self.readers.iter().all(|reader| reader.from_before == 0) {
+            return Ok(None);
         }
         for reader in &self.readers {
-            let own = reader.updates > reader.carried;
-            if let Some(path) = reader.path_of_times().filter(|_| own)
+            let has_own = reader.updates > reader.from_before;
+            let row = match has_own {
+                true => reader.from_before,
+                false => reader.from_before.saturating_sub(1),
+            };
+            let has_any = reader.updates > row;
+            if let Some(path) = reader.path_of_times().filter(|_| has_any)
                 && let Some(channel) = self.file.channel(path)
             {
                 let mut time = [TdmsTime::default()];
-                let read = channel.read_into(reader.carried, &mut time);
+                let read = channel.read_into(row, &mut time);
                 read.map_err(|source| PlaybackError::Read {
                     path: self.path.clone(),
                     source: Box::new(source),
                 })?;
                 let time = nanos(time[0]);
-                first = Some(first.map_or(time, |before: i128| before.min(time)));
+                match has_own {
+                    true => first = Some(first.map_or(time, |other: i128| other.min(time))),
+                    false => before = before.max(Some(time)),
+                }
             }
         }
-        Ok(first)
+        Ok(first.or(before))
     }
 }
 

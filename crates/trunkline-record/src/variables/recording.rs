@@ -8,6 +8,7 @@ use trunkline_tdms::{
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Lost, Sample};
 
+use super::INITIAL;
 use super::columns;
 use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
@@ -165,6 +166,29 @@ impl<S: Segments> VariableRecording<S> {
         self.waiting += bytes;
         self.waiting_updates += 1;
         self.progress.updates += 1;
+        Ok(())
+    }
+
+    /// Takes the value that a variable had when its recording began, however old it is: where it is
+    /// the first, playing does not wait between it and what comes next.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_initial(
+        &mut self,
+        variable: VariableId,
+        sample: &Sample,
+        lost: &Lost,
+    ) -> Result<(), VariableRecordError> {
+        let one = self.variables.get(variable.0 as usize);
+        let group = one
+            .filter(|one| one.rows() == 0)
+            .map(|one| one.group.clone());
+        self.take(variable, sample, lost)?;
+        if let Some(group) = group {
+            let set = self.writer.set(&group, INITIAL, 1_u64);
+            set.map_err(|source| format_error(&group, source))?;
+        }
         Ok(())
     }
 

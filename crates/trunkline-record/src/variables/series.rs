@@ -103,11 +103,30 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         lost: &Lost,
         now: Duration,
     ) -> Result<(), VariableRecordError> {
+        self.make_room_for(sample, now);
+        self.recording.take(variable, sample, lost)
+    }
+
+    /// As [`VariableRecording::take_initial`], `now` as there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take_initial(
+        &mut self,
+        variable: VariableId,
+        sample: &Sample,
+        lost: &Lost,
+        now: Duration,
+    ) -> Result<(), VariableRecordError> {
+        self.make_room_for(sample, now);
+        self.recording.take_initial(variable, sample, lost)
+    }
+
+    fn make_room_for(&mut self, sample: &Sample, now: Duration) {
         if self.rotation.is_some() && self.recording.is_full_for(sample) {
             // If it does not succeed, the recording says so where that matters.
             let _ = self.write_out(now);
         }
-        self.recording.take(variable, sample, lost)
     }
 
     /// As [`VariableRecording::note_lost`].

@@ -229,6 +229,8 @@ enum Writing {
 #[derive(Debug)]
 struct Item {
     id: VariableId,
+    /// Nothing has come yet: what comes first is the value that it has already.
+    is_new: bool,
     /// Lost after its last reading, which the next one says again.
     lost_since: Lost,
 }
@@ -297,7 +299,12 @@ impl Running {
             } => match self.recording.add(&name, &data_type) {
                 Ok(id) => {
                     let lost_since = Lost::NONE;
-                    self.items.insert(item, Item { id, lost_since });
+                    let item_of_it = Item {
+                        id,
+                        is_new: true,
+                        lost_since,
+                    };
+                    self.items.insert(item, item_of_it);
                 }
                 Err(error) => self.refuse(&name, error.to_string()),
             },
@@ -317,13 +324,17 @@ impl Running {
                     return;
                 };
                 item.lost_since = Lost::NONE;
-                let id = item.id;
+                let (id, is_new) = (item.id, std::mem::take(&mut item.is_new));
                 let now = self.clock.now().since(self.since);
                 // Nothing was written to it yet.
                 if reading.position.sequence == 0 {
                     return;
                 }
-                let taken = self.recording.take(id, &reading.sample, &reading.lost, now);
+                let (sample, lost) = (&reading.sample, &reading.lost);
+                let taken = match is_new {
+                    true => self.recording.take_initial(id, sample, lost, now),
+                    false => self.recording.take(id, sample, lost, now),
+                };
                 if let Err(error) = taken {
                     locked(&self.status).trouble = Some(error.to_string());
                 }
