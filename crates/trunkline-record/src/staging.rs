@@ -1,10 +1,16 @@
 //! Memory for headers and for the odd ends of regions: aligned for direct writes, made once.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+
+use rustix::mm::{Advice, madvise};
 
 /// Aligned to this whatever the block of the disk is.
 const ALIGN: usize = 4096;
+
+/// A large page. From this length on it is asked for such pages: a write of memory that lies in one
+/// piece costs the kernel and the disk less than one of scattered pages.
+const LARGE_BYTES: usize = 2 << 20;
 
 /// As many places as there may be writes.
 #[derive(Debug)]
@@ -27,14 +33,21 @@ impl Staging {
     pub(crate) fn new(places: usize, place_bytes: usize) -> Self {
         let place_bytes = place_bytes.max(1).next_multiple_of(ALIGN);
         let bytes = place_bytes.saturating_mul(places.max(1));
-        let layout = Layout::from_size_align(bytes, ALIGN);
+        let is_large = bytes >= LARGE_BYTES;
+        let layout = Layout::from_size_align(bytes, if is_large { LARGE_BYTES } else { ALIGN });
         assert!(layout.is_ok(), "{bytes} bytes for headers are too many");
         let layout = layout.unwrap_or(Layout::new::<u8>());
         // SAFETY: the size is not 0.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
+        if is_large {
+            // SAFETY: memory that was just made, and the advice changes nothing that lies there. A
+            // system without large pages has others.
+            let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        // SAFETY: all of what was just made.
+        unsafe { start.write_bytes(0, bytes) };
         Self {
             start,
             layout,

@@ -13,6 +13,10 @@ use rustix::param::page_size;
 /// A huge page, where the system has one of another size it is asked for in this one.
 const HUGE_BYTES: usize = 2 << 20;
 
+/// Asks for large pages in place of the ones that are there, even where shared memory has none by
+/// itself (Linux 6.1; `madvise(2)`). Not every C library that is linked has the name.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Nobody can make the file shorter, which would kill whoever touches what is gone.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
@@ -78,11 +82,33 @@ impl Mapped {
             mapped.touch()?;
             return Ok((mapped, Pages::Ordinary));
         }
-        // Before it is touched. A system that cannot do it says so; what it came to is looked up.
-        let _ = mapped.advise(Advice::LinuxHugepage);
+        mapped.ask_for_large_pages();
         mapped.touch()?;
         let bytes = mapped.bytes_in_large_pages().unwrap_or(0);
         Ok((mapped, Pages::Large { bytes }))
+    }
+
+    /// Before it is touched. What cannot be done is not done: [`Pages`] has what it came to.
+    fn ask_for_large_pages(&self) {
+        let all = self.start.as_ptr().cast::<c_void>();
+        // Some systems give them to shared memory when they are advised to.
+        // SAFETY: the whole of this mapping; the advice changes nothing of what lies in it.
+        let _ = unsafe { rustix::mm::madvise(all, self.bytes, Advice::LinuxHugepage) };
+        // Most do not, and make large pages only of memory that is there. A page of each is enough,
+        // and where there is nothing the large page has zeroes.
+        for at in (0..self.bytes).step_by(HUGE_BYTES) {
+            let first_bytes = page_size().min(self.bytes - at);
+            // SAFETY: within this mapping, at a page; what lies there does not change.
+            let touched = unsafe {
+                let first = self.start.add(at).as_ptr().cast::<c_void>();
+                rustix::mm::madvise(first, first_bytes, Advice::LinuxPopulateWrite)
+            };
+            if touched.is_err() {
+                return;
+            }
+        }
+        // SAFETY: the whole of this mapping, which nobody has yet; its bytes stay what they are.
+        unsafe { libc::madvise(all, self.bytes, MADV_COLLAPSE) };
     }
 
     fn of_huge_pages(bytes: usize) -> io::Result<Self> {
@@ -110,13 +136,33 @@ impl Mapped {
         Self::map(file, bytes)
     }
 
+    /// Maps it where a huge page may begin, without which the system uses none.
     fn map(file: OwnedFd, bytes: usize) -> io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let length = round_up(bytes, page_size())?;
+        let around = length + HUGE_BYTES;
         // SAFETY: a new range of addresses at a place of the system's choice, so nothing of this
-        // program lies there. The file has that length for ever, because it is sealed.
-        let start = unsafe {
+        // program lies there. It only keeps addresses free: nobody can touch it.
+        let first = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, &file, 0)?
+            rustix::mm::mmap_anonymous(nowhere, around, ProtFlags::empty(), flags)?
+        };
+        let before = first.addr().next_multiple_of(HUGE_BYTES) - first.addr();
+        // SAFETY: within the range that was just made, which nobody else knows; what of it is not
+        // used is given back. The file has its length for ever, because it is sealed.
+        let start = unsafe {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            let start = first.byte_add(before);
+            if let Err(error) = rustix::mm::mmap(start, bytes, protection, flags, &file, 0) {
+                let _ = rustix::mm::munmap(first, around);
+                return Err(error.into());
+            }
+            if before > 0 {
+                let _ = rustix::mm::munmap(first, before);
+            }
+            let _ = rustix::mm::munmap(start.byte_add(length), HUGE_BYTES - before);
+            start
         };
         let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
         Ok(Self { start, bytes, file })
