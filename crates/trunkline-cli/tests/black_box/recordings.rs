@@ -251,6 +251,8 @@ fn simulated_devices_are_recorded_and_every_value_is_checked() {
     let line: Json = serde_json::from_str(&done.out).unwrap();
     check(&line, "record_bench");
     check(&last(&done.err), "recording");
+    let memory = last(&done.err)["memory"].to_string();
+    assert!(memory.contains("pages"), "{memory}");
     assert_eq!(
         (&line["lost"], &line["overflows"], &line["devices"]),
         (&0.into(), &0.into(), &2.into())

@@ -6,14 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline::record::card::{CardOptions, CardRing, DeviceCounts, SAMPLE_BYTES, SimCard, sample};
-use trunkline::record::regions::{NoRegion, PagesWanted};
+use trunkline::record::regions::{NoRegion, Pages, PagesWanted};
 use trunkline::record::{
     BackendWanted, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
     tdms_queue,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
 
-use super::stream::say_backend;
+use super::way::say_way;
 use super::{Args, problem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
@@ -39,6 +39,7 @@ const SLICE: Duration = Duration::from_millis(50);
 struct Device {
     rows: u64,
     report: FileReport,
+    pages: Pages,
     file: Made,
 }
 
@@ -105,7 +106,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let elapsed = context.clock.now().since(started);
     let devices = devices.map_err(failed)?;
     if let Some(first) = devices.first() {
-        say_backend(&first.report, context)?;
+        say_way(&first.report, first.pages, context)?;
     }
     for (number, (device, counts)) in (0..).zip(devices.iter().zip(&counts)) {
         match check(number, &device.file.0, counts, &interrupted)? {
@@ -181,6 +182,7 @@ fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
     Ok(Device {
         rows: recording.rows(),
         report,
+        pages: ring.memory.pages(),
         file,
     })
 }

@@ -15,6 +15,7 @@ mod start;
 mod stop;
 mod stream;
 mod stream_file;
+mod way;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
+use trunkline::record::regions::{Pages, PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
     BackendWanted, Directness, FileReport, QueueOptions, RecordError, RoomState, StreamRecorded,
     TdmsRecording, TdmsSeries, record_stream, series_file, stopper, stream_layout, tdms_queue,
@@ -15,6 +15,7 @@ use trunkline::stream::{Options, ValueReader, element_bytes};
 use super::disk::{SHOWN_EVERY, room_text};
 use super::running::{Ended, Figures, Running};
 use super::stream_file::{Came, StreamFile, check_folder};
+use super::way::{cache, say_way};
 use super::{Args, files_text, not_begun, problem, put_failures, untrimmed_text};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
@@ -92,6 +93,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         args,
         path: &path,
         report: &report,
+        pages: memory.pages(),
         interrupted: &interrupted,
         rows: rows as u64,
         context,
@@ -120,6 +122,7 @@ struct Recorder<'a> {
     args: &'a Args,
     path: &'a Path,
     report: &'a FileReport,
+    pages: Pages,
     interrupted: &'a Interrupted,
     /// Of a region.
     rows: u64,
@@ -135,7 +138,7 @@ impl Recorder<'_> {
         mut running: Running,
     ) -> Result<Exit, Stop> {
         let context = self.context;
-        say_backend(self.report, context)?;
+        say_way(self.report, self.pages, context)?;
         let started = context.clock.now();
         let until = self.args.span.map(|span| started.saturating_add(span));
         let (stopper, stopped) = stopper();
@@ -320,13 +323,6 @@ fn create(
     }
 }
 
-fn cache(report: &FileReport) -> &'static str {
-    match report.is_direct {
-        true => "around the system's cache",
-        false => "through the system's cache",
-    }
-}
-
 /// How much room is left, and what a disk that is full does.
 fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
     let left = room_text(path, bytes_per_second);
@@ -335,26 +331,6 @@ fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
         RoomState::Low => format!("disk nearly full: {left}"),
         _ => left,
     }
-}
-
-/// Says what it writes with, and why it is nothing better: never silently.
-pub(super) fn say_backend(report: &FileReport, context: &Context) -> Result<(), Stop> {
-    let cache = cache(report);
-    if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "recording");
-        object.put("backend", report.backend.to_string());
-        object.put("is_direct", report.is_direct);
-        let why_not: Vec<String> = report.why_not.iter().map(ToString::to_string).collect();
-        object.put("why_not", why_not);
-        return context.terminal.note(&object.into_json().to_string());
-    }
-    let line = format!("recording with {}, {cache}", report.backend);
-    context.terminal.note(&line)?;
-    for why_not in &report.why_not {
-        context.terminal.note(&format!("  because {why_not}"))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
