@@ -71,9 +71,10 @@ pub struct VariablesPlayed {
     pub is_complete: bool,
 }
 
-/// Plays a recording into variables until it is over or stopped, each update when it is due.
-/// `target` says into which variable a recorded one is played, none to leave it out; its type has
-/// to be the same. `on_updates` is called after each batch, and while it is waited for what is due.
+/// Plays a recording, or a whole series, into variables until it is over or stopped, each update
+/// when it is due. `target` says into which variable a recorded one is played, none to leave it
+/// out; its type has to be the same. `on_updates` is called after each batch, and while it is
+/// waited for what is due.
 ///
 /// # Errors
 /// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`]: the engine does not answer;
