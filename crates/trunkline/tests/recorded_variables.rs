@@ -241,9 +241,24 @@ fn a_series_of_variables_is_played_into_others_each_update_once() {
         let text = other.variable::<String>("rig/text").unwrap();
         assert_eq!(text.read().unwrap().value, "there before");
     }
-    // Without one of them, what is missing is said, and no more than that.
+    // One that is gone by then ends it, and what stands before is played.
     let second = series_file(&path, 2);
+    let mut recorded = RecordedVariables::open_series(&path).unwrap();
+    let mut first = RecordedVariables::open(&path).unwrap();
+    let own = std::iter::from_fn(|| first.next_update().unwrap()).count();
     std::fs::remove_file(&second).unwrap();
+    let options = PlayVariablesOptions {
+        pace: Pace::Full,
+        ..PlayVariablesOptions::default()
+    };
+    let (_stopper, stopped) = stopper();
+    let (same, mut played) = (|name: &str| Some(name.to_owned()), 0);
+    let on_updates = |done: &VariablesPlayed| played = done.updates;
+    let gone = play_into_variables(&client, &mut recorded, same, options, &stopped, on_updates);
+    let gone = gone.unwrap_err();
+    assert!(matches!(gone, RecordingError::Playback(_)), "{gone}");
+    assert_eq!(played, own as u64);
+    // Without one of them, what is missing is said, and no more than that.
     let (done, missing) = play(Pace::Full);
     let [
         MissingPart::Files { first, last },
