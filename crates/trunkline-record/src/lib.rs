@@ -81,6 +81,6 @@ pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
 pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
 pub use variables::{
-    EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments,
-    VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
+    EndedVariables, MissingPart, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile,
+    Segments, VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
 };

@@ -7,11 +7,15 @@ mod exercise;
 mod random_values;
 
 use std::path::Path;
+use std::time::Duration;
 
 use exercise::exercise;
 use fastrand::Rng;
 use random_values::{data_type, sample};
-use trunkline_record::{PlaybackError, RecordedVariables, SegmentFile, VariableRecording};
+use trunkline_record::{
+    PlaybackError, RecordedVariables, Rotation, SegmentFile, VariableRecording, VariableSeries,
+    series_path,
+};
 use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Text, Writer, WriterOptions};
 use trunkline_types::{Lost, Timestamp, Value};
 
@@ -217,4 +221,46 @@ fn recordings_of_variables_with_bytes_altered_play_or_are_refused() {
             exercise(&altered);
         }
     }
+}
+
+/// Behaviour: B-72.
+#[test]
+fn series_of_variables_with_bytes_altered_play_or_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |number| series_path(folder.path(), "x", number).unwrap();
+    let mut random = Rng::with_seed(11);
+    let mut accepted = 0;
+    for _ in 0..6 {
+        (1..4).for_each(|number| drop(std::fs::remove_file(path(number))));
+        let rotation = Rotation {
+            bytes_max: 1,
+            ..Rotation::default()
+        };
+        let open = |number| SegmentFile::create(&path(number));
+        let now = Duration::ZERO;
+        let mut sut = VariableSeries::start(open, Some(rotation), 1 << 20, now).unwrap();
+        let types = [0, 1, 2].map(|_| data_type(&mut random, 2));
+        for row in 0..3 {
+            for (number, of) in types.iter().enumerate() {
+                let id = sut.add(&format!("rig/{number}"), of).unwrap();
+                let sample = sample(&mut random, of, Timestamp::from_nanos(row));
+                sut.take(id, &sample, &Lost::NONE, now).unwrap();
+            }
+            sut.write_out(now).unwrap();
+        }
+        assert_eq!(sut.number(), 3);
+        exercise(&path(1));
+        for _ in 0..80 {
+            let altered = path(random.u32(1..4));
+            let before = std::fs::read(&altered).unwrap();
+            let mut bytes = before.clone();
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
+            std::fs::write(&altered, &bytes).unwrap();
+            exercise(&path(1));
+            accepted += u32::from(RecordedVariables::open_series(&path(1)).is_ok());
+            std::fs::write(&altered, &before).unwrap();
+        }
+    }
+    assert!((1..480).contains(&accepted), "{accepted}");
 }

@@ -271,9 +271,34 @@ fn what_a_file_that_fails_has_not_taken_is_in_the_next_one_with_its_gaps() {
     let (_folder, path) = saved(&disk);
     assert_eq!(numbers(&path(1)), [-2, -1, 0, 1]);
     assert_eq!(numbers(&path(2)), [1, 2, 10, 11]);
+    let mut whole = RecordedVariables::open_series(&path(1)).unwrap();
+    let all = std::iter::from_fn(|| whole.next_update().unwrap());
+    let all: Vec<_> = all.map(|one| number(&one.value)).collect();
+    assert_eq!(all, [-2, -1, 0, 1, 2, 10, 11]);
     let gap = |name| property(&path(2), "rig/level", name);
     assert_eq!((gap("gap_1_row"), gap("gap_1_lost")), (Some(2), Some(7)));
     assert_eq!(gap("gap_2_row"), None);
+}
+
+/// Behaviour: B-72.
+#[test]
+fn a_value_that_was_there_before_is_played_at_once_also_where_the_first_file_fails() {
+    let disk = Disk::default();
+    let mut sut = series(&disk);
+    let level = sut.add("rig/level", &DataType::I64).unwrap();
+    sut.take_initial(level, &at(-10_000), &Lost::NONE, NOW)
+        .unwrap();
+    disk.0.lock().unwrap().append = Some(EIO);
+    sut.write_out(NOW).unwrap();
+    assert_eq!(sut.number(), 2);
+    sut.take(level, &at(0), &Lost::NONE, NOW).unwrap();
+    sut.take(level, &at(5), &Lost::NONE, NOW).unwrap();
+    sut.finish(NOW).unwrap();
+    let (_folder, path) = saved(&disk);
+    assert_eq!(
+        played(&path(2), "rig/level"),
+        [(-10_000, 0), (0, 0), (5, 5)]
+    );
 }
 
 /// Behaviour: B-70, B-72.

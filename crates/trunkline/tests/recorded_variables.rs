@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline::record::{
-    Pace, PlayVariablesOptions, RecordedVariables, RecordingError, SegmentFile, VariableRecorder,
-    VariableRecorderOptions, VariableRecording, VariablesPlayed, play_into_variables, stopper,
+    MissingPart, Pace, PlayVariablesOptions, RecordedVariables, RecordingError, Rotation,
+    SegmentFile, VariableRecorder, VariableRecorderOptions, VariableRecording, VariablesPlayed,
+    play_into_variables, series_file, stopper,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile};
 use trunkline::types::text::parse_type;
@@ -178,6 +179,96 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
         matches!(done, Err(RecordingError::NothingToPlay { .. })),
         "{done:?}"
     );
+}
+
+/// Behaviour: B-70, B-72.
+#[test]
+fn a_series_of_variables_is_played_into_others_each_update_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    plant(&engine);
+    let level = engine.variable::<f64>("rig/level").unwrap();
+    let text = engine.variable::<String>("rig/text").unwrap();
+    text.write("there before".to_owned()).unwrap();
+    let of_recorder = VariableRecorderOptions {
+        write_every: Duration::from_millis(5),
+        rotation: Some(Rotation {
+            bytes_max: 2_000,
+            ..Rotation::default()
+        }),
+        ..VariableRecorderOptions::default()
+    };
+    let client = engine.client().unwrap();
+    let patterns = [Pattern::parse("rig/**").unwrap()];
+    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+    wait_for(&recorder, 1);
+    for turn in 0..50 {
+        for number in 0..10 {
+            level.write(f64::from(10 * turn + number)).unwrap();
+        }
+        // So that the next ones are another segment.
+        wait_for(&recorder, 1 + 10 * (turn as u64 + 1));
+    }
+    let status = recorder.stop();
+    assert_eq!((status.trouble, status.progress.lost), (None, 0));
+    assert_eq!(status.progress.on_disk, 501);
+    assert!(status.files > 3, "{}", status.files);
+
+    let other = Engine::start(EngineOptions::default()).unwrap();
+    plant(&other);
+    let mut levels = follow(&other, "rig/level");
+    let client = other.client().unwrap();
+    let play = |pace| {
+        let mut recorded = RecordedVariables::open_series(&path).unwrap();
+        let options = PlayVariablesOptions {
+            pace,
+            ..PlayVariablesOptions::default()
+        };
+        let (_stopper, stopped) = stopper();
+        let same = |name: &str| Some(name.to_owned());
+        let done = play_into_variables(&client, &mut recorded, same, options, &stopped, |_| ());
+        (done.unwrap(), recorded.missing().to_vec())
+    };
+    for pace in [Pace::Full, Pace::Scaled(1e6)] {
+        let (done, missing) = play(pace);
+        assert!(done.is_complete);
+        assert_eq!((done.updates, done.failed), (501, 0), "{:?}", done.failures);
+        assert_eq!(missing, []);
+        for number in 0..500 {
+            assert_eq!(levels().0, Value::F64(f64::from(number)));
+        }
+        let text = other.variable::<String>("rig/text").unwrap();
+        assert_eq!(text.read().unwrap().value, "there before");
+    }
+    // One that is gone by then ends it, and what stands before is played.
+    let second = series_file(&path, 2);
+    let mut recorded = RecordedVariables::open_series(&path).unwrap();
+    let mut first = RecordedVariables::open(&path).unwrap();
+    let own = std::iter::from_fn(|| first.next_update().unwrap()).count();
+    std::fs::remove_file(&second).unwrap();
+    let options = PlayVariablesOptions {
+        pace: Pace::Full,
+        ..PlayVariablesOptions::default()
+    };
+    let (_stopper, stopped) = stopper();
+    let (same, mut played) = (|name: &str| Some(name.to_owned()), 0);
+    let on_updates = |done: &VariablesPlayed| played = done.updates;
+    let gone = play_into_variables(&client, &mut recorded, same, options, &stopped, on_updates);
+    let gone = gone.unwrap_err();
+    assert!(matches!(gone, RecordingError::Playback(_)), "{gone}");
+    assert_eq!(played, own as u64);
+    // Without one of them, what is missing is said, and no more than that.
+    let (done, missing) = play(Pace::Full);
+    let [
+        MissingPart::Files { first, last },
+        MissingPart::Updates { updates, .. },
+    ] = &missing[..]
+    else {
+        panic!("{missing:?}");
+    };
+    assert_eq!((first, last), (&second, &second));
+    assert_eq!(done.updates + updates, 501);
 }
 
 /// Behaviour: B-72.

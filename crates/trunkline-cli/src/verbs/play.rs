@@ -26,13 +26,14 @@ use crate::targets;
 ///
 /// Each update goes into the variable of the name under which it was recorded, or with --as
 /// 'rig/=test/' into the one whose name begins otherwise; a variable has to be of the recorded
-/// type. With --stream the rows of a group go into a stream whose elements they are.
+/// type. With --stream the rows of a group go into a stream whose elements they are. From the first
+/// file of a series on, all of it is played; any other file is played by itself.
 ///
 /// It is as fast as it was, with --speed so many times as fast, with --full as fast as it goes.
 /// Ctrl-C ends it. Exit code 1 says that some could not be played.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording; into a stream, a series is played from its first file
+    /// The recording, or the first file of a series
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -110,8 +111,13 @@ fn into_variables(
     interrupted: &Interrupted,
     context: &Context,
 ) -> Result<Exit, Stop> {
-    let recorded = RecordedVariables::open(&args.file);
+    let recorded = RecordedVariables::open_series(&args.file);
     let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
+    for missing in recorded.missing() {
+        let missing = Problem::new(Exit::SomeFailed, "missing", &missing.to_string());
+        context.terminal.problem(&missing, 0)?;
+    }
+    let is_whole = recorded.missing().is_empty();
     let engine = targets::engine(&context.settings)?;
     let connection = Connection::new(&engine, context)?;
     let options = PlayVariablesOptions {
@@ -159,7 +165,7 @@ fn into_variables(
     }
     Ok(match done.is_complete {
         false => Exit::Interrupted,
-        true if done.failed > 0 || !done.refused.is_empty() => Exit::SomeFailed,
+        true if done.failed > 0 || !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
         true => Exit::Done,
     })
 }

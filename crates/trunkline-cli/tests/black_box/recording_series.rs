@@ -82,6 +82,71 @@ fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
     assert_eq!(alone.code, Some(0), "{alone:?}");
 }
 
+/// Behaviour: B-72.
+#[test]
+fn a_series_of_variables_is_played_from_its_first_file_and_says_what_is_missing() {
+    let served = Served::rig();
+    let files = [
+        "run.tdms",
+        "run_0002.tdms",
+        "run_0003.tdms",
+        "run_0004.tdms",
+    ];
+    let files = files.map(|name| path(&served, name));
+    let start = ["record", "start", &files[0], "rig/level", "rig/mode"];
+    let recorder = served.spawn(&[&start[..], &["--rotate-time", "1ms"]].concat());
+    for (turn, file) in files.iter().enumerate() {
+        wait_for(&served, file, "rig/level", if turn == 0 { 1 } else { 2 });
+        if turn < 3 {
+            let value = (10 * (turn + 1)).to_string();
+            assert_eq!(served.run(&["put", "rig/level", &value]).code, Some(0));
+        }
+    }
+    recorder.signal("INT");
+    assert_eq!(recorder.end().0, Some(0));
+    served.run(&["put", "rig/level", "0"]);
+    let play = |options: &[&str]| {
+        let played = served.run(&[&["play", &files[0], "--json"], options].concat());
+        let line = last(&played.err, "played");
+        (played, line)
+    };
+    let (played, line) = play(&[]);
+    assert_eq!(played.code, Some(0), "{played:?}");
+    // Both as they were before, and three more.
+    assert_eq!((&line["updates"], &line["applied"]), (&5.into(), &5.into()));
+    assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "30.0");
+
+    // What the third file had is in the fourth, as what was so before it.
+    std::fs::remove_file(&files[2]).unwrap();
+    let (played, line) = play(&["--full"]);
+    assert_eq!((played.code, &line["updates"]), (Some(1), &5.into()));
+    let said: Json = serde_json::from_str(played.err.lines().next().unwrap()).unwrap();
+    assert_eq!(said["code"], "missing", "{said}");
+    let sentence = said["message"].as_str().unwrap();
+    assert!(sentence.ends_with("run_0003.tdms is missing"), "{sentence}");
+    std::fs::remove_file(&files[1]).unwrap();
+    let (played, line) = play(&["--full"]);
+    assert_eq!((played.code, &line["updates"]), (Some(1), &4.into()));
+    let said = "updates are missing: 1, of 1 variable";
+    assert!(played.err.contains(said), "{played:?}");
+
+    // The last one, cut off.
+    let bytes = std::fs::read(&files[3]).unwrap();
+    std::fs::write(&files[3], &bytes[..bytes.len() - 1]).unwrap();
+    let (played, _) = play(&["--full"]);
+    assert_eq!(played.code, Some(1), "{played:?}");
+    assert!(played.err.contains("was cut off"), "{played:?}");
+    // One of another series.
+    std::fs::copy(&files[0], &files[1]).unwrap();
+    let refused = served.run(&["play", &files[0], "--full"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.err.contains("run_0002.tdms is named as"),
+        "{refused:?}"
+    );
+    assert!(refused.err.contains("play it by itself"), "{refused:?}");
+}
+
 /// Behaviour: B-70, B-72.
 #[test]
 fn a_stream_goes_on_in_other_files_and_is_played_as_one() {

@@ -95,6 +95,18 @@ pub enum PlaybackError {
         /// What differs.
         what: String,
     },
+    /// A file has the name of one of the series, and is of another one.
+    #[error(
+        "{} is named as a file of the series, and does not go on from those before: {what}; give it \
+         another name, or play it by itself",
+        path.display()
+    )]
+    OtherSeries {
+        /// Which file.
+        path: PathBuf,
+        /// What does not fit.
+        what: String,
+    },
     /// The original rate is not in the file.
     #[error(
         "the recording does not say when its rows were taken: {channel} has no property wf_increment, \

@@ -22,4 +22,5 @@ pub use self::pace::{Gaps, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
 pub(crate) use self::recording::open as open_recording;
 pub use self::recording::{Gap, PlayedChannel, Recording, Selection};
+pub(crate) use self::series::numbered_files;
 pub use self::series::series_files;

@@ -1,6 +1,9 @@
 //! The files of a series.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+use crate::tdms_file::series_file;
 
 /// The files of the series that begins with `path`: `name.tdms`, `name_0002.tdms` and so on, as far
 /// as there are any without one missing.
@@ -19,4 +22,34 @@ pub fn series_files(path: &Path) -> Vec<PathBuf> {
         files.push(next);
     }
     files
+}
+
+/// The files that are named as those of the series that begins with `path`, each with its number,
+/// also behind a missing one.
+pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        // What cannot be listed may be opened still.
+        return (1..).zip(series_files(path)).collect();
+    };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let numbers = names.filter_map(|name| number_of(path, &name));
+    let mut files: Vec<_> = numbers
+        .map(|number| (number, series_file(path, number)))
+        .collect();
+    files.retain(|(_, file)| file.is_file());
+    files.sort_unstable();
+    files.insert(0, (1, path.to_owned()));
+    files
+}
+
+/// Which file of the series has this name, from the second on.
+fn number_of(first: &Path, name: &OsStr) -> Option<u32> {
+    let stem = Path::new(name).file_stem()?.to_string_lossy();
+    let number = stem.rsplit_once('_')?.1.parse().ok()?;
+    let is_of_it = number >= 2 && series_file(first, number).file_name() == Some(name);
+    is_of_it.then_some(number)
 }

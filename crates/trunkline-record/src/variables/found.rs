@@ -11,7 +11,7 @@ use super::column_reader::ColumnReader;
 use super::columns::type_of_channel;
 use super::layout::{Layout, Part};
 use super::playing::PlayedVariable;
-use super::{CARRIED, INITIAL, QUALITY, TIME, TYPE, VALUE};
+use super::{CARRIED, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, VALUE};
 
 /// Counts that are looked at together.
 const COUNTS: u64 = 1 << 16;
@@ -34,10 +34,25 @@ pub(super) struct VariableReader {
     /// Updates that were played, of as many as there are.
     pub(super) played: u64,
     pub(super) updates: u64,
-    /// First updates that were taken over from the file before.
+    /// First updates that were there before the file: taken over from the one before, or before the
+    /// recording.
     pub(super) from_before: u64,
+    /// Where the variable is in the file, and what that says of its place in a series.
+    pub(super) place: ObjectPath,
+    pub(super) in_series: InSeries,
+    /// First updates that are not played: a file before has them.
+    pub(super) skip: u64,
     /// Whether a NUL at the end of a text belongs to it.
     pub(super) is_exact: bool,
+}
+
+/// What a group says of the files before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InSeries {
+    /// How many of its first updates were taken over from the one before.
+    pub(super) carried: u64,
+    /// How many updates all of them have.
+    pub(super) row: Option<u64>,
 }
 
 /// What says when values were measured.
@@ -175,9 +190,8 @@ fn recorded(
         .collect();
     let names = layout.columns.iter().map(|column| &*column.name);
     let paths = names.chain([TIME, QUALITY]).map(path).collect();
-    let properties = file.properties(group);
-    let number = |name: &str| properties.and_then(|all| all.get(name.as_bytes())?.as_u64());
-    let from_before = number(CARRIED).max(number(INITIAL));
+    let in_series = in_series(file, group);
+    let initial = number(file, group, INITIAL).unwrap_or(0);
     let reader = VariableReader {
         value: layout.value,
         columns,
@@ -185,7 +199,10 @@ fn recorded(
         qualities: quality.map(|one| ColumnReader::new(path(QUALITY), TdmsType::U32, one.len())),
         played: 0,
         updates: whole,
-        from_before: from_before.unwrap_or(0).min(whole),
+        from_before: in_series.carried.max(initial).min(whole),
+        place: group.clone(),
+        in_series,
+        skip: 0,
         is_exact: true,
     };
     let variable = PlayedVariable {
@@ -195,6 +212,18 @@ fn recorded(
         cut_off: rows - whole,
     };
     Ok(Some((variable, reader, paths)))
+}
+
+/// A property of a group that is a number from 0.
+fn number(file: &TdmsFile<File>, group: &ObjectPath, name: &str) -> Option<u64> {
+    file.properties(group)?.get(name.as_bytes())?.as_u64()
+}
+
+fn in_series(file: &TdmsFile<File>, group: &ObjectPath) -> InSeries {
+    InSeries {
+        carried: number(file, group, CARRIED).unwrap_or(0),
+        row: number(file, group, SERIES_ROW),
+    }
 }
 
 /// How many of the first updates have all their elements, of which so many are there.
@@ -239,12 +268,13 @@ fn alone(
     };
     let is_value = path.name() == VALUE && said.is_scalar();
     let times = is_value.then(|| beside(TIME, TdmsType::Time)).flatten();
-    let (name, times, qualities, updates) = match times {
+    let (name, place, times, qualities, updates) = match times {
         Some((count, times)) => {
             let (qualities, reader) = beside(QUALITY, TdmsType::U32).unzip();
             let updates = channel.len().min(count).min(qualities.unwrap_or(u64::MAX));
             (
                 group.name().to_string(),
+                group.clone(),
                 Times::Channel(times),
                 reader,
                 updates,
@@ -254,7 +284,7 @@ fn alone(
             let is_known = |one: &Waveform| one.increment.is_finite() && one.offset.is_finite();
             let even = channel.waveform().filter(is_known)?;
             let name = format!("{}/{}", group.name(), path.name());
-            (name, Times::Even(even), None, channel.len())
+            (name, path.clone(), Times::Even(even), None, channel.len())
         }
     };
     let column = ColumnReader::new(path.clone(), channel.data_type(), channel.len());
@@ -266,6 +296,9 @@ fn alone(
         played: 0,
         updates,
         from_before: 0,
+        place,
+        in_series: in_series(file, group),
+        skip: 0,
         is_exact: false,
     };
     let variable = PlayedVariable {

@@ -17,14 +17,18 @@ mod error;
 mod file;
 mod found;
 mod gaps;
+mod joined;
 mod layout;
+mod opened;
 mod playing;
+mod reading;
 mod recorded;
 mod recording;
 mod series;
 
 pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
+pub use self::joined::MissingPart;
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
 pub use self::recording::{VariableId, VariableRecording};
 pub use self::series::{EndedVariables, VariableSeries};

@@ -1,25 +1,17 @@
 //! Updates out of a recording, in the order of their times.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::fs::File;
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trunkline_tdms::{ObjectPath, TdmsFile, TdmsTime, Values};
-use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
+use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
-use super::column_reader::{Ahead, Fault};
-use super::columns::{self, Source};
-use super::found::{Found, Times, VariableReader};
-use crate::playback::{PlaybackError, open_recording};
-
-/// Values that are read ahead, of all channels together.
-const AHEAD: u64 = 1 << 16;
-
-/// Bytes of text that are read ahead, of all channels together.
-const TEXT_BYTES_AHEAD: u64 = 16 << 20;
+use super::joined::{Joined, MissingPart};
+use super::opened::{Begins, Opened};
+use crate::playback::{PlaybackError, numbered_files};
+use crate::tdms_file::series_file;
 
 /// A variable of a recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,10 +21,9 @@ pub struct PlayedVariable {
     pub name: String,
     /// The type of its values.
     pub data_type: DataType,
-    /// Updates of it.
+    /// Updates of it, in all files; each counts once.
     pub updates: u64,
-    /// Updates behind those that the file has in part only, because it was cut off. They are not
-    /// played.
+    /// Updates that a file has in part only, because it was cut off. They are not played.
     pub cut_off: u64,
 }
 
@@ -58,59 +49,143 @@ pub struct PlayedUpdate {
 /// A variable is a group as [`VariableRecording`](super::VariableRecording) writes it, or any
 /// channel whose property `wf_increment` says when its values were taken. Up to 65,536 values and
 /// 16 MiB of text are read ahead, of all channels together, and at least 16 values of each.
+///
+/// The files of a series are played one after the other, and one is open at a time. What one has
+/// taken over from the one before is not played again.
 #[derive(Debug)]
 pub struct RecordedVariables {
-    path: PathBuf,
-    file: TdmsFile<File>,
-    variables: Vec<PlayedVariable>,
-    readers: Vec<VariableReader>,
-    ahead: Ahead,
-    /// The next update of each variable: time, and which.
-    next: BinaryHeap<Reverse<(i128, usize)>>,
+    joined: Joined,
+    skipped: Vec<ObjectPath>,
+    missing: Vec<MissingPart>,
+    current: Current,
+    /// Files that were not begun.
+    files: VecDeque<SeriesFile>,
+    /// The next update of each variable of the current file: time, which variable of the recording,
+    /// and which of the file.
+    next: BinaryHeap<Reverse<(i128, usize, usize)>>,
     first: Option<i128>,
     last: i128,
-    skipped: Vec<ObjectPath>,
+    /// Variables of which nothing more can be played.
+    ended: HashSet<usize>,
+}
+
+/// The file that is played.
+#[derive(Debug)]
+struct Current {
+    file: Opened,
+    /// Which variables of the recording its own are.
+    numbers: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct SeriesFile {
+    path: PathBuf,
+    /// Files before it are missing.
+    is_behind_missing: bool,
 }
 
 impl RecordedVariables {
-    /// Looks at what is in a recording. Channels that cannot be played are left out:
-    /// [`skipped`](Self::skipped).
+    /// Looks at what is in one file, also where it is one of a series. Channels that cannot be
+    /// played are left out: [`skipped`](Self::skipped).
     ///
     /// # Errors
     /// [`PlaybackError`].
     pub fn open(path: &Path) -> Result<Self, PlaybackError> {
-        let file = open_recording(path)?;
-        let found = Found::of(&file).map_err(|source| PlaybackError::Read {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
-        let columns: usize = found.readers.iter().map(|one| one.columns.len() + 2).sum();
-        let columns = columns.max(1) as u64;
-        let mut opened = Self {
-            path: path.to_owned(),
-            file,
-            variables: found.variables,
-            readers: found.readers,
-            ahead: Ahead {
-                values: (AHEAD / columns).max(16),
-                text_bytes: (TEXT_BYTES_AHEAD / columns).max(64),
-            },
-            next: BinaryHeap::new(),
-            first: None,
-            last: 0,
-            skipped: found.skipped,
-        };
-        opened.first = opened.first_of_its_own()?;
-        for variable in 0..opened.readers.len() {
-            opened.line_up(variable)?;
+        Self::of(vec![(1, path.to_owned())], path)
+    }
+
+    /// Looks at what is in a recording: in `path`, and where a series begins with it, in
+    /// `name_0002.tdms` and so on. [`missing`](Self::missing) says what is not there.
+    ///
+    /// # Errors
+    /// [`PlaybackError`]; [`PlaybackError::OtherSeries`]: a file has the name of one of the series,
+    /// and does not go on from those before.
+    pub fn open_series(path: &Path) -> Result<Self, PlaybackError> {
+        Self::of(numbered_files(path), path)
+    }
+
+    fn of(numbered: Vec<(u32, PathBuf)>, first_path: &Path) -> Result<Self, PlaybackError> {
+        let mut joined = Joined::default();
+        let (mut skipped, mut seen_skipped) = (Vec::new(), HashSet::new());
+        let (mut missing, mut files) = (Vec::new(), VecDeque::new());
+        let mut begins = Begins::default();
+        let mut begun = None;
+        let mut before = 0;
+        for (number, path) in numbered {
+            let is_behind_missing = number > before + 1;
+            if is_behind_missing {
+                missing.push(MissingPart::Files {
+                    first: series_file(first_path, before + 1),
+                    last: series_file(first_path, number - 1),
+                });
+            }
+            before = number;
+            let mut file = Opened::open(&path)?;
+            let joint = joined.join(&mut file, is_behind_missing)?;
+            if joint.missing > 0 {
+                missing.push(MissingPart::Updates {
+                    path: path.clone(),
+                    updates: joint.missing,
+                    variables: joint.missing_of,
+                });
+            }
+            if let Some(why) = file.cut_off() {
+                let path = path.clone();
+                missing.push(MissingPart::End { path, why });
+            }
+            for ((number, one), reader) in
+                joint.numbers.iter().zip(&file.variables).zip(&file.readers)
+            {
+                if let Some(all) = joined.variables.get_mut(*number) {
+                    let own = one.updates.saturating_sub(reader.skip);
+                    all.updates = all.updates.saturating_add(own);
+                    all.cut_off = all.cut_off.saturating_add(one.cut_off);
+                }
+            }
+            for channel in &file.skipped {
+                if seen_skipped.insert(channel.clone()) {
+                    skipped.push(channel.clone());
+                }
+            }
+            if begins.own.is_none() {
+                let here = file.begins()?;
+                begins.own = here.own;
+                begins.before = begins.before.max(here.before);
+            }
+            match begun {
+                None => begun = Some((file, joint.numbers)),
+                Some(_) => files.push_back(SeriesFile {
+                    path,
+                    is_behind_missing,
+                }),
+            }
         }
+        let (mut file, numbers) = match begun {
+            Some(begun) => begun,
+            // There is no recording without a file.
+            None => (Opened::open(first_path)?, Vec::new()),
+        };
+        joined.begin_again();
+        joined.join(&mut file, false)?;
+        let mut opened = Self {
+            joined,
+            skipped,
+            missing,
+            current: Current { file, numbers },
+            files,
+            next: BinaryHeap::new(),
+            first: begins.own.or(begins.before),
+            last: 0,
+            ended: HashSet::new(),
+        };
+        opened.line_up_all()?;
         Ok(opened)
     }
 
-    /// The variables, in the order of the file.
+    /// The variables, in the order of the files.
     #[must_use]
     pub fn variables(&self) -> &[PlayedVariable] {
-        &self.variables
+        &self.joined.variables
     }
 
     /// Channels that cannot be played: nothing says when their values were taken, no variable has
@@ -120,228 +195,78 @@ impl RecordedVariables {
         &self.skipped
     }
 
+    /// What the recording has had and is not there, in the order of the files.
+    #[must_use]
+    pub fn missing(&self) -> &[MissingPart] {
+        &self.missing
+    }
+
     /// The next update; none when there are no more. Where a clock was put back, what came later is
     /// played at once.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]; [`PlaybackError::Damaged`]: it is no value of its variable, of
-    /// which nothing more is played. The next call goes on with the others.
+    /// which nothing more is played. The next call goes on with the others. Where the next file of
+    /// a series cannot be opened any more, as [`open_series`](Self::open_series).
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
-        let Some(Reverse((time, variable))) = self.next.pop() else {
-            return Ok(None);
-        };
-        let first = *self.first.get_or_insert(time);
-        self.last = self.last.max(time.saturating_sub(first));
-        let after = u64::try_from(self.last).unwrap_or(u64::MAX);
-        let (value, quality) = self.read(variable)?;
-        self.line_up(variable)?;
-        Ok(Some(PlayedUpdate {
-            variable,
-            after: Duration::from_nanos(after),
-            value,
-            source_timestamp: Timestamp::from_nanos(i64::try_from(time).unwrap_or(0)),
-            quality,
-        }))
+        loop {
+            let Some(Reverse((time, number, variable))) = self.next.pop() else {
+                match self.open_next()? {
+                    true => continue,
+                    false => return Ok(None),
+                }
+            };
+            let read = self.current.file.read(variable);
+            if matches!(read, Err(PlaybackError::Damaged { .. })) {
+                self.ended.insert(number);
+            }
+            let (value, quality, was_played) = read?;
+            self.line_up(variable)?;
+            if was_played {
+                continue;
+            }
+            let first = *self.first.get_or_insert(time);
+            self.last = self.last.max(time.saturating_sub(first));
+            let after = u64::try_from(self.last).unwrap_or(u64::MAX);
+            return Ok(Some(PlayedUpdate {
+                variable: number,
+                after: Duration::from_nanos(after),
+                value,
+                source_timestamp: Timestamp::from_nanos(i64::try_from(time).unwrap_or(0)),
+                quality,
+            }));
+        }
     }
 
-    /// The next value of a variable, and its quality.
-    fn read(&mut self, variable: usize) -> Result<(Value, Quality), PlaybackError> {
-        let unknown = || PlaybackError::Damaged {
-            path: self.path.clone(),
-            variable: variable.to_string(),
-            update: 0,
-            why: "there is no such variable".to_owned(),
+    /// Goes on with the next file; false when there is none.
+    fn open_next(&mut self) -> Result<bool, PlaybackError> {
+        let Some(next) = self.files.pop_front() else {
+            return Ok(false);
         };
-        let reader = self.readers.get_mut(variable);
-        let (Some(reader), Some(known)) = (reader, self.variables.get(variable)) else {
-            return Err(unknown());
-        };
-        let read = reader.read(&self.file, &known.data_type, self.ahead);
-        read.map_err(|fault| match fault {
-            Fault::Read(source) => PlaybackError::Read {
-                path: self.path.clone(),
-                source,
-            },
-            Fault::Wrong(why) => PlaybackError::Damaged {
-                path: self.path.clone(),
-                variable: known.name.clone(),
-                update: reader.played,
-                why,
-            },
-        })
+        let mut file = Opened::open(&next.path)?;
+        let numbers = self.joined.join(&mut file, next.is_behind_missing)?.numbers;
+        self.current = Current { file, numbers };
+        self.line_up_all()?;
+        Ok(true)
+    }
+
+    /// Puts the next update of each variable of the file in its place.
+    fn line_up_all(&mut self) -> Result<(), PlaybackError> {
+        for variable in 0..self.current.numbers.len() {
+            self.line_up(variable)?;
+        }
+        Ok(())
     }
 
     /// Puts the next update of a variable in its place among those of the others.
     fn line_up(&mut self, variable: usize) -> Result<(), PlaybackError> {
-        let Some(reader) = self.readers.get_mut(variable) else {
-            return Ok(());
-        };
-        if reader.played >= reader.updates {
-            return Ok(());
-        }
-        match reader.next_time(&self.file, self.ahead) {
-            Ok(time) => {
-                self.next.push(Reverse((time, variable)));
-                Ok(())
-            }
-            Err(Fault::Read(source)) => Err(PlaybackError::Read {
-                path: self.path.clone(),
-                source,
-            }),
-            // Fewer times than updates there are not.
-            Err(Fault::Wrong(_)) => Ok(()),
-        }
-    }
-
-    /// The time of the first update that was not there before the file, where others were; of the
-    /// last one that was where there is no other.
-    fn first_of_its_own(&self) -> Result<Option<i128>, PlaybackError> {
-        let (mut first, mut before) = (None, None);
-        if self.readers.iter().all(|reader| reader.from_before == 0) {
-            return Ok(None);
-        }
-        for reader in &self.readers {
-            let has_own = reader.updates > reader.from_before;
-            let row = match has_own {
-                true => reader.from_before,
-                false => reader.from_before.saturating_sub(1),
-            };
-            let has_any = reader.updates > row;
-            if let Some(path) = reader.path_of_times().filter(|_| has_any)
-                && let Some(channel) = self.file.channel(path)
-            {
-                let mut time = [TdmsTime::default()];
-                let read = channel.read_into(row, &mut time);
-                read.map_err(|source| PlaybackError::Read {
-                    path: self.path.clone(),
-                    source: Box::new(source),
-                })?;
-                let time = nanos(time[0]);
-                match has_own {
-                    true => first = Some(first.map_or(time, |other: i128| other.min(time))),
-                    false => before = before.max(Some(time)),
-                }
-            }
-        }
-        Ok(first.or(before))
-    }
-}
-
-impl VariableReader {
-    fn path_of_times(&self) -> Option<&ObjectPath> {
-        match &self.times {
-            Times::Channel(times) => Some(times.path()),
-            Times::Even(_) => None,
-        }
-    }
-
-    /// When the next update was measured, in nanoseconds since 1970.
-    fn next_time(&mut self, file: &TdmsFile<File>, ahead: Ahead) -> Result<i128, Fault> {
-        match &mut self.times {
-            Times::Channel(times) => {
-                let (values, at) = times.peek(file, ahead)?;
-                let time = match values {
-                    Values::Time(all) => all.get(at).copied(),
-                    _ => None,
-                };
-                Ok(time.map_or(0, nanos))
-            }
-            Times::Even(waveform) => {
-                let after = waveform.offset + waveform.increment * self.played as f64;
-                // As far as numbers go: a file may claim anything.
-                let start = waveform.start.map_or(0, nanos);
-                Ok(start.saturating_add((after * 1e9) as i128))
-            }
-        }
-    }
-
-    /// Takes the next update.
-    fn read(
-        &mut self,
-        file: &TdmsFile<File>,
-        data_type: &DataType,
-        ahead: Ahead,
-    ) -> Result<(Value, Quality), Fault> {
-        let mut source = Next {
-            reader: self,
-            file,
-            ahead,
-        };
-        let mut value = source.value(data_type)?;
-        if let Value::String(text) = &value
-            && !self.is_exact
-            && let Some(text) = text.strip_suffix('\0')
+        let number = self.current.numbers.get(variable);
+        let number = number.filter(|number| !self.ended.contains(number));
+        if let Some(number) = number
+            && let Some(time) = self.current.file.next_time(variable)?
         {
-            value = Value::String(text.into());
+            self.next.push(Reverse((time, *number, variable)));
         }
-        if let Times::Channel(times) = &mut self.times {
-            times.next(file, 1, ahead)?;
-            times.release();
-        }
-        let mut quality = Quality::GOOD;
-        if let Some(qualities) = &mut self.qualities {
-            let (values, at) = qualities.next(file, 1, ahead)?;
-            if let Values::U32(all) = values
-                && let Some(bits) = all.get(at)
-            {
-                quality = Quality::from_bits(*bits);
-            }
-            qualities.release();
-        }
-        self.columns.iter_mut().for_each(|column| column.release());
-        self.played += 1;
-        Ok((value, quality))
+        Ok(())
     }
-}
-
-/// The columns of a variable as a source of its next value.
-struct Next<'a> {
-    reader: &'a mut VariableReader,
-    file: &'a TdmsFile<File>,
-    ahead: Ahead,
-}
-
-impl Next<'_> {
-    fn value(&mut self, data_type: &DataType) -> Result<Value, Fault> {
-        let part = std::mem::replace(&mut self.reader.value, super::layout::Part::Scalar(0));
-        let value = columns::value(&part, data_type, self);
-        self.reader.value = part;
-        let value = value?;
-        if !value.has_type(data_type) {
-            return Err(Fault::Wrong(format!("it is none of the type {data_type}")));
-        }
-        match encoded_len(&value) <= VALUE_BYTES_MAX {
-            true => Ok(value),
-            false => Err(Fault::Wrong(format!(
-                "it has more than {VALUE_BYTES_MAX} bytes"
-            ))),
-        }
-    }
-}
-
-impl Source for Next<'_> {
-    type Error = Fault;
-
-    fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Fault> {
-        match self.reader.columns.get_mut(column) {
-            Some(column) => column.next(self.file, count, self.ahead),
-            None => Err(Fault::Wrong("a part without a channel".to_owned())),
-        }
-    }
-
-    fn wrong(&self, column: usize, why: &'static str) -> Fault {
-        let column = self.reader.columns.get(column);
-        let name = column.map(|column| column.path().name().to_string());
-        Fault::Wrong(format!(
-            "the channel {} has {why}",
-            name.unwrap_or_default()
-        ))
-    }
-}
-
-/// Nanoseconds since 1970.
-fn nanos(time: TdmsTime) -> i128 {
-    let since_1904 = TdmsTime::from(Timestamp::UNIX_EPOCH).seconds;
-    let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;
-    (i128::from(time.seconds) - i128::from(since_1904)) * 1_000_000_000 + below as i128
 }

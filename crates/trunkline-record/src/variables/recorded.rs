@@ -6,7 +6,7 @@ use trunkline_types::{DataType, Sample};
 use super::columns::Columns;
 use super::gaps::Gaps;
 use super::layout::Layout;
-use super::{CARRIED, QUALITY, SERIES_ROW, TIME, TYPE};
+use super::{CARRIED, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE};
 
 #[derive(Debug)]
 pub(super) struct Recorded {
@@ -26,6 +26,8 @@ pub(super) struct Recorded {
     /// First rows that were taken over from the file before, and updates in the files before.
     carried: u64,
     series_row: u64,
+    /// Its first update of all was there before the recording.
+    pub(super) is_initial: bool,
     /// In a series, the last update that the file has taken, of what is pending, and of all.
     last_in_file: Option<Sample>,
     last_pending: Option<Sample>,
@@ -75,6 +77,7 @@ impl Recorded {
             rows_on_disk: 0,
             carried: 0,
             series_row: 0,
+            is_initial: false,
             last_in_file: None,
             last_pending: None,
             last: None,
@@ -165,6 +168,9 @@ impl Recorded {
         writer.set(&self.group, SERIES_ROW, self.series_row)?;
         if self.carried > 0 {
             writer.set(&self.group, CARRIED, self.carried)?;
+        } else if self.is_initial {
+            // No file has taken it yet.
+            writer.set(&self.group, INITIAL, 1_u64)?;
         }
         Ok(is_unsafe)
     }

@@ -181,13 +181,16 @@ impl<S: Segments> VariableRecording<S> {
         lost: &Lost,
     ) -> Result<(), VariableRecordError> {
         let one = self.variables.get(variable.0 as usize);
-        let group = one
-            .filter(|one| one.rows() == 0)
-            .map(|one| one.group.clone());
+        let is_first = one.is_some_and(|one| one.rows() == 0);
         self.take(variable, sample, lost)?;
-        if let Some(group) = group {
-            let set = self.writer.set(&group, INITIAL, 1_u64);
-            set.map_err(|source| format_error(&group, source))?;
+        if let Some(one) = self
+            .variables
+            .get_mut(variable.0 as usize)
+            .filter(|_| is_first)
+        {
+            one.is_initial = true;
+            let set = self.writer.set(&one.group, INITIAL, 1_u64);
+            set.map_err(|source| format_error(&one.group, source))?;
         }
         Ok(())
     }

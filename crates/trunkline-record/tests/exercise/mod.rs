@@ -1,4 +1,5 @@
-//! Everything that can be played of a file, whatever is in it.
+//! Everything that can be played of a file, or of the series that begins with it, whatever is in
+//! it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,9 +28,9 @@ const MOMENTS: [Duration; 4] = [
     Duration::MAX,
 ];
 
-/// Plays a file as variables, and each of its groups as rows.
+/// Plays a file as variables, with the series that begins with it, and each of its groups as rows.
 pub fn exercise(path: &Path) {
-    if let Ok(mut recorded) = RecordedVariables::open(path) {
+    if let Ok(mut recorded) = RecordedVariables::open_series(path) {
         let mut before = Duration::ZERO;
         for _ in 0..STEPS {
             let update = match recorded.next_update() {

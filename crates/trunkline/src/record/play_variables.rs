@@ -71,9 +71,10 @@ pub struct VariablesPlayed {
     pub is_complete: bool,
 }
 
-/// Plays a recording into variables until it is over or stopped, each update when it is due.
-/// `target` says into which variable a recorded one is played, none to leave it out; its type has
-/// to be the same. `on_updates` is called after each batch, and while it is waited for what is due.
+/// Plays a recording, or a whole series, into variables until it is over or stopped, each update
+/// when it is due. `target` says into which variable a recorded one is played, none to leave it
+/// out; its type has to be the same. `on_updates` is called after each batch, and while it is
+/// waited for what is due.
 ///
 /// # Errors
 /// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`]: the engine does not answer;
@@ -119,7 +120,7 @@ pub fn play_into_variables(
             break;
         }
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        let mut one = Some(first);
+        let (mut one, mut failure) = (Some(first), None);
         while let Some(update) = one.take() {
             let due = self::due(update.after, speed);
             if due > now || batch.len() >= BATCH_MAX || bytes >= BATCH_BYTES_MAX {
@@ -140,12 +141,23 @@ pub fn play_into_variables(
                 }
                 None => done.left_out += 1,
             }
-            one = next_update(recorded, &mut done)?;
+            one = match next_update(recorded, &mut done) {
+                Ok(update) => update,
+                // What was read before is played, a file of a series to its end.
+                Err(error) => {
+                    failure = Some(error);
+                    None
+                }
+            };
         }
         done.updates += batch.len() as u64;
         handed_over.give(batch, name, options.timeout)?;
         outcomes(&mut done, &before, &client.write_counts());
         on_updates(&done);
+        if let Some(error) = failure {
+            client.flush(options.timeout)?;
+            return Err(error);
+        }
     }
     let counts = client.flush(options.timeout)?;
     outcomes(&mut done, &before, &counts);

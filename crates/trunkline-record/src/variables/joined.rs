@@ -1,0 +1,252 @@
+//! How the files of a series go on from each other.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use trunkline_tdms::ObjectPath;
+
+use super::found::VariableReader;
+use super::opened::Opened;
+use super::playing::PlayedVariable;
+use crate::playback::PlaybackError;
+
+/// Variables of a file whose last update is compared with what the next one has taken over. The
+/// numbers of updates are of all.
+const COMPARED: usize = 64;
+
+/// What a recording says it has and is not there to be played.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum MissingPart {
+    /// Files of the series, as their numbers tell. What is behind them is played.
+    Files {
+        /// The first of those that are missing one behind the other.
+        first: PathBuf,
+        /// The last of them.
+        last: PathBuf,
+    },
+    /// Updates that files before this one have had.
+    Updates {
+        /// The file behind them.
+        path: PathBuf,
+        /// How many.
+        updates: u64,
+        /// Of so many variables.
+        variables: u64,
+    },
+    /// The end of a file, which is played up to there.
+    End {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong there.
+        why: String,
+    },
+}
+
+impl fmt::Display for MissingPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files { first, last } if first == last => {
+                write!(f, "{} is missing", first.display())
+            }
+            Self::Files { first, last } => {
+                let (first, last) = (first.display(), last.display());
+                write!(f, "{first} to {last} are missing")
+            }
+            Self::Updates {
+                path,
+                updates,
+                variables,
+            } => write!(
+                f,
+                "before {}, updates are missing: {updates}, of {variables} variable{}",
+                path.display(),
+                if *variables == 1 { "" } else { "s" }
+            ),
+            Self::End { path, why } => write!(f, "{} was cut off: {why}", path.display()),
+        }
+    }
+}
+
+/// The variables of a series, and how far its files were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    pub(super) variables: Vec<PlayedVariable>,
+    numbers: HashMap<ObjectPath, usize>,
+    seen: Vec<Seen>,
+    files: usize,
+    /// The file that was looked at last has everything that it should.
+    is_whole: bool,
+}
+
+/// What the files so far have of a variable.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    /// Updates, with those that are missing.
+    updates: u64,
+    /// When the last one was measured, where that is compared.
+    last: Option<i128>,
+}
+
+/// What a file is in the series.
+#[derive(Debug)]
+pub(super) struct Joint {
+    /// Which variables of the series its own are.
+    pub(super) numbers: Vec<usize>,
+    /// Updates that are missing before it, and of how many variables.
+    pub(super) missing: u64,
+    pub(super) missing_of: u64,
+}
+
+impl Joined {
+    /// Begins with the first file again; the variables keep their numbers.
+    pub(super) fn begin_again(&mut self) {
+        self.seen.fill(Seen::default());
+        self.files = 0;
+    }
+
+    /// The next file, which then skips what those before have. Files between may be missing.
+    pub(super) fn join(
+        &mut self,
+        file: &mut Opened,
+        are_files_missing: bool,
+    ) -> Result<Joint, PlaybackError> {
+        let mut joint = Joint {
+            numbers: Vec::with_capacity(file.readers.len()),
+            missing: 0,
+            missing_of: 0,
+        };
+        let may_miss = are_files_missing || !self.is_whole;
+        let mut is_here = vec![false; self.variables.len()];
+        for at in 0..file.readers.len() {
+            let (Some(reader), Some(variable)) = (file.readers.get(at), file.variables.get(at))
+            else {
+                continue;
+            };
+            let number = self.number(reader, variable, file)?;
+            if let Some(is_here) = is_here.get_mut(number) {
+                *is_here = true;
+            }
+            let seen = self.seen.get(number).copied().unwrap_or_default();
+            let begin = match self.files {
+                0 => reader
+                    .in_series
+                    .row
+                    .map_or(0, |row| row.saturating_sub(reader.in_series.carried)),
+                _ => begin(reader, variable, seen, may_miss, file)?,
+            };
+            let missing = match self.files {
+                0 => 0,
+                _ => begin.saturating_sub(seen.updates),
+            };
+            joint.missing = joint.missing.saturating_add(missing);
+            joint.missing_of += u64::from(missing > 0);
+            let skip = match self.files {
+                0 => 0,
+                _ => seen.updates.saturating_sub(begin).min(reader.updates),
+            };
+            let is_compared = at < COMPARED && reader.updates > 0;
+            if skip > 0
+                && is_compared
+                && let Some(last) = seen.last
+                && file.time_of(reader, skip - 1)? != Some(last)
+            {
+                let name = &variable.name;
+                let what = format!("the update of {name} that it has taken over is another one");
+                return Err(other(file, what));
+            }
+            let last = match is_compared {
+                true => file.time_of(reader, reader.updates - 1)?,
+                false => seen.last.filter(|_| reader.updates == 0),
+            };
+            let updates = begin.saturating_add(reader.updates).max(seen.updates);
+            if let Some(seen) = self.seen.get_mut(number) {
+                *seen = Seen { updates, last };
+            }
+            if let Some(reader) = file.readers.get_mut(at) {
+                reader.skip = skip;
+            }
+            joint.numbers.push(number);
+        }
+        let has_updates = file.readers.iter().any(|reader| reader.updates > 0);
+        let gone = is_here.iter().zip(&self.seen).zip(&self.variables);
+        let gone = gone
+            .filter(|((is_here, seen), _)| !**is_here && seen.updates > 0)
+            .map(|(_, variable)| &variable.name);
+        let is_whole = file.cut_off().is_none();
+        if let Some(name) = gone.into_iter().next().filter(|_| has_updates && is_whole) {
+            let what = format!("it has no variable {name}, and they have");
+            return Err(other(file, what));
+        }
+        self.files += 1;
+        self.is_whole = is_whole;
+        Ok(joint)
+    }
+
+    /// Which of the series a variable is.
+    fn number(
+        &mut self,
+        reader: &VariableReader,
+        variable: &PlayedVariable,
+        file: &Opened,
+    ) -> Result<usize, PlaybackError> {
+        if let Some(number) = self.numbers.get(&reader.place) {
+            let known = self.variables.get(*number);
+            return match known.filter(|known| known.data_type != variable.data_type) {
+                None => Ok(*number),
+                Some(known) => {
+                    let (name, here) = (&variable.name, &variable.data_type);
+                    let what = format!("{name} is {here}, and was {}", known.data_type);
+                    Err(other(file, what))
+                }
+            };
+        }
+        let number = self.variables.len();
+        self.numbers.insert(reader.place.clone(), number);
+        self.seen.push(Seen::default());
+        self.variables.push(PlayedVariable {
+            updates: 0,
+            cut_off: 0,
+            ..variable.clone()
+        });
+        Ok(number)
+    }
+}
+
+/// Which update of the series the first one in a file is.
+fn begin(
+    reader: &VariableReader,
+    variable: &PlayedVariable,
+    seen: Seen,
+    may_miss: bool,
+    file: &Opened,
+) -> Result<u64, PlaybackError> {
+    let (name, there) = (&variable.name, seen.updates);
+    let Some(row) = reader.in_series.row else {
+        return match there {
+            // It was not there before.
+            0 => Ok(0),
+            _ => {
+                let what = format!("it does not say how many updates of {name} they have");
+                Err(other(file, what))
+            }
+        };
+    };
+    let begin = row.checked_sub(reader.in_series.carried);
+    match begin.filter(|_| there == row || there < row && may_miss) {
+        Some(begin) => Ok(begin),
+        None => {
+            let what =
+                format!("it says that they have {row} updates of {name}, and they have {there}");
+            Err(other(file, what))
+        }
+    }
+}
+
+fn other(file: &Opened, what: String) -> PlaybackError {
+    PlaybackError::OtherSeries {
+        path: file.path.clone(),
+        what,
+    }
+}

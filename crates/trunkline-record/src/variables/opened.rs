@@ -1,0 +1,163 @@
+//! A file of a recording, opened to be played.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use trunkline_tdms::{ObjectPath, TdmsFile};
+use trunkline_types::{Quality, Value};
+
+use super::column_reader::{Ahead, Fault};
+use super::found::{Found, VariableReader};
+use super::playing::PlayedVariable;
+use crate::playback::{PlaybackError, open_recording};
+
+/// Values that are read ahead, of all channels together.
+const AHEAD: u64 = 1 << 16;
+
+/// Bytes of text that are read ahead, of all channels together.
+const TEXT_BYTES_AHEAD: u64 = 16 << 20;
+
+/// One file, and how far it was played.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) path: PathBuf,
+    file: TdmsFile<File>,
+    /// In the order of the file, and the reader of each.
+    pub(super) variables: Vec<PlayedVariable>,
+    pub(super) readers: Vec<VariableReader>,
+    pub(super) skipped: Vec<ObjectPath>,
+    ahead: Ahead,
+}
+
+/// When the updates of a file begin.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Begins {
+    /// The first one that was not there before the file.
+    pub(super) own: Option<i128>,
+    /// The last one that was.
+    pub(super) before: Option<i128>,
+}
+
+impl Opened {
+    pub(super) fn open(path: &Path) -> Result<Self, PlaybackError> {
+        let file = open_recording(path)?;
+        let found = Found::of(&file).map_err(|source| PlaybackError::Read {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })?;
+        let columns: usize = found.readers.iter().map(|one| one.columns.len() + 2).sum();
+        let columns = columns.max(1) as u64;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            variables: found.variables,
+            readers: found.readers,
+            skipped: found.skipped,
+            ahead: Ahead {
+                values: (AHEAD / columns).max(16),
+                text_bytes: (TEXT_BYTES_AHEAD / columns).max(64),
+            },
+        })
+    }
+
+    /// What is wrong with its end, where it was cut off.
+    pub(super) fn cut_off(&self) -> Option<String> {
+        let incomplete = self.file.report().incomplete;
+        if let Some(finding) = incomplete {
+            return Some(finding.to_string());
+        }
+        let cut_off = self.variables.iter().map(|one| one.cut_off);
+        let cut_off = cut_off.fold(0, u64::saturating_add);
+        let variables = self.variables.iter().filter(|one| one.cut_off > 0).count();
+        (cut_off > 0)
+            .then(|| format!("updates that are not whole: {cut_off}, of {variables} variables"))
+    }
+
+    /// When the updates begin that are played.
+    pub(super) fn begins(&self) -> Result<Begins, PlaybackError> {
+        let mut begins = Begins::default();
+        for reader in &self.readers {
+            let own = reader.from_before;
+            let (row, is_own) = match reader.updates > own {
+                true => (own, true),
+                false => (own.saturating_sub(1), false),
+            };
+            if row >= reader.updates {
+                continue;
+            }
+            let time = self.time_of(reader, row)?;
+            match is_own {
+                true => begins.own = begins.own.into_iter().chain(time).min(),
+                false => begins.before = begins.before.max(time),
+            }
+        }
+        Ok(begins)
+    }
+
+    /// When an update was measured.
+    pub(super) fn time_of(
+        &self,
+        reader: &VariableReader,
+        row: u64,
+    ) -> Result<Option<i128>, PlaybackError> {
+        match reader.time_of(&self.file, row) {
+            Err(Fault::Read(source)) => Err(PlaybackError::Read {
+                path: self.path.clone(),
+                source,
+            }),
+            Err(Fault::Wrong(_)) => Ok(None),
+            Ok(time) => Ok(time),
+        }
+    }
+
+    /// When the next update of a variable was measured; none where it has no more.
+    pub(super) fn next_time(&mut self, variable: usize) -> Result<Option<i128>, PlaybackError> {
+        let Some(reader) = self.readers.get_mut(variable) else {
+            return Ok(None);
+        };
+        if reader.played >= reader.updates {
+            return Ok(None);
+        }
+        match reader.next_time(&self.file, self.ahead) {
+            Ok(time) => Ok(Some(time)),
+            Err(Fault::Read(source)) => Err(PlaybackError::Read {
+                path: self.path.clone(),
+                source,
+            }),
+            // Fewer times than updates there are not.
+            Err(Fault::Wrong(_)) => Ok(None),
+        }
+    }
+
+    /// The next value of a variable, and its quality; whether a file before has it.
+    pub(super) fn read(
+        &mut self,
+        variable: usize,
+    ) -> Result<(Value, Quality, bool), PlaybackError> {
+        let unknown = || PlaybackError::Damaged {
+            path: self.path.clone(),
+            variable: variable.to_string(),
+            update: 0,
+            why: "there is no such variable".to_owned(),
+        };
+        let reader = self.readers.get_mut(variable);
+        let (Some(reader), Some(known)) = (reader, self.variables.get(variable)) else {
+            return Err(unknown());
+        };
+        let was_played = reader.played < reader.skip;
+        let read = reader.read(&self.file, &known.data_type, self.ahead);
+        let (value, quality) = read.map_err(|fault| match fault {
+            Fault::Read(source) => PlaybackError::Read {
+                path: self.path.clone(),
+                source,
+            },
+            Fault::Wrong(why) => PlaybackError::Damaged {
+                path: self.path.clone(),
+                variable: known.name.clone(),
+                update: reader.played,
+                why,
+            },
+        })?;
+        Ok((value, quality, was_played))
+    }
+}

@@ -1,0 +1,141 @@
+//! The next update of a variable, out of its channels.
+
+use std::fs::File;
+
+use trunkline_tdms::{TdmsFile, TdmsTime, Values, Waveform};
+use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
+use trunkline_types::{DataType, Quality, Timestamp, Value};
+
+use super::column_reader::{Ahead, Fault};
+use super::columns::{self, Source};
+use super::found::{Times, VariableReader};
+
+impl VariableReader {
+    /// When an update was measured, of any row that is there.
+    pub(super) fn time_of(&self, file: &TdmsFile<File>, row: u64) -> Result<Option<i128>, Fault> {
+        let channel = match &self.times {
+            Times::Channel(times) => file.channel(times.path()),
+            Times::Even(waveform) => return Ok(Some(even(waveform, row))),
+        };
+        let Some(channel) = channel else {
+            return Ok(None);
+        };
+        let mut time = [TdmsTime::default()];
+        let read = channel.read_into(row, &mut time);
+        let read = read.map_err(|source| Fault::Read(Box::new(source)))?;
+        Ok((read == 1).then(|| nanos(time[0])))
+    }
+
+    /// When the next update was measured, in nanoseconds since 1970.
+    pub(super) fn next_time(&mut self, file: &TdmsFile<File>, ahead: Ahead) -> Result<i128, Fault> {
+        match &mut self.times {
+            Times::Channel(times) => {
+                let (values, at) = times.peek(file, ahead)?;
+                let time = match values {
+                    Values::Time(all) => all.get(at).copied(),
+                    _ => None,
+                };
+                Ok(time.map_or(0, nanos))
+            }
+            Times::Even(waveform) => Ok(even(waveform, self.played)),
+        }
+    }
+
+    /// Takes the next update.
+    pub(super) fn read(
+        &mut self,
+        file: &TdmsFile<File>,
+        data_type: &DataType,
+        ahead: Ahead,
+    ) -> Result<(Value, Quality), Fault> {
+        let mut source = Next {
+            reader: self,
+            file,
+            ahead,
+        };
+        let mut value = source.value(data_type)?;
+        if let Value::String(text) = &value
+            && !self.is_exact
+            && let Some(text) = text.strip_suffix('\0')
+        {
+            value = Value::String(text.into());
+        }
+        if let Times::Channel(times) = &mut self.times {
+            times.next(file, 1, ahead)?;
+            times.release();
+        }
+        let mut quality = Quality::GOOD;
+        if let Some(qualities) = &mut self.qualities {
+            let (values, at) = qualities.next(file, 1, ahead)?;
+            if let Values::U32(all) = values
+                && let Some(bits) = all.get(at)
+            {
+                quality = Quality::from_bits(*bits);
+            }
+            qualities.release();
+        }
+        self.columns.iter_mut().for_each(|column| column.release());
+        self.played += 1;
+        Ok((value, quality))
+    }
+}
+
+/// The columns of a variable as a source of its next value.
+struct Next<'a> {
+    reader: &'a mut VariableReader,
+    file: &'a TdmsFile<File>,
+    ahead: Ahead,
+}
+
+impl Next<'_> {
+    fn value(&mut self, data_type: &DataType) -> Result<Value, Fault> {
+        let part = std::mem::replace(&mut self.reader.value, super::layout::Part::Scalar(0));
+        let value = columns::value(&part, data_type, self);
+        self.reader.value = part;
+        let value = value?;
+        if !value.has_type(data_type) {
+            return Err(Fault::Wrong(format!("it is none of the type {data_type}")));
+        }
+        match encoded_len(&value) <= VALUE_BYTES_MAX {
+            true => Ok(value),
+            false => Err(Fault::Wrong(format!(
+                "it has more than {VALUE_BYTES_MAX} bytes"
+            ))),
+        }
+    }
+}
+
+impl Source for Next<'_> {
+    type Error = Fault;
+
+    fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Fault> {
+        match self.reader.columns.get_mut(column) {
+            Some(column) => column.next(self.file, count, self.ahead),
+            None => Err(Fault::Wrong("a part without a channel".to_owned())),
+        }
+    }
+
+    fn wrong(&self, column: usize, why: &'static str) -> Fault {
+        let column = self.reader.columns.get(column);
+        let name = column.map(|column| column.path().name().to_string());
+        Fault::Wrong(format!(
+            "the channel {} has {why}",
+            name.unwrap_or_default()
+        ))
+    }
+}
+
+/// When a value of a row was taken, in nanoseconds since 1970.
+fn even(waveform: &Waveform, row: u64) -> i128 {
+    let after = waveform.offset + waveform.increment * row as f64;
+    // As far as numbers go: a file may claim anything.
+    let start = waveform.start.map_or(0, nanos);
+    start.saturating_add((after * 1e9) as i128)
+}
+
+/// Nanoseconds since 1970.
+fn nanos(time: TdmsTime) -> i128 {
+    let since_1904 = TdmsTime::from(Timestamp::UNIX_EPOCH).seconds;
+    let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;
+    (i128::from(time.seconds) - i128::from(since_1904)) * 1_000_000_000 + below as i128
+}
