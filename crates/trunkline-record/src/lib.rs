@@ -67,8 +67,8 @@ pub use backend::{
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use playback::{
-    GROUPS_TOLD, Gap, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress, PlaybackError,
-    PlayedChannel, Recording, Selection, TdmsPlayback, series_files,
+    GROUPS_TOLD, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
+    PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,
 };
 pub use queue::{
     COPY_BELOW_BYTES, Closed, Copying, Durability, FullDisk, Progress, QueueOptions, Reservation,
@@ -81,6 +81,6 @@ pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
 pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
 pub use variables::{
-    EndedVariables, MissingPart, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile,
-    Segments, VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
+    EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments,
+    VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
 };

@@ -13,9 +13,9 @@ use made::write;
 use rig::LONG;
 use trunkline_record::card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
 use trunkline_record::{
-    Backend, BackendWanted, Directness, Durability, GROUPS_TOLD, Gaps, Pace, Pacer, PlayOptions,
-    PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk, SimFault, TdmsLayout,
-    TdmsPlayback, TdmsSeries, series_path, tdms_queue,
+    Backend, BackendWanted, Directness, Durability, GROUPS_TOLD, Gaps, MissingPart, Pace, Pacer,
+    PlayOptions, PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk, SimFault,
+    TdmsLayout, TdmsPlayback, TdmsSeries, series_file, series_path, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, RegionDrain, RegionMemory};
 use trunkline_tdms::{Arrangement, Data, TdmsType, Text, Writer, WriterOptions};
@@ -140,6 +140,57 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
             (20 * REGION + 5, 20 * REGION + 5)
         );
     }
+}
+
+/// What is not there any more of a series is said, and is a gap of what is played.
+///
+/// Behaviour: ZC-25, B-72.
+#[test]
+fn what_of_a_series_is_missing_is_said_and_is_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), 3, 20, 6, Directness::Cached);
+    let path = |number| series_file(&folder.path().join("run.tdms"), number);
+    let open = |number| Recording::open(&path(number), &Selection::default());
+    std::fs::remove_file(path(2)).unwrap();
+    let recording = open(1).unwrap();
+    let absent = MissingPart::Files {
+        first: path(2),
+        last: path(2),
+    };
+    let rows = |number, rows| MissingPart::Rows {
+        path: path(number),
+        rows,
+    };
+    assert_eq!(recording.missing(), [absent.clone(), rows(3, 6 * REGION)]);
+    let gaps = |recording: &Recording| -> Vec<_> {
+        let gaps = recording.gaps().iter();
+        gaps.map(|one| (one.row, one.lost)).collect()
+    };
+    assert_eq!(gaps(&recording), [(6 * REGION, 6 * REGION)]);
+    let all = play_all(&mut playing(recording, PlayOptions::default()));
+    let (before, behind) = all.split_at(6 * REGION as usize * 16);
+    check_samples(3, 0, before).unwrap();
+    assert_eq!(behind.len() as u64, (8 * REGION + 5) * 16);
+    check_samples(3, 2 * 12 * REGION, behind).unwrap();
+    // The end of the third is cut off as well: its last row and the one before.
+    let third = std::fs::read(path(3)).unwrap();
+    std::fs::write(path(3), &third[..third.len() - 20]).unwrap();
+    let recording = open(1).unwrap();
+    let [first, second, end, last] = recording.missing() else {
+        panic!("{:?}", recording.missing());
+    };
+    assert_eq!((first, second), (&absent, &rows(3, 6 * REGION)));
+    assert!(matches!(end, MissingPart::End { path: cut, .. } if *cut == path(3)));
+    assert_eq!(*last, rows(4, 2));
+    assert_eq!(gaps(&recording)[1], (12 * REGION - 2, 2));
+    // A file from the middle is played on from there.
+    assert_eq!(open(4).unwrap().missing(), []);
+    // One that is of another series.
+    std::fs::copy(path(4), path(2)).unwrap();
+    let refused = open(1).unwrap_err();
+    assert!(
+        matches!(&refused, PlaybackError::OtherSeries { path: other, .. } if *other == path(2))
+    );
 }
 
 /// A device plays what another one has acquired, at its rate; a disk that is too slow is told of.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, RecordedVariables, Recording,
-    Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed, play_into_stream,
-    play_into_variables, stopper,
+    Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions,
+    RecordedVariables, Recording, Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed,
+    play_into_stream, play_into_variables, stopper,
 };
 use trunkline::stream::{Options, ValueWriter};
 use trunkline_types::text::parse_type;
@@ -113,11 +113,7 @@ fn into_variables(
 ) -> Result<Exit, Stop> {
     let recorded = RecordedVariables::open_series(&args.file);
     let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
-    for missing in recorded.missing() {
-        let missing = Problem::new(Exit::SomeFailed, "missing", &missing.to_string());
-        context.terminal.problem(&missing, 0)?;
-    }
-    let is_whole = recorded.missing().is_empty();
+    let is_whole = say_missing(recorded.missing(), context)?;
     let engine = targets::engine(&context.settings)?;
     let connection = Connection::new(&engine, context)?;
     let options = PlayVariablesOptions {
@@ -170,6 +166,15 @@ fn into_variables(
     })
 }
 
+/// Names what is not there to be played; whether there is nothing of it.
+fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, Stop> {
+    for part in missing {
+        let problem = Problem::new(Exit::SomeFailed, "missing", &part.to_string());
+        context.terminal.problem(&problem, 0)?;
+    }
+    Ok(missing.is_empty())
+}
+
 fn sum_up_variables(done: &VariablesPlayed, started: Tick, context: &Context) -> Result<(), Stop> {
     let seconds = context.clock.now().since(started).as_secs_f64();
     if context.settings.is_json() {
@@ -212,6 +217,7 @@ fn into_stream(
     };
     let in_recording = |error: trunkline::record::PlaybackError| problem(&error.into());
     let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
+    let is_whole = say_missing(recording.missing(), context)?;
     let pacer = Pacer::new(&recording, pace, gaps).map_err(in_recording)?;
     let made = RegionMemory::to_play(
         recording.row_bytes(),
@@ -252,8 +258,9 @@ fn into_stream(
     sum_up_stream(&done, left, started, context)?;
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,
-        (0, true) => Exit::Done,
         (0, false) => Exit::Interrupted,
+        (0, true) if !is_whole => Exit::SomeFailed,
+        (0, true) => Exit::Done,
     })
 }
 

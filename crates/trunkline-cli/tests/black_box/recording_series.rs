@@ -177,12 +177,30 @@ fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
     let player = served.spawn(&[
         "play", &file, "--full", "--stream", "player", "--type", "i32",
     ]);
-    let read = [
+    let read_back = [
         "stream", "read", "again", "--from", "player", "--type", "i32",
     ];
-    let read = served.run(&read);
+    let read = served.run(&read_back);
     assert!(read.out == numbers, "{} bytes", read.out.len());
     assert_eq!(player.end().0, Some(0));
+    // Without the first file, under its name: one of which the beginning is missing plays by itself.
+    let second = path(&served, "raw_0002.tdms");
+    let behind = values(&served, &second, "stream/value").unwrap();
+    let alone = path(&served, "alone.tdms");
+    std::fs::rename(&second, &alone).unwrap();
+    let play = |file: &str, code| {
+        let to = ["--full", "--stream", "player", "--type", "i32"];
+        let player = served.spawn(&[&["play", file][..], &to].concat());
+        let out = served.run(&read_back).out;
+        assert_eq!(player.end().0, Some(code));
+        out
+    };
+    assert_eq!(play(&alone, 0).lines().count() as u64, behind);
+    // What is behind a missing file is played, and the exit code says that it is not all.
+    let out = play(&file, 1);
+    let in_first = values(&served, &file, "stream/value").unwrap();
+    assert!(out.lines().count() as u64 >= in_first);
+    assert_eq!(out.lines().count() as u64, 700_000 - behind);
 }
 
 /// Behaviour: B-72.

@@ -10,6 +10,7 @@
 
 mod drain;
 mod error;
+mod missing;
 mod pace;
 mod player;
 mod recording;
@@ -18,9 +19,9 @@ mod times;
 
 pub use self::drain::PacedDrain;
 pub use self::error::{GROUPS_TOLD, PlaybackError};
+pub use self::missing::MissingPart;
 pub use self::pace::{Gaps, Pace, Pacer};
 pub use self::player::{PlayOptions, PlayProgress, TdmsPlayback};
 pub(crate) use self::recording::open as open_recording;
 pub use self::recording::{Gap, PlayedChannel, Recording, Selection};
 pub(crate) use self::series::numbered_files;
-pub use self::series::series_files;

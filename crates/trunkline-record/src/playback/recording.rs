@@ -9,7 +9,8 @@ use trunkline_tdms::{
 };
 
 use super::error::{GROUPS_TOLD, PlaybackError};
-use super::series::series_files;
+use super::missing::MissingPart;
+use super::series::numbered_files;
 use crate::backend::check_regular;
 
 /// Pieces of a file that are kept; one with more of them is read value by value.
@@ -74,24 +75,32 @@ pub struct Recording {
     channels: Vec<PlayedChannel>,
     row_bytes: usize,
     gaps: Vec<Gap>,
+    missing: Vec<MissingPart>,
+    /// How many rows the series had, as far as its files were looked at: with those before the
+    /// first file, and those that are missing.
+    series_rows: u64,
+    /// The file that was looked at last has everything that it should.
+    is_whole: bool,
     /// Seconds from row to row, where the file says so.
     increment: Option<f64>,
     pub(super) times: Option<ObjectPath>,
 }
 
 impl Recording {
-    /// Looks at a recording: `name.tdms`, and `name_0002.tdms` and so on as far as there are any.
-    /// No value is read.
+    /// Looks at a recording: `name.tdms`, and where a series begins with it, `name_0002.tdms` and so
+    /// on. [`missing`](Self::missing) says what is not there. No value is read.
     ///
     /// # Errors
     /// [`PlaybackError`] says which file, and what is wrong with it.
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
-        let mut files = series_files(path).into_iter();
-        let first = files.next().unwrap_or_else(|| path.to_owned());
-        let mut recording = Self::of_first(&first, selection)?;
-        recording.add(first, selection)?;
-        for file in files {
-            recording.add(file, selection)?;
+        let mut recording = Self::of_first(path, selection)?;
+        let mut before = 0;
+        for (number, file) in numbered_files(path) {
+            let absent = MissingPart::files_between(path, before, number);
+            before = number;
+            let are_files_missing = absent.is_some();
+            recording.missing.extend(absent);
+            recording.add(file, selection, are_files_missing)?;
         }
         Ok(recording)
     }
@@ -158,11 +167,19 @@ impl Recording {
             channels,
             row_bytes,
             gaps: Vec::new(),
+            missing: Vec::new(),
+            series_rows: 0,
+            is_whole: true,
             times,
         })
     }
 
-    fn add(&mut self, path: PathBuf, selection: &Selection) -> Result<(), PlaybackError> {
+    fn add(
+        &mut self,
+        path: PathBuf,
+        selection: &Selection,
+        are_files_missing: bool,
+    ) -> Result<(), PlaybackError> {
         let file = open(&path)?;
         let mut rows = u64::MAX;
         for channel in &self.channels {
@@ -183,6 +200,14 @@ impl Recording {
         }
         let properties = file.properties(&ObjectPath::Group(self.group.clone()));
         let before = self.rows();
+        let number = |name: &str| properties?.get(name.as_bytes())?.as_u64();
+        self.join(&path, number("series_row"), are_files_missing)?;
+        if let Some(why) = file.report().incomplete {
+            let (path, why) = (path.clone(), why.to_string());
+            self.missing.push(MissingPart::End { path, why });
+        }
+        self.is_whole = file.report().incomplete.is_none();
+        self.series_rows = self.series_rows.saturating_add(rows);
         self.gaps
             .extend(properties.into_iter().flat_map(gaps_of).map(|gap| Gap {
                 row: before.saturating_add(gap.row),
@@ -206,6 +231,36 @@ impl Recording {
             rows,
             in_place,
         });
+        Ok(())
+    }
+
+    /// The next file says how many rows those before have: what they do not have is missing.
+    fn join(
+        &mut self,
+        path: &Path,
+        said: Option<u64>,
+        are_files_missing: bool,
+    ) -> Result<(), PlaybackError> {
+        let (before, had) = (self.rows(), self.series_rows);
+        match said {
+            // Files that another program has made one behind the other, or that stand alone.
+            None => {}
+            Some(said) if self.files.is_empty() => self.series_rows = said,
+            Some(said) if said == had => {}
+            Some(said) if said > had && (are_files_missing || !self.is_whole) => {
+                let (row, lost) = (before, said - had);
+                self.gaps.push(Gap { row, lost });
+                let (path, rows) = (path.to_owned(), lost);
+                self.missing.push(MissingPart::Rows { path, rows });
+                self.series_rows = said;
+            }
+            Some(said) => {
+                return Err(PlaybackError::OtherSeries {
+                    path: path.to_owned(),
+                    what: format!("it says that they have {said} rows, and they have {had}"),
+                });
+            }
+        }
         Ok(())
     }
 
@@ -237,6 +292,13 @@ impl Recording {
     /// Its files, in their order.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
+    }
+
+    /// What the recording has had and is not there, in the order of the files. Missing rows are
+    /// among the [`gaps`](Self::gaps) too.
+    #[must_use]
+    pub fn missing(&self) -> &[MissingPart] {
+        &self.missing
     }
 
     /// Where rows are missing.

@@ -5,25 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::tdms_file::series_file;
 
-/// The files of the series that begins with `path`: `name.tdms`, `name_0002.tdms` and so on, as far
-/// as there are any without one missing.
-#[must_use]
-pub fn series_files(path: &Path) -> Vec<PathBuf> {
-    let mut files = vec![path.to_owned()];
-    let name = path.file_stem().and_then(|name| name.to_str());
-    let (Some(name), Some("tdms")) = (name, path.extension().and_then(|end| end.to_str())) else {
-        return files;
-    };
-    for number in 2_u32.. {
-        let next = path.with_file_name(format!("{name}_{number:04}.tdms"));
-        if !next.is_file() {
-            break;
-        }
-        files.push(next);
-    }
-    files
-}
-
 /// The files that are named as those of the series that begins with `path`, each with its number,
 /// also behind a missing one.
 pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
@@ -33,7 +14,10 @@ pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     };
     let Ok(entries) = std::fs::read_dir(folder) else {
         // What cannot be listed may be opened still.
-        return (1..).zip(series_files(path)).collect();
+        let files = (1..).map(|number| (number, series_file(path, number)));
+        return files
+            .take_while(|(number, file)| *number == 1 || file.is_file())
+            .collect();
     };
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
     let numbers = names.filter_map(|name| number_of(path, &name));

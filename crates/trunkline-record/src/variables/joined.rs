@@ -1,8 +1,6 @@
 //! How the files of a series go on from each other.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::path::PathBuf;
 
 use trunkline_tdms::ObjectPath;
 
@@ -14,60 +12,6 @@ use crate::playback::PlaybackError;
 /// Variables of a file whose last update is compared with what the next one has taken over. The
 /// numbers of updates are of all.
 const COMPARED: usize = 64;
-
-/// What a recording says it has and is not there to be played.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum MissingPart {
-    /// Files of the series, as their numbers tell. What is behind them is played.
-    Files {
-        /// The first of those that are missing one behind the other.
-        first: PathBuf,
-        /// The last of them.
-        last: PathBuf,
-    },
-    /// Updates that files before this one have had.
-    Updates {
-        /// The file behind them.
-        path: PathBuf,
-        /// How many.
-        updates: u64,
-        /// Of so many variables.
-        variables: u64,
-    },
-    /// The end of a file, which is played up to there.
-    End {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong there.
-        why: String,
-    },
-}
-
-impl fmt::Display for MissingPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Files { first, last } if first == last => {
-                write!(f, "{} is missing", first.display())
-            }
-            Self::Files { first, last } => {
-                let (first, last) = (first.display(), last.display());
-                write!(f, "{first} to {last} are missing")
-            }
-            Self::Updates {
-                path,
-                updates,
-                variables,
-            } => write!(
-                f,
-                "before {}, updates are missing: {updates}, of {variables} variable{}",
-                path.display(),
-                if *variables == 1 { "" } else { "s" }
-            ),
-            Self::End { path, why } => write!(f, "{} was cut off: {why}", path.display()),
-        }
-    }
-}
 
 /// The variables of a series, and how far its files were looked at.
 #[derive(Debug, Default)]

@@ -28,7 +28,6 @@ mod series;
 
 pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
-pub use self::joined::MissingPart;
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};
 pub use self::recording::{VariableId, VariableRecording};
 pub use self::series::{EndedVariables, VariableSeries};

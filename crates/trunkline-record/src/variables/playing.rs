@@ -8,10 +8,9 @@ use std::time::Duration;
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
-use super::joined::{Joined, MissingPart};
+use super::joined::Joined;
 use super::opened::{Begins, Opened};
-use crate::playback::{PlaybackError, numbered_files};
-use crate::tdms_file::series_file;
+use crate::playback::{MissingPart, PlaybackError, numbered_files};
 
 /// A variable of a recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -112,14 +111,10 @@ impl RecordedVariables {
         let mut begun = None;
         let mut before = 0;
         for (number, path) in numbered {
-            let is_behind_missing = number > before + 1;
-            if is_behind_missing {
-                missing.push(MissingPart::Files {
-                    first: series_file(first_path, before + 1),
-                    last: series_file(first_path, number - 1),
-                });
-            }
+            let absent = MissingPart::files_between(first_path, before, number);
             before = number;
+            let is_behind_missing = absent.is_some();
+            missing.extend(absent);
             let mut file = Opened::open(&path)?;
             let joint = joined.join(&mut file, is_behind_missing)?;
             if joint.missing > 0 {
