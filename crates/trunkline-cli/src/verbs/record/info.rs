@@ -12,6 +12,7 @@ use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::terminal::Mood;
 use crate::verbs::Context;
+use crate::verbs::tdms::opened::regular_file;
 
 pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
@@ -112,13 +113,8 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 /// Opens a file as far as it goes.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
-    // Opening a pipe waits for its other end.
-    let found = std::fs::metadata(path).and_then(|found| match found.is_file() {
-        true => std::fs::File::open(path),
-        false => Err(std::io::Error::other("it is not a regular file")),
-    });
-    let file =
-        found.map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
+    let file = regular_file(path)
+        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
     let limits = Limits {
         is_salvaging: true,
         ..Limits::default()
