@@ -18,6 +18,8 @@ mod examples;
 mod fake_engine;
 mod fields;
 mod following;
+#[cfg(target_os = "linux")]
+mod full_disks;
 mod helping;
 mod hosting;
 mod json_lines;
