@@ -12,6 +12,8 @@
 mod aliases;
 mod audit;
 mod browsing;
+#[cfg(target_os = "linux")]
+mod cut_recordings;
 mod diagnosis;
 mod engines;
 mod examples;

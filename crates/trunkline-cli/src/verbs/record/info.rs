@@ -24,7 +24,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     let variables = RecordedVariables::open(&path)
         .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &error.to_string()))?;
-    let columns = &["name", "type", "values", "gaps", "lost"];
+    let columns = &["name", "type", "values", "gaps", "lost", "cut off"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     for variable in variables.variables() {
         let group = ObjectPath::group(variable.name.as_str());
@@ -34,6 +34,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
             &variable.data_type.to_string(),
             variable.updates,
             gaps,
+            variable.cut_off,
         ))?;
     }
     for path in variables.skipped() {
@@ -46,13 +47,15 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
             &channel.data_type().to_string(),
             channel.len(),
             gaps(&file, &group),
+            0,
         ))?;
     }
     records.finish()?;
     Ok(Exit::Done)
 }
 
-fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
+/// `cut_off`: updates behind the values that the file has in part only.
+fn row(name: &str, data_type: &str, values: u64, gaps: Gaps, cut_off: u64) -> Row {
     let mut object = Object::new();
     object.put("name", name);
     object.put("type", data_type);
@@ -60,6 +63,7 @@ fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
     object.put("gaps", gaps.count);
     object.put("lost", gaps.lost);
     object.put("unknown_gaps", gaps.unknown);
+    object.put("cut_off", cut_off);
     let lost = match gaps.unknown {
         0 => gaps.lost.to_string(),
         _ => format!("{} at least", gaps.lost),
@@ -71,10 +75,11 @@ fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
             values.to_string(),
             gaps.count.to_string(),
             lost,
+            cut_off.to_string(),
         ],
         object,
-        mood: match gaps.count {
-            0 => Mood::Plain,
+        mood: match (gaps.count, cut_off) {
+            (0, 0) => Mood::Plain,
             _ => Mood::Bad,
         },
     }
