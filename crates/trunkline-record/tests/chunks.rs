@@ -5,10 +5,14 @@
 mod rig;
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, Sut, assert_prefix, rows};
-use trunkline_record::{FailedStep, QueueOptions, SimDisk, SimFault, TdmsRecording, WriteQueue};
+use trunkline_record::{
+    Backend, FailedStep, PlayOptions, QueueOptions, Recording, Selection, SimDisk, SimFault,
+    TdmsPlayback, TdmsRecording, WriteQueue,
+};
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{ObjectPath, PropertyValue, SumsCheck, TdmsFile};
 
@@ -234,4 +238,112 @@ fn what_stands_before_a_region_that_fails_is_in_the_file() {
         assert!(SumsCheck::of(&data.file(), &sums.file()).unwrap().is_good());
     }
     assert!(cases > 10, "{cases}");
+}
+
+/// Where a segment begins, its values, and its end, of every one of a file.
+fn segments(file: &[u8]) -> Vec<[usize; 3]> {
+    let mut segments = Vec::new();
+    let mut begin = 0;
+    while begin < file.len() {
+        assert_eq!(&file[begin..begin + 4], b"TDSm");
+        let number = |at: usize| {
+            let bytes = file[begin + at..begin + at + 8].try_into().unwrap();
+            u64::from_le_bytes(bytes) as usize
+        };
+        // Both are counted from the end of the lead-in.
+        let [end, body] = [number(12), number(20)].map(|bytes| begin + 28 + bytes);
+        segments.push([begin, body, end]);
+        begin = end;
+    }
+    segments
+}
+
+/// What a device gets of a recording, and how many bytes of it were copied: read by this machine,
+/// or by a disk that does reads in any order.
+fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
+    let recording = Recording::open(path, &Selection::default()).unwrap();
+    assert_eq!(recording.rows_in_place(), recording.rows());
+    let made = RegionMemory::to_play(ROW, 512, PagesWanted::Ordinary, 16);
+    let (memory, writer, mut drain) = made.unwrap();
+    let options = PlayOptions {
+        region_rows: 2 * BLOCK_ROWS as u64,
+        ..PlayOptions::default()
+    };
+    let sut = match on {
+        None => TdmsPlayback::new(recording, memory, writer, options),
+        Some(disk) => {
+            let opens = move |path: &Path, _| {
+                let bytes = std::fs::read(path)?;
+                let length = bytes.len() as u64;
+                disk.set_file(bytes);
+                Ok((Box::new(disk.clone()) as Box<dyn Backend>, length))
+            };
+            TdmsPlayback::with_backends(recording, memory, writer, options, opens)
+        }
+    };
+    let mut sut = sut.unwrap();
+    let mut all = Vec::new();
+    // Each brings a row at least.
+    for _ in 0..10_000 {
+        sut.fill().unwrap();
+        sut.wait_for_one(LONG).unwrap();
+        let available = drain.available().unwrap();
+        let mut rows = vec![0; available as usize * ROW];
+        assert_eq!(drain.take(&mut rows).unwrap(), available);
+        all.extend(rows);
+        if sut.progress().is_finished && drain.available().unwrap() == 0 {
+            return (all, sut.progress().bytes_copied);
+        }
+    }
+    panic!("it never ends: {:?}", sut.progress());
+}
+
+/// Each row comes once and in order, in the blocks in which it was recorded.
+///
+/// Behaviour: ZC-08, ZC-12, ZC-25, B-72.
+#[test]
+fn regions_under_one_header_are_played_as_they_were_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let (mut of_several, mut cut_within) = (0, 0);
+    for seed in 0..10 {
+        let disk = SimDisk::new(seed, BLOCK);
+        let mut ring = ring(8192);
+        let mut sut = rig::recording(disk.clone(), &ring, options(6));
+        // Those of another length begin another segment.
+        for blocks in [[1; 10], [3; 10], [1; 10]].concat() {
+            write(&mut ring, &mut sut, blocks);
+        }
+        let all = rows(0..sut.rows() as i64);
+        sut.close(LONG).unwrap();
+        let file = disk.file();
+        std::fs::write(&path, &file).unwrap();
+        let (here, _) = played(&path, None);
+        assert!(here == all, "{seed}");
+        let (there, copied) = played(&path, Some(SimDisk::new(!seed, BLOCK)));
+        assert!(there == all, "{seed}");
+        assert_eq!(copied, 0, "{seed}");
+
+        // Cut off within the values of a segment: in a row, between rows, and between regions.
+        let mut before = 0;
+        for [_, body, end] in segments(&file) {
+            let is_of_several = end - body > 3 * BLOCK;
+            of_several += u32::from(is_of_several);
+            for bytes in [1, ROW, BLOCK, BLOCK + 5 * ROW + 3, 3 * BLOCK] {
+                if !is_of_several || bytes >= end - body {
+                    continue;
+                }
+                cut_within += 1;
+                std::fs::write(&path, &file[..body + bytes]).unwrap();
+                let expected = &all[..before + bytes / ROW * ROW];
+                for on in [None, Some(SimDisk::new(seed, BLOCK))] {
+                    let (rows, _) = played(&path, on);
+                    assert!(rows == expected, "{seed}: {body} and {bytes}");
+                }
+            }
+            before += end - body;
+        }
+        assert_eq!(before, all.len());
+    }
+    assert!(of_several >= 10 && cut_within >= 50, "{of_several}");
 }

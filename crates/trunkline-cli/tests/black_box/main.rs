@@ -12,12 +12,16 @@
 mod aliases;
 mod audit;
 mod browsing;
+#[cfg(target_os = "linux")]
+mod cut_recordings;
 mod diagnosis;
 mod engines;
 mod examples;
 mod fake_engine;
 mod fields;
 mod following;
+#[cfg(target_os = "linux")]
+mod full_disks;
 mod helping;
 mod hosting;
 mod json_lines;

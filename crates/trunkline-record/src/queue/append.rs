@@ -18,7 +18,7 @@ use crate::error::{QueueError, Refused};
 ///
 /// Its rows can be seen when its header is in the file, and with 4 MiB a header of a block costs a
 /// thousandth.
-pub(super) const SEGMENT_REGIONS_MAX: u64 = 64;
+const SEGMENT_REGIONS_MAX: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
 

@@ -243,11 +243,12 @@ impl<B: Backend> WriteQueue<B> {
         segments.max(regions) as usize
     }
 
-    /// Regions that may be appended and not in the file yet, checksums and all.
-    pub(crate) fn unwritten_max(&self) -> usize {
+    /// Segments that may be appended and not in the file yet, checksums and all.
+    pub(crate) fn segments_unwritten_max(&self) -> usize {
         let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
-        // And a segment that is appended before those that are in the file are passed over.
-        (self.segments.len() + sums + 1) * append::SEGMENT_REGIONS_MAX as usize
+        // And two that are appended before those that are in the file are counted: what was
+        // collected, and the region before which it is written.
+        self.segments.len() + sums + 2
     }
 
     /// How far it is, and what it has come to.

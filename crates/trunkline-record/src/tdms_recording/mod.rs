@@ -1,5 +1,6 @@
 //! Rows of a ring as channels of a TDMS file.
 
+mod ends;
 mod error;
 mod gaps;
 
@@ -12,20 +13,12 @@ use trunkline_tdms::{
     Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Writer, WriterOptions,
 };
 
+use self::ends::SegmentEnd;
 pub use self::error::{RecordError, TdmsLayout};
 pub use self::gaps::DiskStop;
 use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
-
-/// Where a region ends, or a segment without one, and what the file holds and says when it is in
-/// there.
-#[derive(Clone, Copy, Debug)]
-struct SegmentEnd {
-    position: u64,
-    rows: u64,
-    lost: u64,
-}
 
 /// Records rows from regions into one TDMS file.
 ///
@@ -49,7 +42,7 @@ pub struct TdmsRecording<B: Backend> {
     stopped_rows: u64,
     /// Rows that were copied, and are in no segment yet.
     collected_rows: u64,
-    /// Regions that are not in the file yet.
+    /// Segments that are not in the file yet.
     ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
     /// Of `lost`, what the file says, and what headers say that are not all in the file yet.
@@ -115,7 +108,7 @@ impl<B: Backend> TdmsRecording<B> {
             1 => Arrangement::Contiguous,
             _ => Arrangement::Interleaved,
         };
-        let ends = VecDeque::with_capacity(queue.unwritten_max());
+        let ends = VecDeque::with_capacity(queue.segments_unwritten_max());
         Ok(Self {
             queue,
             writer,
@@ -200,7 +193,7 @@ impl<B: Backend> TdmsRecording<B> {
         if self.extends(&region) {
             self.queue.extend(region);
             self.rows += count;
-            self.note_end();
+            self.note_longer();
             self.count_rows();
             return Ok(());
         }
@@ -260,15 +253,6 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// A segment was appended.
-    fn note_end(&mut self) {
-        self.ends.push_back(SegmentEnd {
-            position: self.queue.position(),
-            rows: self.rows,
-            lost: self.lost_described,
-        });
-    }
-
     /// So many rows are the share of every channel.
     fn share(&mut self, count: u64) {
         self.shares.clear();
@@ -290,15 +274,6 @@ impl<B: Backend> TdmsRecording<B> {
         self.writer.pad(&mut self.behind)?;
         self.lost_described = self.lost;
         Ok(())
-    }
-
-    /// Rows of what is in the file by now.
-    fn count_rows(&mut self) {
-        let written = self.queue.progress().written;
-        while let Some(end) = self.ends.pop_front_if(|end| end.position <= written) {
-            self.rows_in_file = end.rows;
-            self.lost_in_file = end.lost;
-        }
     }
 
     /// Rows that were taken.

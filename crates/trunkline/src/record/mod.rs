@@ -13,6 +13,7 @@ mod handed_over;
 mod play_stream;
 mod play_variables;
 mod recorder;
+mod regions_out;
 mod stop;
 mod streams;
 

@@ -4,27 +4,15 @@ use std::io;
 use std::time::Duration;
 
 use trunkline_record::{
-    Backend, Copying, Durability, QueueError, RecordError, TdmsLayout, TdmsRecording, TdmsSeries,
-    WriteQueue,
+    Backend, Copying, Durability, RecordError, TdmsLayout, TdmsRecording, TdmsSeries, WriteQueue,
 };
 use trunkline_ring::{NoRegion, ReadRegion, RegionFiller, RegionReader};
 use trunkline_stream::{StreamError, ValueReader, element_bytes};
 use trunkline_tdms::{TdmsType, Text};
 use trunkline_types::DataType;
 
+use super::regions_out::{LOOK_EVERY, RegionsOut};
 use super::{RecordingError, Stopped};
-
-/// How long it is waited for elements before it is looked whether to stop.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// How long the disk may stand when the ring is full.
-const DISK_WAIT: Duration = Duration::from_secs(5);
-
-/// How long elements of a slow stream wait for a region to become full: a block of them at least,
-/// and fewer. Each time they and their header fill up two blocks of the file.
-const AGE_MAX: Duration = Duration::from_secs(1);
-const AGE_MAX_OF_FEW: Duration = Duration::from_secs(5);
-const BLOCK_BYTES: u64 = 4096;
 
 /// What was recorded of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -182,23 +170,9 @@ pub fn record_stream<R: RowsRecording>(
     on_region: impl FnMut(&R),
 ) -> Result<StreamRecorded, RecordingError> {
     let mut done = StreamRecorded::default();
-    let rows = region_rows.clamp(1, reader.capacity());
-    let before = recording.rows();
-    let row_bytes = filler.element_bytes().max(1);
-    let copying = recording.copying();
-    let mut out = Out {
-        ring: reader,
-        at: 0,
-        // Of a power of two, the part that a row does not have.
-        block_rows: BLOCK_BYTES >> (row_bytes as u64).trailing_zeros().min(BLOCK_BYTES.ilog2()),
-        rows_before: before,
-        odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
-        recording,
-        stopped,
-        on_region,
-    };
-    let ended = out.record(stream, filler, rows, &mut done);
-    let in_recording = out.recording.rows().saturating_sub(before);
+    let mut out = RegionsOut::new(reader, recording, region_rows, stopped, on_region);
+    let ended = record(stream, filler, &mut out, &mut done);
+    let in_recording = out.recorded();
     match ended {
         Ok(()) => Ok(done),
         Err(RecordingError::Record(source)) if done.elements > in_recording => {
@@ -209,137 +183,33 @@ pub fn record_stream<R: RowsRecording>(
     }
 }
 
-/// Where elements go from the ring.
-struct Out<'a, R, F> {
-    ring: &'a mut RegionReader,
-    /// Where in the ring the next region begins.
-    at: u64,
-    /// Rows that are whole blocks together.
-    block_rows: u64,
-    rows_before: u64,
-    /// Rows of the longest region that may begin within a block; 0: none may.
-    odd_rows_max: u64,
-    recording: &'a mut R,
-    stopped: &'a Stopped,
-    on_region: F,
-}
-
-impl<R: RowsRecording, F: FnMut(&R)> Out<'_, R, F> {
-    fn record(
-        &mut self,
-        stream: &mut ValueReader,
-        filler: &mut RegionFiller,
-        rows: u64,
-        done: &mut StreamRecorded,
-    ) -> Result<(), RecordingError> {
-        // Since when elements wait for others.
-        let mut since = self.recording.now();
-        while !done.has_ended && !self.stopped.now() {
-            match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
-                // The disk is behind: regions come back when something is written.
-                Ok(0) => self.recording.flush(Durability::InFile, DISK_WAIT)?,
-                Ok(count) => {
-                    done.elements += count;
-                    done.bytes += count * filler.element_bytes() as u64;
+fn record<R: RowsRecording, F: FnMut(&R)>(
+    stream: &mut ValueReader,
+    filler: &mut RegionFiller,
+    out: &mut RegionsOut<'_, R, F>,
+    done: &mut StreamRecorded,
+) -> Result<(), RecordingError> {
+    while !done.has_ended && !out.is_to_end() {
+        match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
+            // The disk is behind: regions come back when something is written.
+            Ok(0) => out.flush()?,
+            Ok(count) => {
+                done.elements += count;
+                done.bytes += count * filler.element_bytes() as u64;
+            }
+            Err(RecordingError::Stream(error)) => match *error {
+                StreamError::Timeout { .. } => {}
+                StreamError::Ended => done.has_ended = true,
+                error => {
+                    out.write_rest()?;
+                    return Err(error.into());
                 }
-                Err(RecordingError::Stream(error)) => match *error {
-                    StreamError::Timeout { .. } => {}
-                    StreamError::Ended => done.has_ended = true,
-                    error => {
-                        self.write_all(1, rows)?;
-                        return Err(error.into());
-                    }
-                },
-                Err(error) => return Err(error),
-            }
-            let written = self.write_all(rows, rows)?;
-            if written || self.write_old(since, done.elements, rows)? {
-                since = self.recording.now();
-            }
-            self.recording.poll()?;
-            (self.on_region)(self.recording);
+            },
+            Err(error) => return Err(error),
         }
-        self.write_all(1, rows)?;
-        self.recording.flush(Durability::InFile, DISK_WAIT)?;
-        (self.on_region)(self.recording);
-        Ok(())
+        out.write_due(done.elements)?;
     }
-
-    /// Writes what has waited for long since, of so many elements that came, though it is no whole
-    /// region: whole blocks, or all where there is none. Whether there was something.
-    fn write_old(
-        &mut self,
-        since: Duration,
-        elements: u64,
-        rows: u64,
-    ) -> Result<bool, RecordError> {
-        let age = self.recording.now().saturating_sub(since);
-        let recorded = self.recording.rows().saturating_sub(self.rows_before);
-        let waiting = elements.saturating_sub(recorded);
-        if self.odd_rows_max == 0 || waiting == 0 || age < AGE_MAX {
-            return Ok(false);
-        }
-        let in_blocks = waiting - waiting % self.block_rows;
-        if in_blocks == 0 && age < AGE_MAX_OF_FEW {
-            return Ok(false);
-        }
-        let most = if in_blocks == 0 { waiting } else { in_blocks };
-        self.write_some(1, most, rows)
-    }
-
-    /// Writes the regions that are there, of at least `least` rows. Whether there were any.
-    fn write_all(&mut self, least: u64, rows: u64) -> Result<bool, RecordError> {
-        self.write_some(least, u64::MAX, rows)
-    }
-
-    /// Writes regions of at least `least` rows, and no more than `most` rows of all. They end where
-    /// all of them had `rows` rows, so that one that has fewer does not put those behind it off
-    /// their blocks.
-    fn write_some(&mut self, least: u64, most: u64, rows: u64) -> Result<bool, RecordError> {
-        let mut written = 0;
-        while written < most {
-            let at = self.at % self.ring.capacity().max(1);
-            let left = (rows - at % rows).min(most - written);
-            let wanted = match at.is_multiple_of(self.block_rows) || self.odd_rows_max == 0 {
-                true => left,
-                false => left.min(self.odd_rows_max),
-            };
-            let region = match least {
-                1 => self.ring.acquire_available(wanted),
-                _ => self.ring.acquire(wanted),
-            };
-            match region {
-                Ok(region) => {
-                    self.at = region.position() + region.elements();
-                    written += region.elements();
-                    self.write(region)?;
-                }
-                Err(NoRegion::AllLent { .. }) => {
-                    self.recording.flush(Durability::InFile, DISK_WAIT)?;
-                }
-                Err(_) => break,
-            }
-        }
-        Ok(written > 0)
-    }
-
-    /// Writes a region; holds it while the disk is full, until it is to end. Meanwhile nothing is
-    /// taken from the stream, which holds its writer up.
-    fn write(&mut self, mut region: ReadRegion) -> Result<(), RecordError> {
-        loop {
-            let refused = match self.recording.write(region) {
-                Err(RecordError::Refused(refused)) => refused,
-                done => return done,
-            };
-            let is_full = matches!(refused.error, QueueError::DiskFull { .. });
-            (self.on_region)(self.recording);
-            if !is_full || self.stopped.within(LOOK_EVERY) {
-                return Err(refused.into());
-            }
-            region = refused.region;
-            self.recording.poll()?;
-        }
-    }
+    Ok(out.end()?)
 }
 
 /// The channels that elements of a type are recorded as, without being converted: one named `name`,

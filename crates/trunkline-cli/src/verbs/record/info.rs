@@ -12,6 +12,7 @@ use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::terminal::Mood;
 use crate::verbs::Context;
+use crate::verbs::tdms::opened::regular_file;
 
 pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
@@ -23,7 +24,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     let variables = RecordedVariables::open(&path)
         .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &error.to_string()))?;
-    let columns = &["name", "type", "values", "gaps", "lost"];
+    let columns = &["name", "type", "values", "gaps", "lost", "cut off"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     for variable in variables.variables() {
         let group = ObjectPath::group(variable.name.as_str());
@@ -33,6 +34,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
             &variable.data_type.to_string(),
             variable.updates,
             gaps,
+            variable.cut_off,
         ))?;
     }
     for path in variables.skipped() {
@@ -45,13 +47,15 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
             &channel.data_type().to_string(),
             channel.len(),
             gaps(&file, &group),
+            0,
         ))?;
     }
     records.finish()?;
     Ok(Exit::Done)
 }
 
-fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
+/// `cut_off`: updates behind the values that the file has in part only.
+fn row(name: &str, data_type: &str, values: u64, gaps: Gaps, cut_off: u64) -> Row {
     let mut object = Object::new();
     object.put("name", name);
     object.put("type", data_type);
@@ -59,6 +63,7 @@ fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
     object.put("gaps", gaps.count);
     object.put("lost", gaps.lost);
     object.put("unknown_gaps", gaps.unknown);
+    object.put("cut_off", cut_off);
     let lost = match gaps.unknown {
         0 => gaps.lost.to_string(),
         _ => format!("{} at least", gaps.lost),
@@ -70,10 +75,11 @@ fn row(name: &str, data_type: &str, values: u64, gaps: Gaps) -> Row {
             values.to_string(),
             gaps.count.to_string(),
             lost,
+            cut_off.to_string(),
         ],
         object,
-        mood: match gaps.count {
-            0 => Mood::Plain,
+        mood: match (gaps.count, cut_off) {
+            (0, 0) => Mood::Plain,
             _ => Mood::Bad,
         },
     }
@@ -112,13 +118,8 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 /// Opens a file as far as it goes.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
-    // Opening a pipe waits for its other end.
-    let found = std::fs::metadata(path).and_then(|found| match found.is_file() {
-        true => std::fs::File::open(path),
-        false => Err(std::io::Error::other("it is not a regular file")),
-    });
-    let file =
-        found.map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
+    let file = regular_file(path)
+        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
     let limits = Limits {
         is_salvaging: true,
         ..Limits::default()

@@ -16,7 +16,7 @@ mod checks;
 mod columns;
 mod convert;
 mod info;
-mod opened;
+pub(crate) mod opened;
 mod place;
 mod repair;
 mod rows;

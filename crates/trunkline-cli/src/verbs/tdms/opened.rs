@@ -16,17 +16,24 @@ const INDEX_TAG: [u8; 4] = *b"TDSh";
 /// Findings that are said one by one where nobody asked for them.
 const SAID_MAX: usize = 3;
 
-/// A file that can be read, or the reason why not. Directories, pipes and devices are refused: they
-/// have no length, and opening some of them waits.
+/// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
+/// opening some of them waits.
+///
+/// # Errors
+/// What the system says, or that it is none.
+pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// A file that can be read, or the reason why not: a [`regular_file`].
 ///
 /// # Errors
 /// [`Problem`].
 pub(super) fn source(path: &Path) -> Result<File, Problem> {
-    let found = fs::metadata(path).and_then(|found| match found.is_file() {
-        true => File::open(path),
-        false => Err(io::Error::other("it is not a regular file")),
-    });
-    found.map_err(|error| {
+    regular_file(path).map_err(|error| {
         let mut problem = Problem::new(Exit::SomeFailed, "bad-file", "");
         problem.message = format!("{}: {error}", shown(path));
         if path == Path::new("-") {

@@ -1,0 +1,251 @@
+//! Recordings on a disk that becomes full while somebody looks at their progress: on a file system
+//! of the test's own, in a process with a name space of its own, where a program may make one.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::Value as Json;
+use trunkline_tdms::{ObjectPath, TdmsFile};
+
+use crate::rig::{CUT_OFF, Running, Served};
+
+/// Lines that are waited for; there are two in a second.
+const LINES_MAX: usize = 120;
+
+/// How the other process knows its folder.
+const FOLDER: &str = "TRUNKLINE_TEST_FULL_DISK";
+
+/// A folder that is a file system of so many bytes. There is one in another process, which runs the
+/// test of this name again; here there is none.
+#[allow(clippy::print_stderr, reason = "why it was left out")]
+fn small_disk(test: &str, bytes: u64) -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return Some(folder.into());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o \"size=$2\" tmpfs \"$1\" || exit 77; shift 2; exec \"$@\"";
+    let ran = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount"])
+        .args(["sh", "-c", script, "sh"])
+        .arg(folder.path())
+        .arg(bytes.to_string())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(FOLDER, folder.path())
+        .output();
+    let (out, err, is_success) = match &ran {
+        Ok(ran) => (
+            String::from_utf8_lossy(&ran.stdout),
+            String::from_utf8_lossy(&ran.stderr),
+            ran.status.success(),
+        ),
+        Err(error) => ("".into(), error.to_string().into(), false),
+    };
+    if out.contains("running ") {
+        assert!(is_success && out.contains("1 passed"), "{out}\n{err}");
+    } else {
+        eprintln!("left out: no file system of one's own here: {err}");
+    }
+    None
+}
+
+/// What takes the room on a disk.
+fn ballast(folder: &Path, bytes: u64) -> PathBuf {
+    let path = folder.join("ballast");
+    let file = File::create(&path).unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, bytes).unwrap();
+    path
+}
+
+/// A process, and what the terminal shows that is its standard error.
+struct Shown {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Shown {
+    fn spawn(command: &mut Command) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let mut options = OpenOptions::new();
+        let slave = options.read(true).write(true).open(name.to_str().unwrap());
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(slave.unwrap())
+            .spawn()
+            .unwrap();
+        // The other end, so that nobody has it when the process has ended.
+        command.stderr(Stdio::null());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || read(File::from(master), &sender));
+        Self { child, lines }
+    }
+
+    /// Waits for a line that has this, behind those that were waited for before.
+    fn until(&self, part: &str) -> String {
+        let mut seen = Vec::new();
+        while seen.len() < LINES_MAX {
+            match self.lines.recv_timeout(CUT_OFF) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => seen.push(line),
+                Err(_) => break,
+            }
+        }
+        panic!("it does not show {part:?}, but {seen:#?}");
+    }
+
+    fn end(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads what is shown, renewed line by renewed line, until nobody shows anything any more.
+fn read(mut master: File, sender: &Sender<String>) {
+    let (mut rest, mut bytes) = (Vec::new(), [0; 1024]);
+    while let Ok(count @ 1..) = master.read(&mut bytes) {
+        rest.extend_from_slice(&bytes[..count]);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\r') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
+        }
+    }
+    let _ = sender.send(String::from_utf8_lossy(&rest).into_owned());
+}
+
+/// Lines of JSON.
+fn lines(text: &str) -> Vec<Json> {
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// How many values `record info` finds.
+fn values(served: &Served, file: &str, name: &str) -> u64 {
+    let info = served.run(&["record", "info", file, "--json"]);
+    let lines = lines(&info.out);
+    let line = lines.iter().find(|line| line["name"] == name);
+    line.unwrap()["values"].as_u64().unwrap()
+}
+
+/// Bytes that a recording sets aside at a time.
+const RESERVED: u64 = 256 << 20;
+
+/// Elements of a stream that come together.
+const PIECE: u64 = 1 << 20;
+
+/// Elements of a stream are their own numbers.
+fn feed(input: &mut ChildStdin, elements: Range<u64>) {
+    let bytes: Vec<u8> = elements.flat_map(u64::to_le_bytes).collect();
+    input.write_all(&bytes).unwrap();
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
+    let name = "full_disks::a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room";
+    // Beside two pieces that are set aside there is not much.
+    let Some(folder) = small_disk(name, 2 * RESERVED + (8 << 20)) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("raw.tdms");
+    let path = file.to_str().unwrap();
+    let ballast = ballast(&folder, RESERVED);
+    let start = ["record", "start", path, "--stream", "in", "--type", "u64"];
+    let recorder = Shown::spawn(&mut served.command(&[&start[..], &["--sums"]].concat()));
+    let write = ["stream", "write", "out", "--to", "in", "--type", "u64"];
+    let mut writer = served.command(&[&write[..], &["--as", "raw"]].concat());
+    let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    feed(&mut input, 0..PIECE);
+    recorder.until("disk nearly full: ");
+    let feeding = std::thread::spawn(move || {
+        // Until the recorder has taken it; it is more than was set aside.
+        let all = RESERVED / 8 + 2 * PIECE;
+        let starts = (PIECE..all).step_by(PIECE as usize);
+        starts.for_each(|from| feed(&mut input, from..from + PIECE));
+        (input, all)
+    });
+    recorder.until("disk full: the stream waits; free some");
+    let before = values(&served, path, "stream/value");
+    assert!(before > 0 && before * 8 <= RESERVED, "{before}");
+    std::fs::remove_file(ballast).unwrap();
+    recorder.until("disk nearly full: ");
+    let (input, all) = feeding.join().unwrap();
+    drop(input);
+    assert_eq!(writer.end().0, Some(0));
+    let told = recorder.until(&format!("{all} elements recorded"));
+    assert!(told.contains("lost 0; safe on the disk"), "{told}");
+    assert_eq!(recorder.end(), Some(0));
+
+    let verified = served.run(&["tdms", "verify", path, "--json"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert_eq!(lines(&verified.err).last().unwrap()["sums"], true);
+    assert_eq!(values(&served, path, "stream/value"), all);
+    let file = TdmsFile::open(File::open(&file).unwrap()).unwrap();
+    let channel = ObjectPath::channel("stream", "value");
+    let channel = file.channel(&channel).unwrap();
+    let mut piece = vec![0_u64; PIECE as usize];
+    for from in (0..all).step_by(piece.len()) {
+        let read = channel.read_into(from, &mut piece).unwrap();
+        assert!(piece[..read].iter().copied().eq(from..from + read as u64));
+    }
+}
+
+/// Behaviour: B-70.
+#[test]
+fn updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some() {
+    let name =
+        "full_disks::updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some";
+    let Some(folder) = small_disk(name, 1 << 20) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("run.tdms");
+    let path = file.to_str().unwrap();
+    let variable = "rig/Storage Line Control";
+    let start = ["record", "start", path, variable, "--sums"];
+    let recorder = Shown::spawn(&mut served.command(&start));
+    recorder.until("1 update of 1 variable");
+    let ballast = ballast(&folder, 960 << 10);
+    // More than there is room for.
+    let long = "x".repeat(100_000);
+    for text in [&long, "short"] {
+        assert_eq!(served.run(&["put", variable, text]).code, Some(0));
+    }
+    recorder.until("No space left on device");
+    let is_whole = served.run(&["tdms", "verify", path]);
+    assert_eq!(is_whole.code, Some(0), "{is_whole:?}");
+    assert_eq!(values(&served, path, variable), 1);
+    std::fs::remove_file(ballast).unwrap();
+    let is_there = (0..1_000).any(|_| values(&served, path, variable) == 3);
+    assert!(is_there, "{}", values(&served, path, variable));
+    assert_eq!(served.run(&["record", "stop", path]).code, Some(0));
+    let told = recorder.until("3 updates of 1 variable recorded");
+    assert!(told.contains("lost 0; safe on the disk"), "{told}");
+    assert_eq!(recorder.end(), Some(0));
+    let verified = served.run(&["tdms", "verify", path, "--json"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert_eq!(lines(&verified.err).last().unwrap()["sums"], true);
+    served.run(&["put", variable, "another"]);
+    assert_eq!(served.run(&["play", "--full", path]).code, Some(0));
+    assert_eq!(served.run(&["get", "-t", variable]).out.trim(), "short");
+}

@@ -1,0 +1,48 @@
+//! Segments that are not in the file yet, and how many rows the file has.
+
+use super::TdmsRecording;
+use crate::backend::Backend;
+
+/// Where a segment ends, and what the file holds and says when it is in there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SegmentEnd {
+    position: u64,
+    /// Where its first region ends: further ones stand behind that, in whole blocks.
+    first_end: u64,
+    rows: u64,
+    lost: u64,
+}
+
+impl<B: Backend> TdmsRecording<B> {
+    /// A segment was appended.
+    pub(super) fn note_end(&mut self) {
+        let position = self.queue.position();
+        self.ends.push_back(SegmentEnd {
+            position,
+            first_end: position,
+            rows: self.rows,
+            lost: self.lost_described,
+        });
+    }
+
+    /// A region has come into the last segment, which is not in the file.
+    pub(super) fn note_longer(&mut self) {
+        if let Some(last) = self.ends.back_mut() {
+            (last.position, last.rows) = (self.queue.position(), self.rows);
+        }
+    }
+
+    /// Rows of what is in the file by now.
+    pub(super) fn count_rows(&mut self) {
+        let written = self.queue.progress().written;
+        while let Some(end) = self.ends.pop_front_if(|end| end.position <= written) {
+            self.rows_in_file = end.rows;
+            self.lost_in_file = end.lost;
+        }
+        // Where a region has failed, those before it under the same header are in the file.
+        if let Some(end) = self.ends.front().filter(|end| end.first_end <= written) {
+            self.rows_in_file = end.rows - (end.position - written) / self.row_bytes;
+            self.lost_in_file = end.lost;
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Elements of a stream from the ring into a recording: in whole regions, or when they have waited
+//! for long.
+
+use std::time::Duration;
+
+use trunkline_record::{Durability, QueueError, RecordError};
+use trunkline_ring::{NoRegion, ReadRegion, RegionReader};
+
+use super::Stopped;
+use super::streams::RowsRecording;
+
+/// How long it is waited for elements, or for room on the disk, before it is looked whether to
+/// stop.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long the disk may stand when the ring is full.
+const DISK_WAIT: Duration = Duration::from_secs(5);
+
+/// How long elements of a slow stream wait for a region to become full: a block of them at least,
+/// and fewer. Each time they and their header fill up two blocks of the file.
+const AGE_MAX: Duration = Duration::from_secs(1);
+const AGE_MAX_OF_FEW: Duration = Duration::from_secs(5);
+const BLOCK_BYTES: u64 = 4096;
+
+/// Where elements go from the ring. What time it is, the recording says.
+pub(super) struct RegionsOut<'a, R, F> {
+    ring: &'a mut RegionReader,
+    recording: &'a mut R,
+    /// Rows of a region.
+    rows: u64,
+    /// Where in the ring the next region begins.
+    at: u64,
+    /// Rows that are whole blocks together.
+    block_rows: u64,
+    rows_before: u64,
+    /// Rows of the longest region that may begin within a block; 0: none may.
+    odd_rows_max: u64,
+    /// When something was recorded last: elements wait for others no longer than since then.
+    since: Duration,
+    stopped: &'a Stopped,
+    on_region: F,
+}
+
+impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
+    /// From a ring in which nothing was yet, in regions of `region_rows` rows.
+    pub(super) fn new(
+        ring: &'a mut RegionReader,
+        recording: &'a mut R,
+        region_rows: u64,
+        stopped: &'a Stopped,
+        on_region: F,
+    ) -> Self {
+        let row_bytes = ring.element_bytes().max(1);
+        let copying = recording.copying();
+        Self {
+            rows: region_rows.clamp(1, ring.capacity()),
+            at: 0,
+            // Of a power of two, the part that a row does not have.
+            block_rows: BLOCK_BYTES >> (row_bytes as u64).trailing_zeros().min(BLOCK_BYTES.ilog2()),
+            rows_before: recording.rows(),
+            odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
+            since: recording.now(),
+            ring,
+            recording,
+            stopped,
+            on_region,
+        }
+    }
+
+    /// Rows that were recorded from here.
+    pub(super) fn recorded(&self) -> u64 {
+        self.recording.rows().saturating_sub(self.rows_before)
+    }
+
+    /// Whether it is to end now.
+    pub(super) fn is_to_end(&self) -> bool {
+        self.stopped.now()
+    }
+
+    /// Waits until regions are in the file, so that they come back to the ring.
+    pub(super) fn flush(&mut self) -> Result<(), RecordError> {
+        self.recording.flush(Durability::InFile, DISK_WAIT)
+    }
+
+    /// Writes what is due, of so many elements that came in all: whole regions, or what has waited
+    /// for long.
+    pub(super) fn write_due(&mut self, elements: u64) -> Result<(), RecordError> {
+        if self.write_some(self.rows, u64::MAX)? || self.write_old(elements)? {
+            self.since = self.recording.now();
+        }
+        self.recording.poll()?;
+        (self.on_region)(self.recording);
+        Ok(())
+    }
+
+    /// Writes everything that is there.
+    pub(super) fn write_rest(&mut self) -> Result<(), RecordError> {
+        self.write_some(1, u64::MAX).map(|_| ())
+    }
+
+    /// Writes everything that is there, and waits until it is in the file.
+    pub(super) fn end(&mut self) -> Result<(), RecordError> {
+        self.write_rest()?;
+        self.flush()?;
+        (self.on_region)(self.recording);
+        Ok(())
+    }
+
+    /// Writes what has waited for long, of so many elements that came, though it is no whole
+    /// region: whole blocks, or all where there is none. Whether there was something.
+    fn write_old(&mut self, elements: u64) -> Result<bool, RecordError> {
+        let age = self.recording.now().saturating_sub(self.since);
+        let waiting = elements.saturating_sub(self.recorded());
+        if self.odd_rows_max == 0 || waiting == 0 || age < AGE_MAX {
+            return Ok(false);
+        }
+        let in_blocks = waiting - waiting % self.block_rows;
+        if in_blocks == 0 && age < AGE_MAX_OF_FEW {
+            return Ok(false);
+        }
+        let most = if in_blocks == 0 { waiting } else { in_blocks };
+        self.write_some(1, most)
+    }
+
+    /// Writes regions of at least `least` rows, and no more than `most` rows of all. They end where
+    /// all of them had `rows` rows, so that one that has fewer does not put those behind it off
+    /// their blocks. Whether there were any.
+    fn write_some(&mut self, least: u64, most: u64) -> Result<bool, RecordError> {
+        let rows = self.rows;
+        let mut written = 0;
+        while written < most {
+            let at = self.at % self.ring.capacity().max(1);
+            let left = (rows - at % rows).min(most - written);
+            let wanted = match at.is_multiple_of(self.block_rows) || self.odd_rows_max == 0 {
+                true => left,
+                false => left.min(self.odd_rows_max),
+            };
+            let region = match least {
+                1 => self.ring.acquire_available(wanted),
+                _ => self.ring.acquire(wanted),
+            };
+            match region {
+                Ok(region) => {
+                    self.at = region.position() + region.elements();
+                    written += region.elements();
+                    self.write(region)?;
+                }
+                Err(NoRegion::AllLent { .. }) => self.flush()?,
+                Err(_) => break,
+            }
+        }
+        Ok(written > 0)
+    }
+
+    /// Writes a region; holds it while the disk is full, until it is to end. Meanwhile nothing is
+    /// taken from the stream, which holds its writer up.
+    fn write(&mut self, mut region: ReadRegion) -> Result<(), RecordError> {
+        loop {
+            let refused = match self.recording.write(region) {
+                Err(RecordError::Refused(refused)) => refused,
+                done => return done,
+            };
+            let is_full = matches!(refused.error, QueueError::DiskFull { .. });
+            (self.on_region)(self.recording);
+            if !is_full || self.stopped.within(LOOK_EVERY) {
+                return Err(refused.into());
+            }
+            region = refused.region;
+            self.recording.poll()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_record::{QueueOptions, SimDisk, TdmsLayout, TdmsRecording, WriteQueue};
+    use trunkline_ring::{PagesWanted, RegionFiller, RegionMemory};
+    use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType};
+
+    use super::super::stopper;
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(60);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// Rows of a region, which is as long as regions are from which on nothing is copied, and of a
+    /// block.
+    const REGION: u64 = (trunkline_record::COPY_BELOW_BYTES / 8) as u64;
+    const BLOCK: u64 = BLOCK_BYTES / 8;
+
+    /// A stream's elements are their own numbers.
+    struct Rig {
+        disk: SimDisk,
+        filler: RegionFiller,
+        reader: RegionReader,
+        recording: TdmsRecording<SimDisk>,
+    }
+
+    fn rig(options: QueueOptions) -> Rig {
+        let rows = 4 * REGION as usize;
+        let made = RegionMemory::to_record(8, rows, PagesWanted::Ordinary, 16);
+        let (memory, filler, reader) = made.unwrap();
+        let disk = SimDisk::new(1, BLOCK_BYTES as usize);
+        let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
+        let layout = TdmsLayout {
+            group: "stream".into(),
+            channels: vec![("value".into(), TdmsType::I64)],
+        };
+        let recording = TdmsRecording::start(queue, &layout, WAIT).unwrap();
+        Rig {
+            disk,
+            filler,
+            reader,
+            recording,
+        }
+    }
+
+    /// So many elements come.
+    fn push(filler: &mut RegionFiller, count: u64) {
+        let from = filler.written();
+        let bytes: Vec<u8> = (from..from + count).flat_map(u64::to_le_bytes).collect();
+        filler.push(&bytes).unwrap();
+    }
+
+    /// The elements in the file are all that came.
+    fn check(rig: &mut Rig) {
+        rig.recording.close(WAIT).unwrap();
+        let file = rig.disk.file();
+        let file = TdmsFile::open(&file[..]).unwrap();
+        assert!(file.report().is_sound());
+        let path = ObjectPath::channel("stream", "value");
+        let channel = file.channel(&path).unwrap();
+        let mut values = vec![0_i64; channel.len() as usize];
+        channel.read_into(0, &mut values).unwrap();
+        assert!(values.into_iter().eq(0..rig.filler.written() as i64));
+    }
+
+    #[test]
+    fn a_block_of_elements_is_recorded_after_one_second_and_fewer_after_five() {
+        let mut rig = rig(QueueOptions::default());
+        let (_stopper, stopped) = stopper();
+        let ends = (&mut rig.reader, &mut rig.recording);
+        let mut sut = RegionsOut::new(ends.0, ends.1, REGION, &stopped, |_| ());
+        let mut recorded = 0;
+        for (come, after) in [
+            (BLOCK - 1, [(0, 0), (4_999, 0), (1, BLOCK - 1)]),
+            // What the blocks leave waits anew.
+            (2 * BLOCK + 3, [(999, 0), (1, 2 * BLOCK), (4_999, 0)]),
+            (0, [(0, 0), (1, 3), (60_000, 0)]),
+        ] {
+            push(&mut rig.filler, come);
+            for (passed, more) in after {
+                rig.disk.pass(passed * MILLISECOND);
+                sut.write_due(rig.filler.written()).unwrap();
+                recorded += more;
+                assert_eq!(sut.recorded(), recorded, "{come} and {passed} ms");
+            }
+        }
+        // What is collected is in the file a second later.
+        for _ in 0..100 {
+            rig.disk.pass(10 * MILLISECOND);
+            sut.write_due(rig.filler.written()).unwrap();
+        }
+        assert_eq!(sut.recording.rows_in_file(), recorded);
+        assert_eq!(sut.recording.progress().bytes_collected, 0);
+        sut.end().unwrap();
+        check(&mut rig);
+    }
+
+    /// Behaviour: ZC-13.
+    #[test]
+    fn behind_what_was_recorded_early_regions_begin_at_blocks_again() {
+        let mut rig = rig(QueueOptions::default());
+        let (_stopper, stopped) = stopper();
+        let ends = (&mut rig.reader, &mut rig.recording);
+        let mut sut = RegionsOut::new(ends.0, ends.1, REGION, &stopped, |_| ());
+        push(&mut rig.filler, 100);
+        rig.disk.pass(AGE_MAX_OF_FEW);
+        sut.write_due(rig.filler.written()).unwrap();
+        assert_eq!(sut.recorded(), 100);
+        // From now on it is fast, several times around the ring.
+        for number in 1..=20 {
+            push(&mut rig.filler, REGION);
+            sut.write_due(rig.filler.written()).unwrap();
+            sut.flush().unwrap();
+            assert_eq!(sut.recorded(), number * REGION);
+            // Up to where the first region would have ended, and whole ones.
+            let progress = sut.recording.progress();
+            assert_eq!(progress.regions_in_place, number - 1);
+            assert_eq!(progress.regions_copied, 2);
+            assert_eq!(progress.bytes_copied, REGION * 8);
+        }
+        sut.end().unwrap();
+        check(&mut rig);
+    }
+
+    /// Behaviour: ZC-13.
+    #[test]
+    fn where_nothing_may_be_copied_elements_wait_for_a_region_or_the_end() {
+        let mut rig = rig(QueueOptions {
+            copying: None,
+            ..QueueOptions::default()
+        });
+        let (_stopper, stopped) = stopper();
+        let ends = (&mut rig.reader, &mut rig.recording);
+        let mut sut = RegionsOut::new(ends.0, ends.1, REGION, &stopped, |_| ());
+        push(&mut rig.filler, 2 * BLOCK + 3);
+        rig.disk.pass(Duration::from_secs(3_600));
+        sut.write_due(rig.filler.written()).unwrap();
+        assert_eq!(sut.recorded(), 0);
+        push(&mut rig.filler, REGION);
+        sut.write_due(rig.filler.written()).unwrap();
+        assert_eq!(sut.recorded(), REGION);
+        sut.end().unwrap();
+        check(&mut rig);
+    }
+}
