@@ -282,7 +282,10 @@ fn a_full_disk_refuses_regions_and_takes_them_when_there_is_room_again() {
     let region = loop {
         if let Err(error) = sut.write(next(&mut ring, 16)) {
             let (region, error) = refused(error);
-            assert!(matches!(error, QueueError::DiskFull { bytes } if bytes == 128 << 10));
+            let QueueError::DiskFull { bytes } = error else {
+                panic!("{error}");
+            };
+            assert!(disk.reserved_to() + bytes > 200 << 10, "{bytes}");
             break region;
         }
     };
@@ -295,6 +298,39 @@ fn a_full_disk_refuses_regions_and_takes_them_when_there_is_room_again() {
     sut.close(LONG).unwrap();
     let all = before + 32 * BLOCK_ROWS as u64;
     assert_prefix(disk.file(), all, all);
+}
+
+/// A disk with less room than is set aside at a time is used to its end, and nothing of it is kept
+/// from others that is not needed soon.
+///
+/// Behaviour: ZC-14.
+#[test]
+fn a_small_disk_is_used_to_its_end() {
+    const ROOM: u64 = 4 << 20;
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let options = QueueOptions {
+        reserve_bytes: 256 << 20,
+        ..options(2)
+    };
+    disk.set_room(ROOM);
+    let mut sut = recording(disk.clone(), &ring, options);
+    loop {
+        let reserved = disk.reserved_to();
+        let written = sut.write(next(&mut ring, 1));
+        let more = disk.reserved_to() - reserved;
+        // A region and the longest header, or an eighth of the rest.
+        let needed = (64 << 10) + 4 * BLOCK as u64;
+        assert!(more <= needed.max((ROOM - reserved) / 8), "{more}");
+        let Err(error) = written else { continue };
+        let (_, error) = refused(error);
+        assert!(matches!(error, QueueError::DiskFull { bytes } if bytes <= needed));
+        assert!(disk.reserved_to() + needed > ROOM, "{reserved}");
+        break;
+    }
+    let rows = sut.rows();
+    sut.close(LONG).unwrap();
+    assert_prefix(disk.file(), rows, rows);
 }
 
 /// Behaviour: ZC-13.

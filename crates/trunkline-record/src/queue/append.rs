@@ -8,7 +8,7 @@ use trunkline_ring::ReadRegion;
 use trunkline_tdms::BodySum;
 
 use super::slot::{PartState, Segment, Slot, after};
-use super::sums::SumsFile;
+use super::sums::{self, SumsFile};
 use super::{Reservation, WritePath, WriteQueue};
 use crate::backend::{Backend, Span, Wait};
 use crate::error::{QueueError, Refused};
@@ -21,6 +21,9 @@ use crate::error::{QueueError, Refused};
 const SEGMENT_REGIONS_MAX: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
+
+/// At most this part of what a disk has left is set aside at a time.
+const ROOM_SHARE: u64 = 8;
 
 impl<B: Backend> WriteQueue<B> {
     /// Waits until one more region may be outstanding, as long as the options say.
@@ -203,21 +206,22 @@ impl<B: Backend> WriteQueue<B> {
         if self.reservation != Reservation::Ahead {
             return Ok(());
         }
-        let bytes = self.options.reserve_bytes;
-        // Asking costs little, and trying in vain may cost much.
-        if self.room.is_full()
-            && self.reserved_to < end
-            && self.backend.room().is_ok_and(|room| room < bytes)
-        {
-            return Err(QueueError::DiskFull { bytes });
-        }
-        let Err(error) = self.reserve_both(end) else {
+        let needed = end.saturating_sub(self.reserved_to);
+        let reserved = self.reserve_ahead(needed).and_then(|()| {
+            let sums = self.sums.as_mut();
+            sums.map_or(Ok(()), SumsFile::reserve)
+        });
+        let Err(error) = reserved else {
             self.room.set_full(false);
             return Ok(());
         };
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 self.room.set_full(true);
+                let bytes = match self.reserved_to < end {
+                    true => needed,
+                    false => sums::RESERVE_BYTES,
+                };
                 Err(QueueError::DiskFull { bytes })
             }
             io::ErrorKind::Unsupported => {
@@ -228,13 +232,21 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    fn reserve_both(&mut self, end: u64) -> io::Result<()> {
-        let bytes = self.options.reserve_bytes;
-        while self.reserved_to < end {
-            self.backend.reserve(self.reserved_to, bytes)?;
-            self.reserved_to = self.reserved_to.saturating_add(bytes);
+    fn reserve_ahead(&mut self, needed: u64) -> io::Result<()> {
+        if needed == 0 {
+            return Ok(());
         }
-        self.sums.as_mut().map_or(Ok(()), SumsFile::reserve)
+        let room = self.backend.room().unwrap_or(u64::MAX);
+        if room < needed {
+            // Trying in vain would take the rest of the disk, and leave it unused.
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // What is set aside is nobody else's: of a disk that is nearly full a part.
+        let ahead = self.options.reserve_bytes.min(room / ROOM_SHARE);
+        let bytes = ahead.max(needed);
+        self.backend.reserve(self.reserved_to, bytes)?;
+        self.reserved_to = self.reserved_to.saturating_add(bytes);
+        Ok(())
     }
 
     /// Makes the file longer ahead, up to `end` and further, where writes run at the same time.

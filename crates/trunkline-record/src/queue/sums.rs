@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 4096;
 /// Entries that are on their way at most.
 pub(super) const ENTRIES_MAX: usize = 2 * BATCH_BYTES / SUMS_ENTRY_BYTES;
 /// Room on the disk that is set aside at a time.
-const RESERVE_BYTES: u64 = 64 << 10;
+pub(super) const RESERVE_BYTES: u64 = 64 << 10;
 /// The token of writes.
 const WRITE: Token = Token(0);
 
