@@ -145,11 +145,11 @@ fn values(served: &Served, file: &str, name: &str) -> u64 {
     line.unwrap()["values"].as_u64().unwrap()
 }
 
-/// Bytes that a recording sets aside at a time.
-const RESERVED: u64 = 256 << 20;
+/// Bytes of half of a disk.
+const HALF: u64 = 48 << 20;
 
 /// Elements of a stream that come together.
-const PIECE: u64 = 1 << 20;
+const PIECE: u64 = 1 << 18;
 
 /// Elements of a stream are their own numbers.
 fn feed(input: &mut ChildStdin, elements: Range<u64>) {
@@ -161,14 +161,13 @@ fn feed(input: &mut ChildStdin, elements: Range<u64>) {
 #[test]
 fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     let name = "full_disks::a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room";
-    // Beside two pieces that are set aside there is not much.
-    let Some(folder) = small_disk(name, 2 * RESERVED + (8 << 20)) else {
+    let Some(folder) = small_disk(name, 2 * HALF) else {
         return;
     };
     let served = Served::rig();
     let file = folder.join("raw.tdms");
     let path = file.to_str().unwrap();
-    let ballast = ballast(&folder, RESERVED);
+    let ballast = ballast(&folder, HALF);
     let start = ["record", "start", path, "--stream", "in", "--type", "u64"];
     let recorder = Shown::spawn(&mut served.command(&[&start[..], &["--sums"]].concat()));
     let write = ["stream", "write", "out", "--to", "in", "--type", "u64"];
@@ -178,15 +177,17 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     feed(&mut input, 0..PIECE);
     recorder.until("disk nearly full: ");
     let feeding = std::thread::spawn(move || {
-        // Until the recorder has taken it; it is more than was set aside.
-        let all = RESERVED / 8 + 2 * PIECE;
+        // Until the recorder has taken it; it is more than half of the disk.
+        let all = HALF / 8 + 6 * PIECE;
         let starts = (PIECE..all).step_by(PIECE as usize);
         starts.for_each(|from| feed(&mut input, from..from + PIECE));
         (input, all)
     });
     recorder.until("disk full: the stream waits; free some");
     let before = values(&served, path, "stream/value");
-    assert!(before > 0 && before * 8 <= RESERVED, "{before}");
+    // All of it is used but for less than a segment.
+    let used = before * 8;
+    assert!(used <= HALF && used > HALF - (8 << 20), "{used}");
     std::fs::remove_file(ballast).unwrap();
     recorder.until("disk nearly full: ");
     let (input, all) = feeding.join().unwrap();
