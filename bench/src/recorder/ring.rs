@@ -129,6 +129,7 @@ pub(super) fn recording(
     let layout = TdmsLayout {
         group: "bench".into(),
         channels: vec![("samples".into(), TdmsType::U64)],
+        waveform: None,
     };
     Ok(TdmsRecording::start(queue, &layout, LONG)?)
 }

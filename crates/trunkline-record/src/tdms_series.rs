@@ -65,6 +65,8 @@ pub struct TdmsSeries<B: Backend, O> {
     ended: VecDeque<EndedFile>,
     /// Rows in the files before the current one; of the one that is ending, those it has taken.
     rows_before: u64,
+    /// Rows that are missing in those files, as their gaps say.
+    lost_before: u64,
     /// Rows that were taken for files that have failed, and bytes of the files before.
     rows_lost: u64,
     bytes_before: u64,
@@ -104,6 +106,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             ending: None,
             ended: VecDeque::new(),
             rows_before: 0,
+            lost_before: 0,
             rows_lost: 0,
             bytes_before: 0,
         })
@@ -198,7 +201,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         let stopped = last.take_stopped();
         self.current.go_on_with(last.disk_stop());
         let is_cut_short = last.progress().failure.is_some() || last.is_over();
-        let rows = last.rows();
+        let (rows, last_lost) = (last.rows(), last.lost());
         self.bytes_before += last.progress().accepted;
         self.ending = Some(Ending {
             number: self.number,
@@ -206,6 +209,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             rows,
         });
         self.rows_before += rows;
+        self.lost_before += last_lost;
         self.number = number;
         self.since = self.current.queue().backend().now();
         self.set_series_row()?;
@@ -222,7 +226,17 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
 
     fn set_series_row(&mut self) -> Result<(), RecordError> {
         let group = ObjectPath::Group(self.layout.group.clone());
-        self.current.set(&group, "series_row", self.rows_before)
+        self.current.set(&group, "series_row", self.rows_before)?;
+        let Some(waveform) = self.layout.waveform else {
+            return Ok(());
+        };
+        let rows = self.rows_before + self.lost_before;
+        let offset = waveform.offset + waveform.increment * rows as f64;
+        for (name, _) in &self.layout.channels {
+            let path = ObjectPath::channel(self.layout.group.clone(), name.clone());
+            self.current.set(&path, "wf_start_offset", offset)?;
+        }
+        Ok(())
     }
 
     fn is_over(&self) -> bool {

@@ -128,6 +128,7 @@ fn record_a_second(rate: u64) -> (u64, u64) {
     let layout = TdmsLayout {
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64)],
+        waveform: None,
     };
     let mut recording = TdmsRecording::start(queue, &layout, LONG).unwrap();
     for tick in 0..=1000 {

@@ -38,6 +38,7 @@ fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: D
     let layout = TdmsLayout {
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64), ("in1".into(), TdmsType::I64)],
+        waveform: None,
     };
     let folder = folder.to_owned();
     let open = move |number| {

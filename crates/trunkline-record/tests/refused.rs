@@ -43,6 +43,7 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
                 .iter()
                 .map(|(name, ty)| ((*name).into(), *ty))
                 .collect(),
+            waveform: None,
         };
         TdmsRecording::start(queue, &layout, LONG)
     };

@@ -13,9 +13,10 @@ use std::time::Duration;
 use rig::{LONG, ROW, Ring, layout, numbers, ring, rows};
 use trunkline_record::{
     BackendWanted, Directness, Durability, EndedFile, QueueOptions, RecordError, Rotation, SimDisk,
-    SimFault, TdmsSeries, WriteQueue, series_path, tdms_queue,
+    SimFault, TdmsLayout, TdmsSeries, WriteQueue, series_path, tdms_queue,
 };
-use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, Waveform};
+use trunkline_types::Timestamp;
 
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
@@ -92,6 +93,56 @@ fn a_file_that_is_large_is_followed_by_another_and_no_row_is_lost() {
         assert_eq!(of_group(&file, "series_row"), series_row);
         before += ended.rows;
     }
+}
+
+/// Each file of a series says when its own rows were taken, on one axis.
+///
+/// Behaviour: B-70.
+#[test]
+fn rows_at_even_distances_lie_on_one_axis_in_all_files() {
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(8192);
+    let rotation = Rotation {
+        bytes_max: 8 * BLOCK as u64,
+        ..Rotation::default()
+    };
+    let waveform = Waveform {
+        start: Some(Timestamp::from_nanos(1_767_225_600_000_000_000).into()),
+        offset: 0.25,
+        increment: 0.5,
+        samples: None,
+    };
+    let layout = TdmsLayout {
+        waveform: Some(waveform),
+        ..layout()
+    };
+    let open = open_on(&disks, &ring, |_, _| {});
+    let mut sut = TdmsSeries::start(open, layout.clone(), rotation, LONG).unwrap();
+    for _ in 0..20 {
+        sut.write(next(&mut ring)).unwrap();
+    }
+    // Rows that the device has lost lie on it too.
+    ring.filler.lose(3);
+    for _ in 0..20 {
+        sut.write(next(&mut ring)).unwrap();
+    }
+    sut.close().unwrap();
+    let (mut before, mut lost_in_all) = (0, 0);
+    for disk in disks.borrow().iter() {
+        let file = TdmsFile::open(disk.file()).unwrap();
+        for (name, _) in &layout.channels {
+            let path = ObjectPath::channel(layout.group.clone(), name.clone());
+            let offset = 0.25 + 0.5 * before as f64;
+            let expected = Waveform { offset, ..waveform };
+            assert_eq!(file.channel(&path).unwrap().waveform(), Some(expected));
+        }
+        let lost = of_group(&disk.file(), "gap_1_lost");
+        let lost = lost.map_or(0, |lost| lost.as_u64().unwrap());
+        lost_in_all += lost;
+        before += numbers(disk.file()).len() as u64 + lost;
+    }
+    assert!(disks.borrow().len() > 3);
+    assert_eq!(lost_in_all, 3);
 }
 
 #[test]

@@ -61,10 +61,6 @@ impl RoomWatch {
         self.room
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.is_full
-    }
-
     /// Whether it is time to look again.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         let due = |(then, _): (Duration, u64)| now.saturating_sub(then) >= LOOK_EVERY;

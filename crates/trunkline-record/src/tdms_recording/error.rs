@@ -1,17 +1,20 @@
 //! What can be recorded, and why something is not.
 
-use trunkline_tdms::{TdmsType, Text, WriteError};
+use trunkline_tdms::{TdmsType, Text, Waveform, WriteError};
 
 use crate::error::{QueueError, Refused};
 
 /// What the elements of a ring are: rows, of one value of each channel, little-endian and without
 /// anything between them.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct TdmsLayout {
     /// The group of all channels.
     pub group: Text,
     /// Name and type of each, in the order in which they lie in a row.
     pub channels: Vec<(Text, TdmsType)>,
+    /// When the rows are taken, where they are so at even distances: properties of each channel. In
+    /// a series each file has the offset of its own first row.
+    pub waveform: Option<Waveform>,
 }
 
 /// Why rows are not recorded.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{
-    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Writer, WriterOptions,
+    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Waveform, Writer, WriterOptions,
 };
 
 use self::ends::SegmentEnd;
@@ -102,6 +102,13 @@ impl<B: Backend> TdmsRecording<B> {
                 data_type: *data_type,
             })?;
             channels.push(writer.channel(layout.group.clone(), name.clone(), *data_type)?);
+        }
+        for (name, _) in &layout.channels {
+            let path = ObjectPath::channel(layout.group.clone(), name.clone());
+            let properties = layout.waveform.map(Waveform::to_properties);
+            for (property, value) in properties.into_iter().flatten() {
+                writer.set(&path, property, value)?;
+            }
         }
         let arrangement = match channels.len() {
             0 => return Err(RecordError::NoChannels),

@@ -49,6 +49,7 @@ pub fn layout() -> TdmsLayout {
             ("number".into(), TdmsType::I64),
             ("negative".into(), TdmsType::I64),
         ],
+        waveform: None,
     }
 }
 

@@ -205,6 +205,7 @@ mod tests {
         let layout = TdmsLayout {
             group: "stream".into(),
             channels: vec![("value".into(), TdmsType::I64)],
+            waveform: None,
         };
         let recording = TdmsRecording::start(queue, &layout, WAIT).unwrap();
         Rig {

@@ -245,6 +245,7 @@ pub fn stream_layout(
         .map(|channels| TdmsLayout {
             group: group.into(),
             channels,
+            waveform: None,
         })
         .ok_or_else(|| RecordingError::Type {
             data_type: data_type.clone(),

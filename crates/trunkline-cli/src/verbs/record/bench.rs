@@ -165,6 +165,7 @@ fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
     let layout = TdmsLayout {
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64)],
+        waveform: None,
     };
     let mut recording = TdmsRecording::start(queue, &layout, WAIT)?;
     loop {

@@ -112,6 +112,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
     rotate_time: Option<Duration>,
 
+    /// start --stream: elements per second, such as 48000, which `play` then keeps to
+    #[arg(long, value_name = "HZ", value_parser = sample_rate, requires = "stream")]
+    sample_rate: Option<f64>,
+
     /// start: checksums beside the file, in FILE.sums, which `tdms verify` compares
     #[arg(long)]
     sums: bool,
@@ -176,6 +180,7 @@ impl Args {
             (!self.names.is_empty(), is_start, "NAME"),
             (self.stream.is_some(), is_start, "--stream"),
             (self.sums, is_start, "--sums"),
+            (self.sample_rate.is_some(), is_start, "--sample-rate"),
             (self.rotate_size.is_some(), is_start, "--rotate-size"),
             (self.rotate_time.is_some(), is_start, "--rotate-time"),
             (self.all, verb == Order::Stop, "--all"),
@@ -255,6 +260,12 @@ fn untrimmed_text(number: i32) -> String {
         "behind its end may be what is no part of it, which could not be cut off ({error}): \
          `trunkline tdms repair` does"
     )
+}
+
+fn sample_rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok();
+    let rate = rate.filter(|rate| rate.is_normal() && *rate > 0.0);
+    rate.ok_or_else(|| "write a number above 0, such as 48000 or 0.5".to_owned())
 }
 
 /// Why a recording does not begin.

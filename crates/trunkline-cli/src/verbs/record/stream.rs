@@ -11,6 +11,7 @@ use trunkline::record::{
     TdmsRecording, TdmsSeries, record_stream, series_file, stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
+use trunkline::tdms::Waveform;
 
 use super::disk::{SHOWN_EVERY, room_text};
 use super::running::{Ended, Figures, Running};
@@ -43,7 +44,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
     let interrupted = Interrupted::new(&context.terminal)?;
     let running = Running::begin(&path, context)?;
     let layout = stream_layout("stream", "value", &args.data_type);
-    let layout = layout.map_err(|error| problem(&error))?;
+    let mut layout = layout.map_err(|error| problem(&error))?;
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
     // Whole blocks, so that regions are written from where they lie.
     let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
@@ -74,6 +75,11 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         };
         return nobody_came(running, &path, exit, context);
     };
+    layout.waveform = args.sample_rate.map(|rate| Waveform {
+        start: Some(context.clock.wall().into()),
+        increment: rate.recip(),
+        ..Waveform::default()
+    });
     let queue_options = QueueOptions {
         has_sums: args.sums,
         ..QueueOptions::default()

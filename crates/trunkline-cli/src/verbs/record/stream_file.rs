@@ -151,6 +151,7 @@ mod tests {
         let layout = TdmsLayout {
             group: "g".into(),
             channels: vec![("a".into(), TdmsType::I64)],
+            waveform: None,
         };
         let wait = Duration::from_secs(5);
         let mut sut = TdmsRecording::start(queue, &layout, wait).unwrap();
