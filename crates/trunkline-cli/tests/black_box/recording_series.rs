@@ -183,7 +183,7 @@ fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
     let read = served.run(&read_back);
     assert!(read.out == numbers, "{} bytes", read.out.len());
     assert_eq!(player.end().0, Some(0));
-    // Without the first file, under its name: one of which the beginning is missing plays by itself.
+    // Without the second: it plays by itself.
     let second = path(&served, "raw_0002.tdms");
     let behind = values(&served, &second, "stream/value").unwrap();
     let alone = path(&served, "alone.tdms");

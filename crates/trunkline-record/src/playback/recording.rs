@@ -87,8 +87,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Looks at a recording: `name.tdms`, and where a series begins with it, `name_0002.tdms` and so
-    /// on. [`missing`](Self::missing) says what is not there. No value is read.
+    /// Looks at a recording: `name.tdms`, and where a series begins with it, `name_0002.tdms` and
+    /// so on. [`missing`](Self::missing) says what is not there. No value is read.
     ///
     /// # Errors
     /// [`PlaybackError`] says which file, and what is wrong with it.
