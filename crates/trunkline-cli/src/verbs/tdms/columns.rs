@@ -12,6 +12,7 @@ use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Pattern
 use super::Args;
 use super::opened::plain;
 use crate::exit::Exit;
+use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
@@ -166,7 +167,7 @@ pub(super) fn columns<'a, R: ReadAt>(
 ) -> Result<Vec<Column<'a, R>>, Stop> {
     let choice = Choice::new(args, context)?;
     choice.check(file)?;
-    let mut columns = Vec::new();
+    let (mut columns, mut without_values) = (Vec::new(), 0);
     for channel in file.channels().filter(|one| choice.has(one.path())) {
         let name = name_of(channel.path());
         let scaling = match args.raw {
@@ -198,15 +199,22 @@ pub(super) fn columns<'a, R: ReadAt>(
         } else {
             let data_type = scalers.first().map_or(channel.data_type(), |s| s.data_type);
             let is_void = matches!(data_type, TdmsType::Void | TdmsType::Daqmx);
-            if !is_void {
-                columns.push(Column {
-                    channel,
-                    name,
-                    how: Reading::Plain,
-                    data_type: data_type.without_unit(),
-                });
+            if is_void {
+                without_values += 1;
+                continue;
             }
+            columns.push(Column {
+                channel,
+                name,
+                how: Reading::Plain,
+                data_type: data_type.without_unit(),
+            });
         }
+    }
+    if without_values > 0 {
+        let channels = counted(without_values, "channel");
+        let note = format!("{channels} without values: no column for them");
+        context.terminal.note(&note)?;
     }
     tell_apart(&mut columns);
     Ok(columns)

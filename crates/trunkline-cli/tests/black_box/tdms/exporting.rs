@@ -10,7 +10,9 @@ use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{DataType, TimeUnit};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use trunkline_tdms::{ObjectPath, TdmsFile, Values};
+use trunkline_tdms::{
+    Arrangement, Data, ObjectPath, TdmsFile, TdmsType, Values, Writer, WriterOptions,
+};
 
 use super::{Files, NEW_YEAR, check, mixture, read, tdms, vector, waveforms};
 use crate::rig::command;
@@ -58,6 +60,32 @@ fn arrow_and_parquet_have_the_types_and_values_of_the_file() {
     }
     let reader = FileReader::try_new(File::open(files.path("run.arrow")).unwrap(), None);
     assert_eq!(reader.unwrap().schema().metadata()["dut"], "A17");
+}
+
+#[test]
+fn channels_without_values_have_no_column_and_that_is_said() {
+    let files = Files::new();
+    let mut writer = Writer::new(WriterOptions::default());
+    let some = writer.channel("g", "some", TdmsType::F64).unwrap();
+    let none = ObjectPath::channel("g", "none");
+    writer.set(&none, "unit_string", "V").unwrap();
+    let mut bytes = Vec::new();
+    let data = [(some, Data::from(&[1.5_f64]))];
+    writer
+        .write(&data, Arrangement::Contiguous, &mut bytes)
+        .unwrap();
+    let path = files.put("run.tdms", &bytes);
+    let orders = [
+        &["convert", &path, "-", "--as", "csv"][..],
+        &["cat", &path, "-o", "csv"],
+    ];
+    for order in orders {
+        let output = tdms(order);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.out.starts_with("g/some\n1.5"), "{output:?}");
+        let said = "1 channel without values: no column for them";
+        assert!(output.err.contains(said), "{output:?}");
+    }
 }
 
 #[test]
