@@ -26,6 +26,19 @@ pub(super) fn name_of(path: &ObjectPath) -> String {
     }
 }
 
+/// The names that a channel is chosen by: its own, and that of a recorded variable, whose group is
+/// called `boiler/level` as it is, with the part of it behind.
+fn names_of(path: &ObjectPath) -> [String; 2] {
+    let own = name_of(path);
+    match path {
+        ObjectPath::Channel(group, channel) => {
+            let recorded = format!("{}/{}", group.to_str(), channel.to_str());
+            [own, recorded]
+        }
+        _ => [own.clone(), own],
+    }
+}
+
 /// Which channels are wanted.
 #[derive(Debug)]
 pub(super) struct Choice {
@@ -74,10 +87,10 @@ impl Choice {
     }
 
     pub(super) fn has(&self, path: &ObjectPath) -> bool {
-        let name = name_of(path);
-        let wanted = self.patterns.iter().any(|one| one.matches(path, &name));
-        (wanted || self.patterns.is_empty())
-            && !self.exclude.iter().any(|pattern| pattern.matches(&name))
+        let names = names_of(path);
+        let wanted = self.patterns.iter().any(|one| one.matches(path, &names));
+        let is_excluded = |pattern: &Pattern| names.iter().any(|name| pattern.matches(name));
+        (wanted || self.patterns.is_empty()) && !self.exclude.iter().any(is_excluded)
     }
 
     /// # Errors
@@ -88,8 +101,8 @@ impl Choice {
             if open.is_empty() {
                 break;
             }
-            let name = name_of(path);
-            open.retain(|one| !one.matches(path, &name));
+            let names = names_of(path);
+            open.retain(|one| !one.matches(path, &names));
         }
         let Some(wanted) = open.first() else {
             return Ok(());
@@ -103,9 +116,9 @@ impl Choice {
 }
 
 impl Wanted {
-    fn matches(&self, path: &ObjectPath, name: &str) -> bool {
+    fn matches(&self, path: &ObjectPath, names: &[String]) -> bool {
         match &self.how {
-            How::Pattern(pattern) => pattern.matches(name),
+            How::Pattern(pattern) => names.iter().any(|name| pattern.matches(name)),
             How::Path(wanted) => wanted == path,
         }
     }

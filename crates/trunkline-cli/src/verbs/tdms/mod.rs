@@ -34,8 +34,9 @@ use crate::problem::Stop;
 ///
 /// It needs no engine. A channel is called `group/channel`, in which `%2F`, `%23`, `%25` and `%2A`
 /// stand for `/`, `#`, `%` and `*` of the file's own names; a name as the file writes it,
-/// `/'group'/'channel'`, is understood, too. Rows are the values of the chosen channels with the
-/// same number, from 0. Values are scaled as the file says, unless --raw is given.
+/// `/'group'/'channel'`, is understood, too, and so is `boiler/level/value` where `boiler/level` is
+/// a recorded variable. Rows are the values of the chosen channels with the same number, from 0.
+/// Values are scaled as the file says, unless --raw is given.
 ///
 /// A file of any size is read piece by piece. One that was not closed, or lost its end, is read as
 /// far as it goes, and it is said what is missing.

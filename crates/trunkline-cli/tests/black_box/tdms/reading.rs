@@ -180,6 +180,7 @@ fn names_with_quotes_slashes_and_line_breaks_are_shown_and_found() {
         ("g/Dr. T's", "g/Dr. T's"),
         ("/'g'/'Dr. T''s'", "g/Dr. T's"),
         ("x%2fy/*", "x%2Fy/a%2Fb"),
+        ("x/y/a/b", "x%2Fy/a%2Fb"),
         ("/'x/y'/'a/b'", "x%2Fy/a%2Fb"),
         ("/'g'/'two\nlines'", "g/two\\nlines"),
         ("/''/''", "/"),
