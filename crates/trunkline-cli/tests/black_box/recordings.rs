@@ -109,6 +109,31 @@ fn variables_are_recorded_until_ctrl_c_and_played_again() {
 
 /// Behaviour: B-72.
 #[test]
+fn a_recording_says_units_and_descriptions() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let start = ["record", "start", &file, "rig/**", "--for", "200ms"];
+    let recorded = served.run(&start);
+    assert!(recorded.err.contains("recorded in"), "{recorded:?}");
+    let info = served.run(&["tdms", "info", &file, "--json"]);
+    let info: Json = serde_json::from_str(&info.out).unwrap();
+    let of = |list: &str, name: &str| {
+        let list = info[list].as_array().unwrap();
+        let found = list.iter().find(|one| one["name"] == name);
+        found.unwrap_or_else(|| panic!("{name}: {info}")).clone()
+    };
+    assert_eq!(of("channels", "rig%2Flevel/value")["unit"], "%");
+    assert_eq!(of("channels", "rig%2Flevel/quality").get("unit"), None);
+    assert_eq!(of("channels", "rig%2Fmode/value").get("unit"), None);
+    let level = of("groups", "rig/level");
+    assert_eq!(level["properties"]["description"], "Tank level");
+    let shown = served.run(&["tdms", "info", &file]);
+    let line = shown.out.lines().find(|line| line.contains("level/value"));
+    assert!(line.unwrap().contains('%'), "{shown:?}");
+}
+
+/// Behaviour: B-72.
+#[test]
 fn a_stream_is_recorded_and_played_into_a_stream() {
     let served = Served::rig();
     let file = path(&served, "stream.tdms");
