@@ -216,6 +216,53 @@ fn what_programs_are_told_is_as_documented_and_checksums_are_made_on_request() {
     assert_eq!(player.end().0, Some(0));
 }
 
+/// Behaviour: B-72.
+#[test]
+fn names_that_nothing_has_are_said_at_the_begin_and_at_the_end() {
+    let served = Served::rig();
+    let record = |name: &str, names: &[&str], more: &[&str]| {
+        let file = path(&served, name);
+        let start = ["record", "start", &file, "--for", "300ms"];
+        served.run(&[&start[..], names, more].concat())
+    };
+    let names = ["rig/level", "rig/levle", "spare/**"];
+    let recorded = record("one.tdms", &names, &[]);
+    assert_eq!(recorded.code, Some(1), "{recorded:?}");
+    let lines: Vec<&str> = recorded.err.lines().collect();
+    let [begin, misspelled, pattern, end] = lines[..] else {
+        panic!("{recorded:?}");
+    };
+    assert!(begin.starts_with("recording to"), "{recorded:?}");
+    assert!(misspelled.starts_with("rig/levle "), "{recorded:?}");
+    assert!(
+        misspelled.contains("did you mean rig/level?"),
+        "{recorded:?}"
+    );
+    assert!(pattern.contains("nothing matches spare/**"), "{recorded:?}");
+    assert!(end.contains("of 1 variable recorded"), "{recorded:?}");
+    assert!(
+        end.ends_with("nothing matched: rig/levle, spare/**"),
+        "{recorded:?}"
+    );
+    let recorded = record("two.tdms", &names, &["--json"]);
+    assert_eq!(recorded.code, Some(1), "{recorded:?}");
+    let line = last(&recorded.err);
+    check(&line, "recorded");
+    let unmatched = serde_json::json!(["rig/levle", "spare/**"]);
+    assert_eq!(line["unmatched"], unmatched);
+    // As with `monitor`, a pattern may match what is not there yet.
+    let recorded = record("three.tdms", &["rig/level", "spare/**"], &[]);
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    // What is excluded is not missed.
+    let recorded = record("four.tdms", &["rig/level", "x/y"], &["--exclude", "x/**"]);
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    assert!(!recorded.err.contains("x/y"), "{recorded:?}");
+    let alone = record("five.tdms", &["rig/levle"], &[]);
+    assert_eq!(alone.code, Some(1), "{alone:?}");
+    assert!(alone.err.contains("did you mean rig/level?"), "{alone:?}");
+    assert!(alone.err.contains("nothing recorded"), "{alone:?}");
+}
+
 #[test]
 fn what_cannot_be_recorded_or_played_is_said() {
     let served = Served::rig();

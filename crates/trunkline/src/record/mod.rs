@@ -18,6 +18,7 @@ mod recorder_thread;
 mod regions_out;
 mod stop;
 mod streams;
+mod unmatched;
 
 pub use trunkline_record::*;
 

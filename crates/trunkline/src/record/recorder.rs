@@ -14,6 +14,7 @@ use trunkline_types::{Contract, Pattern};
 
 use super::descriptions::Descriptions;
 use super::recorder_thread::Running;
+use super::unmatched::Unmatched;
 use super::{RecordingError, Stopper, stopper};
 use crate::client::{Client, PatternSet};
 
@@ -62,6 +63,9 @@ pub struct VariableRecorderStatus {
     pub is_connected: bool,
     /// What is wrong with the file now.
     pub trouble: Option<String>,
+    /// Patterns, and names without wildcards, that have matched nothing so far, since the engine
+    /// has told what there is. What appears later is recorded.
+    pub unmatched: Vec<String>,
     /// Variables that are not recorded, and why.
     pub refused: Vec<(String, String)>,
     /// How many those are.
@@ -132,6 +136,7 @@ impl VariableRecorder {
             clock,
             since: clock.now(),
             items: HashMap::new(),
+            unmatched: Unmatched::new(patterns),
             options,
             status: status.clone(),
         };

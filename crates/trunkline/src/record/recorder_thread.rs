@@ -8,11 +8,12 @@ use std::time::Duration;
 use trunkline_client::{Event, FollowEvent};
 use trunkline_net::Clock;
 use trunkline_record::{SegmentFile, VariableId, VariableSeries, sums_path};
-use trunkline_types::{Lost, Tick};
+use trunkline_types::{DataType, Lost, Tick};
 
 use super::Stopped;
 use super::descriptions::{Described, Descriptions};
 use super::recorder::{Open, VariableRecorderOptions, VariableRecorderStatus, locked};
+use super::unmatched::Unmatched;
 use crate::client::PatternSubscription;
 
 /// How long events are waited for before it is looked whether to stop.
@@ -36,6 +37,7 @@ pub(super) struct Running {
     pub(super) clock: Clock,
     pub(super) since: Tick,
     pub(super) items: HashMap<u32, Item>,
+    pub(super) unmatched: Unmatched,
     pub(super) options: VariableRecorderOptions,
     pub(super) status: Arc<Mutex<VariableRecorderStatus>>,
 }
@@ -88,6 +90,12 @@ impl Running {
 
     fn end(&mut self, until: Tick) {
         while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
+        // However short it was, it is known what there was to be recorded.
+        while self.is_connected() && !self.unmatched.is_known() && self.clock.now() < until {
+            if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
+                self.handle(event);
+            }
+        }
         let mut left = until.since(self.clock.now());
         while self.is_connected() && self.descriptions.are_missing() && !left.is_zero() {
             let described = self.descriptions.take_within(left);
@@ -132,26 +140,40 @@ impl Running {
                 name,
                 data_type,
                 ..
-            } => match self.recording.add(&name, &data_type) {
-                Ok(id) => {
-                    let now = self.clock.now();
-                    self.descriptions.want(id, Arc::clone(&name), now);
-                    let item_of_it = Item {
-                        name,
-                        id,
-                        is_new: true,
-                        lost_since: Lost::NONE,
-                    };
-                    self.items.insert(item, item_of_it);
-                }
-                Err(error) => self.refuse(&name, error.to_string()),
-            },
+            } => self.add(item, name, &data_type),
+            FollowEvent::Listed { pattern } => {
+                self.unmatched.listed(pattern);
+                locked(&self.status).unmatched = self.unmatched.names();
+            }
             FollowEvent::Gone { item, .. } => {
                 self.items.remove(&item);
             }
-            FollowEvent::PatternError { fault, .. } => self.refuse("a pattern", fault.to_string()),
+            FollowEvent::PatternError { pattern, fault } => {
+                self.unmatched.listed(pattern);
+                self.refuse("a pattern", fault.to_string());
+            }
             FollowEvent::Event(event) => self.handle_event(event),
             _ => {}
+        }
+    }
+
+    fn add(&mut self, item: u32, name: Arc<str>, data_type: &DataType) {
+        if self.unmatched.appeared(&name) {
+            locked(&self.status).unmatched = self.unmatched.names();
+        }
+        match self.recording.add(&name, data_type) {
+            Ok(id) => {
+                let now = self.clock.now();
+                self.descriptions.want(id, Arc::clone(&name), now);
+                let item_of_it = Item {
+                    name,
+                    id,
+                    is_new: true,
+                    lost_since: Lost::NONE,
+                };
+                self.items.insert(item, item_of_it);
+            }
+            Err(error) => self.refuse(&name, error.to_string()),
         }
     }
 
