@@ -218,6 +218,39 @@ fn what_programs_are_told_is_as_documented_and_checksums_are_made_on_request() {
 
 /// Behaviour: B-72.
 #[test]
+fn a_variable_that_cannot_be_read_is_named_and_not_counted() {
+    let served = Served::rig();
+    let record = |name: &str, more: &[&str]| {
+        let file = path(&served, name);
+        let start = ["record", "start", &file, "rig/**", "--for", "300ms"];
+        let recorded = served.run(&[&start[..], more].concat());
+        assert_eq!(recorded.code, Some(1), "{recorded:?}");
+        (file, recorded.err)
+    };
+    let (file, said) = record("one.tdms", &[]);
+    // One of the twelve.
+    assert!(said.contains("of 11 variables recorded"), "{said}");
+    let refused = said.lines().last().unwrap();
+    assert!(refused.starts_with("rig/order "), "{said}");
+    assert!(refused.contains("the variable is write-only"), "{said}");
+    assert_eq!(said.lines().count(), 3, "{said}");
+    assert!(info(&served, &file, "rig/order").is_none());
+    // Nothing was written to it, which it says.
+    assert_eq!(info(&served, &file, "rig/empty").unwrap()["values"], 0);
+    let (_, said) = record("two.tdms", &["--json"]);
+    assert_eq!(last(&said)["name"], "rig/order", "{said}");
+    let mut lines = said.lines();
+    let ended = lines.find(|line| line.contains("\"recorded\"")).unwrap();
+    assert_eq!(last(ended)["variables"], 11, "{said}");
+    for contract in ["latest", "last:5", "first:2", "sampled:10ms"] {
+        let name = format!("{}.tdms", contract.replace(':', "_"));
+        let (_, said) = record(&name, &["--contract", contract]);
+        assert!(said.contains("of 11 variables recorded"), "{said}");
+    }
+}
+
+/// Behaviour: B-72.
+#[test]
 fn names_that_nothing_has_are_said_at_the_begin_and_at_the_end() {
     let served = Served::rig();
     let record = |name: &str, names: &[&str], more: &[&str]| {

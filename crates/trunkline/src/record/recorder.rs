@@ -136,6 +136,7 @@ impl VariableRecorder {
             clock,
             since: clock.now(),
             items: HashMap::new(),
+            unheard: 0,
             unmatched: Unmatched::new(patterns),
             options,
             status: status.clone(),
@@ -156,7 +157,8 @@ impl VariableRecorder {
         locked(&self.status).clone()
     }
 
-    /// Takes what has come by now, writes it, makes it safe from a loss of power, and ends.
+    /// Takes what has come by now, waits, 2 s at most, for what the engine has not told yet of what
+    /// there was when it began, writes it, makes it safe from a loss of power, and ends.
     /// [`VariableRecorderStatus::trouble`] says when that did not succeed. A file in which nothing
     /// is, not even a variable, is removed.
     #[must_use]

@@ -37,6 +37,8 @@ pub(super) struct Running {
     pub(super) clock: Clock,
     pub(super) since: Tick,
     pub(super) items: HashMap<u32, Item>,
+    /// Of how many of them nothing has come yet.
+    pub(super) unheard: usize,
     pub(super) unmatched: Unmatched,
     pub(super) options: VariableRecorderOptions,
     pub(super) status: Arc<Mutex<VariableRecorderStatus>>,
@@ -54,11 +56,35 @@ enum Writing {
 #[derive(Debug)]
 pub(super) struct Item {
     name: Arc<str>,
-    id: VariableId,
+    data_type: DataType,
+    place: Place,
+    /// Something has come, or will not.
+    is_heard: bool,
+    /// It was told that it is not recorded.
+    is_refused: bool,
     /// Nothing has come yet: what comes first is the value that it has already.
     is_new: bool,
     /// Lost after its last reading, which the next one says again.
     lost_since: Lost,
+}
+
+/// Where a variable is in the recording.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In none yet: nothing has come of it.
+    None,
+    Recorded(VariableId),
+    /// It cannot be recorded.
+    Never,
+}
+
+impl Item {
+    fn id(&self) -> Option<VariableId> {
+        match self.place {
+            Place::Recorded(id) => Some(id),
+            Place::None | Place::Never => None,
+        }
+    }
 }
 
 impl Running {
@@ -90,8 +116,9 @@ impl Running {
 
     fn end(&mut self, until: Tick) {
         while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
-        // However short it was, it is known what there was to be recorded.
-        while self.is_connected() && !self.unmatched.is_known() && self.clock.now() < until {
+        // However short it was, it has what there was to be recorded.
+        let is_complete = |of: &Self| of.unmatched.is_known() && of.unheard == 0;
+        while self.is_connected() && !is_complete(self) && self.clock.now() < until {
             if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
                 self.handle(event);
             }
@@ -105,7 +132,7 @@ impl Running {
         let lost: Vec<(VariableId, Lost)> = self
             .items
             .values()
-            .map(|item| (item.id, item.lost_since))
+            .filter_map(|item| Some((item.id()?, item.lost_since)))
             .collect();
         for (id, lost) in lost {
             // It is one of this recording.
@@ -140,51 +167,80 @@ impl Running {
                 name,
                 data_type,
                 ..
-            } => self.add(item, name, &data_type),
+            } => self.add(item, name, data_type),
             FollowEvent::Listed { pattern } => {
                 self.unmatched.listed(pattern);
                 locked(&self.status).unmatched = self.unmatched.names();
             }
             FollowEvent::Gone { item, .. } => {
+                self.hear_of(item);
                 self.items.remove(&item);
             }
             FollowEvent::PatternError { pattern, fault } => {
                 self.unmatched.listed(pattern);
-                self.refuse("a pattern", fault.to_string());
+                let text = self.unmatched.pattern(pattern);
+                self.refuse(text, fault.to_string());
             }
             FollowEvent::Event(event) => self.handle_event(event),
             _ => {}
         }
     }
 
-    fn add(&mut self, item: u32, name: Arc<str>, data_type: &DataType) {
+    fn add(&mut self, item: u32, name: Arc<str>, data_type: DataType) {
         if self.unmatched.appeared(&name) {
             locked(&self.status).unmatched = self.unmatched.names();
         }
-        match self.recording.add(&name, data_type) {
-            Ok(id) => {
-                let now = self.clock.now();
-                self.descriptions.want(id, Arc::clone(&name), now);
-                let item_of_it = Item {
-                    name,
-                    id,
-                    is_new: true,
-                    lost_since: Lost::NONE,
-                };
-                self.items.insert(item, item_of_it);
-            }
-            Err(error) => self.refuse(&name, error.to_string()),
+        let item_of_it = Item {
+            name,
+            data_type,
+            place: Place::None,
+            is_heard: false,
+            is_refused: false,
+            is_new: true,
+            lost_since: Lost::NONE,
+        };
+        self.items.insert(item, item_of_it);
+        self.unheard += 1;
+    }
+
+    fn hear_of(&mut self, item: u32) {
+        let item = self.items.get_mut(&item);
+        if item.is_some_and(|one| !std::mem::replace(&mut one.is_heard, true)) {
+            self.unheard -= 1;
         }
+    }
+
+    /// The variable in the recording, which gets it with the first that comes of it: one that
+    /// cannot be read is not in it.
+    fn recorded(&mut self, item: u32) -> Option<VariableId> {
+        self.hear_of(item);
+        let one = self.items.get_mut(&item)?;
+        if let Place::None = one.place {
+            match self.recording.add(&one.name, &one.data_type) {
+                Ok(id) => {
+                    one.place = Place::Recorded(id);
+                    let now = self.clock.now();
+                    self.descriptions.want(id, Arc::clone(&one.name), now);
+                }
+                Err(error) => {
+                    one.place = Place::Never;
+                    self.refuse_item(item, error.to_string());
+                    return None;
+                }
+            }
+        }
+        one.id()
     }
 
     fn handle_event(&mut self, event: Event) {
         match event {
             Event::Reading { item, reading } => {
-                let Some(item) = self.items.get_mut(&item) else {
+                let id = self.recorded(item);
+                let (Some(id), Some(item)) = (id, self.items.get_mut(&item)) else {
                     return;
                 };
                 item.lost_since = Lost::NONE;
-                let (id, is_new) = (item.id, std::mem::take(&mut item.is_new));
+                let is_new = std::mem::take(&mut item.is_new);
                 let now = self.clock.now().since(self.since);
                 // Nothing was written to it yet.
                 if reading.position.sequence == 0 {
@@ -200,18 +256,23 @@ impl Running {
                 }
             }
             Event::Ended { item, lost, .. } => {
+                if lost.is_some_and(|lost| lost > 0) {
+                    self.recorded(item);
+                }
                 if let (Some(item), Some(lost)) = (self.items.get_mut(&item), lost) {
                     item.lost_since.overrun = lost;
                 }
             }
-            Event::ItemError { fault, .. } => self.refuse("a variable", fault.to_string()),
+            Event::ItemError { item, fault } => self.refuse_item(item, fault.to_string()),
             Event::Connected { .. } => {
                 locked(&self.status).is_connected = true;
                 // The engine may have been configured anew.
                 let now = self.clock.now();
                 self.descriptions.clear();
                 for item in self.items.values() {
-                    self.descriptions.want(item.id, Arc::clone(&item.name), now);
+                    if let Some(id) = item.id() {
+                        self.descriptions.want(id, Arc::clone(&item.name), now);
+                    }
                 }
             }
             Event::Disconnected { .. } => locked(&self.status).is_connected = false,
@@ -232,6 +293,18 @@ impl Running {
             if let Err(error) = noted {
                 locked(&self.status).trouble = Some(error.to_string());
             }
+        }
+    }
+
+    /// Tells once of a variable that it is not recorded, and why.
+    fn refuse_item(&mut self, item: u32, why: String) {
+        self.hear_of(item);
+        let Some(one) = self.items.get_mut(&item) else {
+            return;
+        };
+        if !std::mem::replace(&mut one.is_refused, true) {
+            let name = Arc::clone(&one.name);
+            self.refuse(&name, why);
         }
     }
 

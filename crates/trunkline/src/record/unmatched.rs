@@ -2,31 +2,23 @@
 
 use trunkline_types::Pattern;
 
-/// The patterns of a recording that have matched nothing so far.
+/// The patterns of a recording, and which have matched nothing so far.
 #[derive(Debug)]
 pub(super) struct Unmatched {
-    patterns: Vec<One>,
-    /// Of which patterns the engine has told every name that they match.
+    patterns: Vec<Pattern>,
+    /// Which have matched nothing.
+    open: Vec<usize>,
+    /// Of which the engine has told every name that they match.
     is_listed: Vec<bool>,
     /// How many the others are.
     unlisted: usize,
 }
 
-#[derive(Debug)]
-struct One {
-    pattern: Pattern,
-    /// Where it stands among all.
-    number: usize,
-}
-
 impl Unmatched {
     pub(super) fn new(patterns: &[Pattern]) -> Self {
-        let one = |(number, pattern): (usize, &Pattern)| One {
-            pattern: pattern.clone(),
-            number,
-        };
         Self {
-            patterns: patterns.iter().enumerate().map(one).collect(),
+            patterns: patterns.to_vec(),
+            open: (0..patterns.len()).collect(),
             is_listed: vec![false; patterns.len()],
             unlisted: patterns.len(),
         }
@@ -49,15 +41,23 @@ impl Unmatched {
 
     /// A variable of this name is there. Whether it is the first of a pattern.
     pub(super) fn appeared(&mut self, name: &str) -> bool {
-        let before = self.patterns.len();
-        self.patterns.retain(|one| !one.pattern.matches(name));
-        self.patterns.len() < before
+        let (before, patterns) = (self.open.len(), &self.patterns);
+        let matches = |number: usize| patterns.get(number).is_some_and(|one| one.matches(name));
+        self.open.retain(|number| !matches(*number));
+        self.open.len() < before
     }
 
-    /// Those of which it is known.
+    /// Those that have matched nothing, of those of which it is known.
     pub(super) fn names(&self) -> Vec<String> {
-        let known = |one: &&One| self.is_listed.get(one.number).is_some_and(|listed| *listed);
-        let known = self.patterns.iter().filter(known);
-        known.map(|one| one.pattern.to_string()).collect()
+        let is_listed = |number: &&usize| self.is_listed.get(**number).is_some_and(|is| *is);
+        let known = self.open.iter().filter(is_listed);
+        known
+            .map(|number| self.pattern(*number).to_owned())
+            .collect()
+    }
+
+    /// A pattern, as it is written.
+    pub(super) fn pattern(&self, number: usize) -> &str {
+        self.patterns.get(number).map_or("", Pattern::as_str)
     }
 }
