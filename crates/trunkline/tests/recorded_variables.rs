@@ -362,3 +362,41 @@ fn a_recorder_that_is_too_slow_says_what_it_lost() {
     });
     assert_eq!(gaps.sum::<u64>(), progress.lost);
 }
+
+/// Waits until a recorder says that this has matched nothing.
+fn wait_for_unmatched(recorder: &VariableRecorder, unmatched: &[&str]) {
+    let (_stopper, stopped) = stopper();
+    for _ in 0..6000 {
+        if recorder.status().unmatched == unmatched {
+            return;
+        }
+        assert!(!stopped.within(Duration::from_millis(10)));
+    }
+    panic!("{:?}", recorder.status());
+}
+
+/// Behaviour: B-72.
+#[test]
+fn what_matches_nothing_is_told_until_it_appears() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    plant(&engine);
+    let client = engine.client().unwrap();
+    let patterns = ["rig/level", "rig/levle", "spare/**", "*/text"];
+    let patterns = patterns.map(|pattern| Pattern::parse(pattern).unwrap());
+    let options = VariableRecorderOptions::default();
+    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, options).unwrap();
+    wait_for_unmatched(&recorder, &["rig/levle", "spare/**"]);
+    let spare = LibraryDefinition {
+        name: "spare".to_owned(),
+        description: String::new(),
+        variables: vec![VariableDefinition::new("level", DataType::F64)],
+    };
+    engine.deploy(&spare).unwrap();
+    wait_for_unmatched(&recorder, &["rig/levle"]);
+    engine.undeploy("spare").unwrap();
+    let status = recorder.stop();
+    assert_eq!(status.unmatched, ["rig/levle"], "it had matched");
+    assert_eq!(status.progress.variables, 3);
+}

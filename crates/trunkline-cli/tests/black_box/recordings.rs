@@ -109,6 +109,31 @@ fn variables_are_recorded_until_ctrl_c_and_played_again() {
 
 /// Behaviour: B-72.
 #[test]
+fn a_recording_says_units_and_descriptions() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let start = ["record", "start", &file, "rig/**", "--for", "200ms"];
+    let recorded = served.run(&start);
+    assert!(recorded.err.contains("recorded in"), "{recorded:?}");
+    let info = served.run(&["tdms", "info", &file, "--json"]);
+    let info: Json = serde_json::from_str(&info.out).unwrap();
+    let of = |list: &str, name: &str| {
+        let list = info[list].as_array().unwrap();
+        let found = list.iter().find(|one| one["name"] == name);
+        found.unwrap_or_else(|| panic!("{name}: {info}")).clone()
+    };
+    assert_eq!(of("channels", "rig%2Flevel/value")["unit"], "%");
+    assert_eq!(of("channels", "rig%2Flevel/quality").get("unit"), None);
+    assert_eq!(of("channels", "rig%2Fmode/value").get("unit"), None);
+    let level = of("groups", "rig/level");
+    assert_eq!(level["properties"]["description"], "Tank level");
+    let shown = served.run(&["tdms", "info", &file]);
+    let line = shown.out.lines().find(|line| line.contains("level/value"));
+    assert!(line.unwrap().contains('%'), "{shown:?}");
+}
+
+/// Behaviour: B-72.
+#[test]
 fn a_stream_is_recorded_and_played_into_a_stream() {
     let served = Served::rig();
     let file = path(&served, "stream.tdms");
@@ -189,6 +214,86 @@ fn what_programs_are_told_is_as_documented_and_checksums_are_made_on_request() {
     let line = player.error_with("\"event\":\"played\"");
     check(&serde_json::from_str(&line).unwrap(), "played");
     assert_eq!(player.end().0, Some(0));
+}
+
+/// Behaviour: B-72.
+#[test]
+fn a_variable_that_cannot_be_read_is_named_and_not_counted() {
+    let served = Served::rig();
+    let record = |name: &str, more: &[&str]| {
+        let file = path(&served, name);
+        let start = ["record", "start", &file, "rig/**", "--for", "300ms"];
+        let recorded = served.run(&[&start[..], more].concat());
+        assert_eq!(recorded.code, Some(1), "{recorded:?}");
+        (file, recorded.err)
+    };
+    let (file, said) = record("one.tdms", &[]);
+    // One of the twelve.
+    assert!(said.contains("of 11 variables recorded"), "{said}");
+    let refused = said.lines().last().unwrap();
+    assert!(refused.starts_with("rig/order "), "{said}");
+    assert!(refused.contains("the variable is write-only"), "{said}");
+    assert_eq!(said.lines().count(), 3, "{said}");
+    assert!(info(&served, &file, "rig/order").is_none());
+    // Nothing was written to it, which it says.
+    assert_eq!(info(&served, &file, "rig/empty").unwrap()["values"], 0);
+    let (_, said) = record("two.tdms", &["--json"]);
+    assert_eq!(last(&said)["name"], "rig/order", "{said}");
+    let mut lines = said.lines();
+    let ended = lines.find(|line| line.contains("\"recorded\"")).unwrap();
+    assert_eq!(last(ended)["variables"], 11, "{said}");
+    for contract in ["latest", "last:5", "first:2", "sampled:10ms"] {
+        let name = format!("{}.tdms", contract.replace(':', "_"));
+        let (_, said) = record(&name, &["--contract", contract]);
+        assert!(said.contains("of 11 variables recorded"), "{said}");
+    }
+}
+
+/// Behaviour: B-72.
+#[test]
+fn names_that_nothing_has_are_said_at_the_begin_and_at_the_end() {
+    let served = Served::rig();
+    let record = |name: &str, names: &[&str], more: &[&str]| {
+        let file = path(&served, name);
+        let start = ["record", "start", &file, "--for", "300ms"];
+        served.run(&[&start[..], names, more].concat())
+    };
+    let names = ["rig/level", "rig/levle", "spare/**"];
+    let recorded = record("one.tdms", &names, &[]);
+    assert_eq!(recorded.code, Some(1), "{recorded:?}");
+    let lines: Vec<&str> = recorded.err.lines().collect();
+    let [begin, misspelled, pattern, end] = lines[..] else {
+        panic!("{recorded:?}");
+    };
+    assert!(begin.starts_with("recording to"), "{recorded:?}");
+    assert!(misspelled.starts_with("rig/levle "), "{recorded:?}");
+    assert!(
+        misspelled.contains("did you mean rig/level?"),
+        "{recorded:?}"
+    );
+    assert!(pattern.contains("nothing matches spare/**"), "{recorded:?}");
+    assert!(end.contains("of 1 variable recorded"), "{recorded:?}");
+    assert!(
+        end.ends_with("nothing matched: rig/levle, spare/**"),
+        "{recorded:?}"
+    );
+    let recorded = record("two.tdms", &names, &["--json"]);
+    assert_eq!(recorded.code, Some(1), "{recorded:?}");
+    let line = last(&recorded.err);
+    check(&line, "recorded");
+    let unmatched = serde_json::json!(["rig/levle", "spare/**"]);
+    assert_eq!(line["unmatched"], unmatched);
+    // As with `monitor`, a pattern may match what is not there yet.
+    let recorded = record("three.tdms", &["rig/level", "spare/**"], &[]);
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    // What is excluded is not missed.
+    let recorded = record("four.tdms", &["rig/level", "x/y"], &["--exclude", "x/**"]);
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    assert!(!recorded.err.contains("x/y"), "{recorded:?}");
+    let alone = record("five.tdms", &["rig/levle"], &[]);
+    assert_eq!(alone.code, Some(1), "{alone:?}");
+    assert!(alone.err.contains("did you mean rig/level?"), "{alone:?}");
+    assert!(alone.err.contains("nothing recorded"), "{alone:?}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use trunkline_tdms::{BodySum, SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+use trunkline_tdms::{
+    BodySum, ObjectPath, SUMS_ENTRY_BYTES, SegmentSum, SumsId, Writer, WriterOptions,
+};
 
 use crate::tdms_file::sums_path;
 
@@ -137,4 +139,15 @@ impl Segments for SegmentFile {
     fn sums_number(&self) -> Option<u64> {
         Some(self.sums.as_ref()?.id.number())
     }
+}
+
+/// The writer of a new file.
+pub(super) fn writer_of(out: &impl Segments) -> Writer {
+    let mut writer = Writer::new(WriterOptions::default());
+    if let Some(number) = out.sums_number() {
+        // So that the first segment tells checksums of this file from those of another. This is a
+        // property that every file may have.
+        let _ = writer.set(&ObjectPath::File, "sums_id", number);
+    }
+    writer
 }

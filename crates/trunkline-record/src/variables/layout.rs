@@ -73,6 +73,16 @@ impl Layout {
         let value = part(data_type, VALUE.to_owned(), &mut columns)?;
         Ok(Self { columns, value })
     }
+
+    /// The column whose values are in the variable's unit; none where there are several.
+    pub(super) fn in_unit(&self) -> Option<&Column> {
+        let column = match &self.value {
+            Part::Scalar(column) => *column,
+            Part::Bytes(run) | Part::Array(run, _) | Part::Waveform { run, .. } => run.elements,
+            Part::Struct(_) => return None,
+        };
+        self.columns.get(column)
+    }
 }
 
 fn add(

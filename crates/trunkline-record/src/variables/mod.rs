@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file
-//!    +-- group "rig/pump1/pressure"    properties: type, gap_1_row, gap_1_lost ...
+//!    +-- group "rig/pump1/pressure"    properties: type, description, gap_1_row ...
 //!    |      +-- time      when each value was measured
 //!    |      +-- value     several channels where values have parts: see `layout`
 //!    |      +-- quality   packed, as in memory
@@ -38,6 +38,10 @@ const VALUE: &str = "value";
 const QUALITY: &str = "quality";
 /// The property of a group that says the variable's type.
 const TYPE: &str = "variable_type";
+/// The property of a channel that says the unit of its values; of a group where they have parts.
+const UNIT: &str = "unit_string";
+/// The property of a group that says what the variable is.
+const DESCRIPTION: &str = "description";
 /// The property of a group that says how many of its first updates were taken over from the file
 /// before.
 const CARRIED: &str = "carried_rows";

@@ -6,7 +6,7 @@ use trunkline_types::{DataType, Sample};
 use super::columns::Columns;
 use super::gaps::Gaps;
 use super::layout::Layout;
-use super::{CARRIED, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE};
+use super::{CARRIED, DESCRIPTION, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, UNIT};
 
 #[derive(Debug)]
 pub(super) struct Recorded {
@@ -14,6 +14,8 @@ pub(super) struct Recorded {
     pub(super) data_type: DataType,
     layout: Layout,
     channels: Channels,
+    unit: Text,
+    description: Text,
     /// What came since the last segment was put together.
     waiting: Columns,
     /// In a series, what is in a segment that the file has not taken yet.
@@ -71,6 +73,8 @@ impl Recorded {
             data_type,
             layout,
             channels,
+            unit: Text::default(),
+            description: Text::default(),
             gaps: Gaps::default(),
             rows: 0,
             rows_in_file: 0,
@@ -82,6 +86,33 @@ impl Recorded {
             last_pending: None,
             last: None,
         })
+    }
+
+    /// Says its unit and what it is, where that is not what was said before.
+    pub(super) fn describe(
+        &mut self,
+        unit: &str,
+        description: &str,
+        writer: &mut Writer,
+    ) -> Result<(), WriteError> {
+        if self.unit.as_bytes() != unit.as_bytes() {
+            self.unit = Text::from(unit);
+            writer.set(&self.place_of_unit(), UNIT, self.unit.clone())?;
+        }
+        if self.description.as_bytes() != description.as_bytes() {
+            self.description = Text::from(description);
+            writer.set(&self.group, DESCRIPTION, self.description.clone())?;
+        }
+        Ok(())
+    }
+
+    /// The object that says the unit: the channel of the values, or the group where they have
+    /// parts.
+    fn place_of_unit(&self) -> ObjectPath {
+        match self.layout.in_unit() {
+            Some(column) => ObjectPath::channel(self.group.name(), &*column.name),
+            None => self.group.clone(),
+        }
     }
 
     /// Appends an update, which is of the type. In a series it is kept, for the next file.
@@ -148,6 +179,12 @@ impl Recorded {
         self.channels = Channels::add(writer, &self.group.name(), &self.layout)?;
         let text = Text::from(self.data_type.to_string());
         writer.set(&self.group, TYPE, text)?;
+        if !self.unit.as_bytes().is_empty() {
+            writer.set(&self.place_of_unit(), UNIT, self.unit.clone())?;
+        }
+        if !self.description.as_bytes().is_empty() {
+            writer.set(&self.group, DESCRIPTION, self.description.clone())?;
+        }
         let is_unsafe = self.rows_on_disk < self.rows_in_file;
         let mut waiting = Columns::of(&self.layout);
         let before = self.rows_in_file;

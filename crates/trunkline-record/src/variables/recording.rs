@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 
-use trunkline_tdms::{
-    Arrangement, ChannelId, Data, ObjectPath, TdmsTime, WriteError, Writer, WriterOptions,
-};
+use trunkline_tdms::{Arrangement, ChannelId, Data, ObjectPath, TdmsTime, WriteError, Writer};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Lost, Sample};
 
 use super::INITIAL;
 use super::columns;
 use super::error::{VariableProgress, VariableRecordError};
-use super::file::Segments;
+use super::file::{Segments, writer_of};
 use super::layout::{COLUMNS_MAX, Layout, NoLayout};
 use super::recorded::Recorded;
 use crate::error::os_error;
@@ -34,7 +32,8 @@ pub struct VariableId(u32);
 /// they have `waiting_bytes_max`, and as much again while the file takes nothing; what comes then
 /// is lost, and counted. Each write is one segment with whole updates. Where updates are missing,
 /// the group gets the properties `gap_N_row` and `gap_N_lost`, with N counted from 1; -1 says that
-/// it is not known how many.
+/// it is not known how many. Unit and description, where they are [told](Self::describe), are the
+/// properties `unit_string` of the channel with the values and `description` of the group.
 #[derive(Debug)]
 pub struct VariableRecording<S> {
     out: S,
@@ -133,6 +132,23 @@ impl<S: Segments> VariableRecording<S> {
         self.variables.push(recorded);
         self.progress.variables += 1;
         Ok(id)
+    }
+
+    /// Says in which unit a variable's values are, and what it is; either may be empty. They are
+    /// written with the next segment, and into every file that follows.
+    ///
+    /// # Errors
+    /// [`VariableRecordError::Unknown`], [`VariableRecordError::Format`].
+    pub fn describe(
+        &mut self,
+        variable: VariableId,
+        unit: &str,
+        description: &str,
+    ) -> Result<(), VariableRecordError> {
+        let one = self.variables.get_mut(variable.0 as usize);
+        let one = one.ok_or(VariableRecordError::Unknown)?;
+        let described = one.describe(unit, description, &mut self.writer);
+        described.map_err(|source| format_error(&one.group, source))
     }
 
     /// Takes an update, before which `lost` is missing.
@@ -376,17 +392,6 @@ impl<S: Segments> VariableRecording<S> {
 
 fn bytes_of(sample: &Sample) -> usize {
     columns::byte_len(&sample.value) + UPDATE_BYTES
-}
-
-/// The writer of a new file.
-fn writer_of(out: &impl Segments) -> Writer {
-    let mut writer = Writer::new(WriterOptions::default());
-    if let Some(number) = out.sums_number() {
-        // So that the first segment tells checksums of this file from those of another. This is a
-        // property that every file may have.
-        let _ = writer.set(&ObjectPath::File, "sums_id", number);
-    }
-    writer
 }
 
 fn format_error(group: &ObjectPath, source: WriteError) -> VariableRecordError {

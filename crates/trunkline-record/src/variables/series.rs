@@ -92,6 +92,19 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.add(name, data_type)
     }
 
+    /// As [`VariableRecording::describe`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn describe(
+        &mut self,
+        variable: VariableId,
+        unit: &str,
+        description: &str,
+    ) -> Result<(), VariableRecordError> {
+        self.recording.describe(variable, unit, description)
+    }
+
     /// As [`VariableRecording::take`].
     ///
     /// # Errors

@@ -9,9 +9,11 @@
 //! - [`Callbacks`]: a subscription that calls.
 //! - [`aio`](crate::aio): the same names with `async fn`.
 //! - [`LocalReader`]: last values in memory that the engine shares.
+//! - `asked`: requests that are not waited for.
 //! - [`Variable`]: one variable as a type of the program, for either.
 //! - `verbs`: what both send and what they make of the answers.
 
+mod asked;
 mod blocking;
 mod callbacks;
 mod forcing;
@@ -26,6 +28,7 @@ pub(crate) mod tasks;
 mod typed;
 pub(crate) mod verbs;
 
+pub(crate) use asked::Asked;
 pub use blocking::{Client, Subscription};
 pub use callbacks::{Callbacks, OnChangeError};
 pub use local_reader::LocalReader;

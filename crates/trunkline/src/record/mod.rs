@@ -8,14 +8,17 @@
 //!
 //! A device, or a program in its place, fills a ring itself: [`regions`].
 
+mod descriptions;
 mod error;
 mod handed_over;
 mod play_stream;
 mod play_variables;
 mod recorder;
+mod recorder_thread;
 mod regions_out;
 mod stop;
 mod streams;
+mod unmatched;
 
 pub use trunkline_record::*;
 

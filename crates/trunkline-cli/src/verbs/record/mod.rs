@@ -1,8 +1,8 @@
 //! `record`: variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: variables; `stream`: a stream, and `stream_file` where it goes. `list`: what
-//!   recordings there are; `info`: what is in one.
+//! - `start`: variables, `unmatched` those that are not there; `stream`: a stream, and
+//!   `stream_file` where it goes. `list`: what recordings there are; `info`: what is in one.
 //! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
 //! - `bench`: simulated devices. `disk`: how much room is left.
 
@@ -15,6 +15,7 @@ mod start;
 mod stop;
 mod stream;
 mod stream_file;
+mod unmatched;
 mod way;
 
 use std::path::{Path, PathBuf};
@@ -35,7 +36,8 @@ use crate::problem::{Problem, Stop};
 /// `record start FILE PATTERN...` records every update of what matches, each with its time and
 /// quality, until Ctrl-C, a request to end, or --for. What is lost on the way stands in the file
 /// and is said at the end, with exit code 7. A disk that is full is waited for; --contract says how
-/// much may wait.
+/// much may wait. What matches nothing is said at once and at the end, and recorded if it appears;
+/// a name that nothing had to the end makes the exit code 1.
 ///
 /// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
 /// comes, until the stream ends. The writer waits while the disk does, and while it is full:

@@ -9,6 +9,7 @@ use trunkline_types::{Pattern, Tick};
 
 use super::disk::{SHOWN_EVERY, room_text};
 use super::running::{Ended, Figures, Running};
+use super::unmatched::{self, Unmatched};
 use super::{Args, files_text, not_begun, put_failures};
 use crate::connection::Connection;
 use crate::exit::Exit;
@@ -16,6 +17,7 @@ use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::settings::Settings;
 use crate::targets::{self, Wanted};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
@@ -34,7 +36,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
     let mut running = Running::begin(&path, context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
-    let patterns = patterns(targets.wanted)?;
+    let patterns = patterns(targets.wanted, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let options = VariableRecorderOptions {
         contract: args.contract,
@@ -55,6 +57,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         updates: 0,
     };
     let (_stopper, stopped) = trunkline::record::stopper();
+    let mut unmatched = Unmatched::default();
     let mut is_to_end = false;
     while !is_to_end {
         let now = context.clock.now();
@@ -67,13 +70,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         let status = recorder.status();
         running.update(now, figures(&status));
         shown.show(&status, &path, now, context);
+        unmatched.say(&status, &connection, context)?;
     }
     let status = recorder.stop();
+    unmatched.say(&status, &connection, context)?;
     let exit = match &status {
         status if status.trouble.is_some() => Exit::SomeFailed,
         status if has_sync_failed(status) && !has_lost(status) => Exit::SomeFailed,
         status if has_lost(status) => Exit::Lost,
         status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
+        status if unmatched::has_name(status) => Exit::SomeFailed,
         _ => Exit::Done,
     };
     let elapsed = context.clock.now().since(started);
@@ -144,12 +150,13 @@ fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
     context.terminal.note(&line)
 }
 
-/// Names are patterns without wildcards.
-fn patterns(wanted: Vec<Wanted>) -> Result<Vec<Pattern>, Stop> {
+/// Names are patterns without wildcards. Those that are excluded are left out.
+fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, Stop> {
     let mut patterns = Vec::new();
     for one in wanted {
         patterns.push(match one {
             Wanted::Pattern(pattern) => pattern,
+            Wanted::Name(name) if settings.is_excluded(&name) => continue,
             Wanted::Name(name) => Pattern::parse(&name)
                 .map_err(|error| Problem::usage(&error.to_string()).of(&name))?,
             Wanted::Wrong(problem) => return Err(problem.into()),
@@ -210,10 +217,11 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Js
     if let Some(trouble) = &status.trouble {
         object.put("trouble", trouble.as_str());
     }
-    let text = format!(
+    let mut text = format!(
         "nothing recorded: {} would be empty, and is not left",
         path.display()
     );
+    unmatched::sum_up(status, &mut text, &mut object);
     (text, object.into_json())
 }
 
@@ -266,7 +274,7 @@ fn sum_up(
         progress.lost,
         BACKEND,
     );
-    let text = match progress.sync_failure {
+    let mut text = match progress.sync_failure {
         Some(number) => {
             let error = std::io::Error::from_raw_os_error(number);
             let safe = counted(progress.on_disk, "update");
@@ -274,6 +282,7 @@ fn sum_up(
         }
         None => text,
     };
+    unmatched::sum_up(status, &mut text, &mut object);
     (text, object.into_json())
 }
 

@@ -1,0 +1,81 @@
+//! Names and patterns of a recording that match nothing.
+
+use std::collections::HashSet;
+
+use trunkline::OpenOptions;
+use trunkline::record::VariableRecorderStatus;
+use trunkline_types::Pattern;
+
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::terminal::Mood;
+use crate::verbs::Context;
+
+/// What was said to match nothing. Each is said once, and waited for all the same.
+#[derive(Debug, Default)]
+pub(super) struct Unmatched(HashSet<String>);
+
+impl Unmatched {
+    /// Says what is new.
+    pub(super) fn say(
+        &mut self,
+        status: &VariableRecorderStatus,
+        connection: &Connection,
+        context: &Context,
+    ) -> Result<(), Stop> {
+        let news = status.unmatched.iter();
+        let news = news.filter(|one| self.0.insert((*one).clone()));
+        let (patterns, names): (Vec<&str>, Vec<&str>) = news
+            .map(String::as_str)
+            .partition(|one| Pattern::has_wildcards(one));
+        let width = names.iter().map(|name| name.chars().count()).max();
+        let width = width.unwrap_or(0);
+        match connection.open(&names, OpenOptions::default()) {
+            // The engine says which name is alike.
+            Ok(opened) => {
+                for problem in opened.into_iter().filter_map(Result::err) {
+                    context.terminal.problem(&problem, width)?;
+                }
+            }
+            // It is recorded all the same.
+            Err(_) => {
+                for name in names {
+                    let problem = Problem::new(Exit::SomeFailed, "unknown-name", "not found");
+                    context.terminal.problem(&problem.of(name), width)?;
+                }
+            }
+        }
+        for pattern in patterns {
+            let sentence = format!("*** nothing matches {pattern} yet; waiting for what appears");
+            let terminal = &context.terminal;
+            match context.settings.is_json() {
+                true => {
+                    let mut object = Object::new();
+                    object.put("event", "no-match");
+                    object.put("name", pattern);
+                    terminal.note(&object.into_json().to_string())?;
+                }
+                false => terminal.note(&terminal.error_paint(Mood::Uncertain, &sentence))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name, which is no pattern, was that of nothing.
+pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
+    let mut unmatched = status.unmatched.iter();
+    unmatched.any(|one| !Pattern::has_wildcards(one))
+}
+
+/// Says in the last line what has matched nothing.
+pub(super) fn sum_up(status: &VariableRecorderStatus, text: &mut String, object: &mut Object) {
+    if status.unmatched.is_empty() {
+        return;
+    }
+    text.push_str("; nothing matched: ");
+    text.push_str(&status.unmatched.join(", "));
+    object.put("unmatched", status.unmatched.as_slice());
+}

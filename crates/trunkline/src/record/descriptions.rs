@@ -1,0 +1,130 @@
+//! What the engine says of variables beside their values, asked for while updates are taken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::{OpenOptions, Opened};
+use trunkline_proto::Fault;
+use trunkline_record::VariableId;
+use trunkline_types::{Properties, Tick};
+
+use crate::client::{Asked, CallError, Client};
+
+/// Variables that are asked for together.
+const ASKED_MAX: usize = 10_000;
+
+/// How long what is to be written waits for an answer.
+const HELD_MAX: Duration = Duration::from_secs(1);
+
+/// The descriptions of variables that are recorded. One request is on its way at a time, of at most
+/// [`ASKED_MAX`] names; as many wait as there are variables.
+pub(super) struct Descriptions {
+    client: Client,
+    wanted: VecDeque<(VariableId, Arc<str>)>,
+    asked: Option<Request>,
+    /// What was described is being given back.
+    closing: Option<Asked<Vec<Result<(), Fault>>>>,
+    held_until: Tick,
+}
+
+struct Request {
+    ids: Vec<VariableId>,
+    asked: Asked<Answer>,
+}
+
+type Answer = Vec<Result<Opened, Fault>>;
+
+/// What is known of a variable.
+pub(super) type Described = (VariableId, Arc<Properties>);
+
+impl Descriptions {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            wanted: VecDeque::new(),
+            asked: None,
+            closing: None,
+            held_until: Tick::default(),
+        }
+    }
+
+    /// Asks for a variable's description, with the next [`take`](Self::take).
+    pub(super) fn want(&mut self, id: VariableId, name: Arc<str>, now: Tick) {
+        if !self.are_missing() {
+            self.held_until = now.saturating_add(HELD_MAX);
+        }
+        self.wanted.push_back((id, name));
+    }
+
+    /// Forgets what is wanted, because all of it is asked for again.
+    pub(super) fn clear(&mut self) {
+        self.wanted.clear();
+    }
+
+    /// Whether it is worth while to write a little later, with the descriptions.
+    pub(super) fn are_awaited(&self, now: Tick) -> bool {
+        self.are_missing() && now < self.held_until
+    }
+
+    /// Whether some are still to come.
+    pub(super) fn are_missing(&self) -> bool {
+        self.asked.is_some() || !self.wanted.is_empty()
+    }
+
+    /// What has come, and asks for more. Never waits.
+    pub(super) fn take(&mut self) -> Vec<Described> {
+        self.ask();
+        let answer = self.asked.as_ref().and_then(|one| one.asked.answer());
+        answer.map_or_else(Vec::new, |answer| self.answered(answer))
+    }
+
+    /// What comes next within this time, at most so much as is asked for together; nothing when
+    /// there is nothing to come.
+    pub(super) fn take_within(&mut self, timeout: Duration) -> Vec<Described> {
+        if let Some(closing) = self.closing.take()
+            && closing.answer_within(timeout).is_none()
+        {
+            self.closing = Some(closing);
+            return Vec::new();
+        }
+        self.ask();
+        let asked = self.asked.as_ref();
+        let answer = asked.and_then(|one| one.asked.answer_within(timeout));
+        answer.map_or_else(Vec::new, |answer| self.answered(answer))
+    }
+
+    fn ask(&mut self) {
+        self.closing = self.closing.take().filter(|one| one.answer().is_none());
+        if self.asked.is_some() || self.closing.is_some() || self.wanted.is_empty() {
+            return;
+        }
+        let count = self.wanted.len().min(ASKED_MAX);
+        let (ids, names): (Vec<_>, Vec<_>) = self.wanted.drain(..count).unzip();
+        let describe = OpenOptions {
+            describe: true,
+            ..OpenOptions::default()
+        };
+        // Where it cannot be asked, they are recorded without.
+        let asked = self.client.ask_to_open(&names, describe).ok();
+        self.asked = asked.map(|asked| Request { ids, asked });
+    }
+
+    fn answered(&mut self, answer: Result<Answer, CallError>) -> Vec<Described> {
+        let ids = self.asked.take().map(|request| request.ids);
+        let opened = answer.unwrap_or_default();
+        let (mut described, mut variables) = (Vec::new(), Vec::new());
+        for (id, opened) in ids.into_iter().flatten().zip(opened) {
+            let Ok(opened) = opened else {
+                continue;
+            };
+            variables.push(opened.variable);
+            described.extend(opened.properties.map(|properties| (id, properties)));
+        }
+        if !variables.is_empty() {
+            // It fails where the client is closed, and has none.
+            self.closing = self.client.ask_to_close(&variables).ok();
+        }
+        described
+    }
+}
