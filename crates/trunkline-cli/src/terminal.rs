@@ -88,6 +88,10 @@ impl Terminal {
     /// Writes one line of data.
     pub(crate) fn line(&self, line: &str) -> Result<(), Stop> {
         let mut out = self.out();
+        if self.is_tty && std::mem::take(&mut out.has_progress) {
+            // They are seen in the same place. Whoever closed standard error does not want to know.
+            let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
+        }
         let before = match out.list {
             List::No => "",
             List::Empty => "[\n",
@@ -122,6 +126,7 @@ impl Terminal {
 
     /// Completes what was begun and hands it on. Nothing is written afterwards.
     pub(crate) fn finish(&self) -> Result<(), Stop> {
+        self.end_progress();
         let mut out = self.out();
         let end = match std::mem::replace(&mut out.list, List::No) {
             List::No => "",
@@ -174,6 +179,8 @@ impl Terminal {
     pub(crate) fn progress(&self, line: &str) {
         if self.shows_progress {
             self.out().has_progress = true;
+            // Of a line that goes on in the next one only that could be taken away again.
+            let line: String = line.chars().take(columns()).collect();
             // Whoever closed standard error does not want to know.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
@@ -215,6 +222,14 @@ impl Terminal {
     fn out(&self) -> MutexGuard<'_, Out> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many characters go on one line of the terminal that standard error is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    // A terminal that does not know says 0.
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    columns.checked_sub(1).unwrap_or(usize::MAX)
 }
 
 /// Whether colours are wanted on a terminal: not where `NO_COLOR` says anything, nor where none can

@@ -1,6 +1,7 @@
 //! `play`: recordings into live variables, or into a stream.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
@@ -13,6 +14,7 @@ use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Tick};
 
 use super::record::problem;
+use super::stream::units::{per_second, rate_text};
 use super::{Context, Verb};
 use crate::connection::Connection;
 use crate::exit::Exit;
@@ -88,10 +90,14 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
+/// How often the progress is renewed.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
 /// Rows of the ring between file and stream.
 const RING_ROWS: usize = 1 << 16;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let context = &context.beside_files();
     let interrupted = Interrupted::new(&context.terminal)?;
     interrupted.end_in_order();
     let pace = match (args.full, args.speed) {
@@ -134,13 +140,10 @@ fn into_variables(
     let mut watch = Watch::new(stopper, interrupted, context);
     let client = &connection.client;
     let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
-        watch.look(|| {
-            let played = done.updates + done.left_out;
-            format!(
-                "{played} of {} · {} late",
-                counted(total, "update"),
-                done.late
-            )
+        let played = done.updates + done.left_out;
+        watch.look(played, |rate| {
+            let total = counted(total, "update");
+            format!("{played} of {total} · {rate:.0}/s · {} late", done.late)
         });
     });
     let done = done.map_err(|error| problem(&error))?;
@@ -226,7 +229,7 @@ fn into_stream(
         16,
     );
     let (memory, ring, drain) = made.map_err(|error| problem(&error.into()))?;
-    let total = recording.rows();
+    let (total, row_bytes) = (recording.rows(), recording.row_bytes() as f64);
     let playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
     let mut playback = playback.map_err(in_recording)?;
     let mut drain = PacedDrain::new(drain, pacer);
@@ -244,11 +247,12 @@ fn into_stream(
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, interrupted, context);
     let done = play_into_stream(&mut playback, &mut drain, &mut stream, &stopped, |done| {
-        watch.look(|| {
+        watch.look(done.rows, |rate| {
             format!(
-                "{} of {} · {}",
+                "{} of {} · {rate:.0}/s · {} · {}",
                 done.rows,
                 counted(total, "row"),
+                rate_text(rate * row_bytes),
                 counted(done.underruns, "underrun")
             )
         });
@@ -294,7 +298,8 @@ struct Watch<'a> {
     stopper: Option<Stopper>,
     interrupted: &'a Interrupted,
     context: &'a Context,
-    shown: Tick,
+    /// When something was shown last, and how much was played then.
+    shown: (Tick, u64),
 }
 
 impl<'a> Watch<'a> {
@@ -303,19 +308,22 @@ impl<'a> Watch<'a> {
             stopper: Some(stopper),
             interrupted,
             context,
-            shown: context.clock.now(),
+            shown: (context.clock.now(), 0),
         }
     }
 
-    fn look(&mut self, text: impl FnOnce() -> String) {
+    /// `played`: updates or rows; the text is that of so many in a second.
+    fn look(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
         if self.interrupted.is_so() {
             self.stopper = None;
         }
         let now = self.context.clock.now();
-        let is_due = now.since(self.shown) >= std::time::Duration::from_millis(500);
-        if is_due && self.context.terminal.shows_progress() {
-            self.shown = now;
-            self.context.terminal.progress(&text());
+        let (at, before) = self.shown;
+        let elapsed = now.since(at);
+        if elapsed >= SHOWN_EVERY && self.context.terminal.shows_progress() {
+            self.shown = (now, played);
+            let rate = per_second(played.saturating_sub(before), elapsed);
+            self.context.terminal.progress(&text(rate));
         }
     }
 }

@@ -31,12 +31,16 @@ mod providers;
 mod reading;
 #[cfg(target_os = "linux")]
 mod recording_series;
+#[cfg(target_os = "linux")]
+mod recording_terminals;
 mod recordings;
 mod registers;
 mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;
 mod schema;
+#[cfg(target_os = "linux")]
+mod shown;
 mod snapshots;
 mod stream_fan_kills;
 mod stream_fans;

@@ -157,12 +157,12 @@ pub(crate) const VERB: Verb = Verb {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     args.check()?;
     match (args.verb, &args.stream) {
-        (Order::Start, Some(url)) => stream::run(args, url, context),
-        (Order::Start, None) => start::run(args, context),
+        (Order::Start, Some(url)) => stream::run(args, url, &context.beside_files()),
+        (Order::Start, None) => start::run(args, &context.beside_files()),
         (Order::Stop, _) => stop::run(args, context),
         (Order::Ls, _) => list::ls(args, context),
         (Order::Info, _) => info::info(args, context),
-        (Order::Bench, _) => bench::run(args, context),
+        (Order::Bench, _) => bench::run(args, &context.beside_files()),
     }
 }
 

@@ -1,0 +1,80 @@
+//! Recording and playing where a person looks: standard output and standard error are a terminal.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::rig::{Running, Served};
+use crate::shown::Shown;
+
+fn path(served: &Served, name: &str) -> String {
+    let path = served.folder.path().join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// Behaviour: B-70.
+#[test]
+fn variables_that_are_recorded_and_played_show_how_they_do_on_a_terminal() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let start = ["record", "start", &file, "rig/level"];
+    let recorder = Shown::spawn_all(&mut served.command(&start), 0);
+    let line = recorder.until("1 update of 1 variable \u{b7} ");
+    for part in ["/s \u{b7} ", "queue ", " left"] {
+        assert!(line.contains(part), "{line}");
+    }
+    for updates in [2, 3] {
+        assert_eq!(served.run(&["put", "rig/level", "12"]).code, Some(0));
+        recorder.until(&format!("{updates} updates of 1 variable \u{b7} "));
+    }
+    recorder.signal("INT");
+    // The progress is taken away before.
+    let (code, rest) = recorder.rest();
+    let last = rest.iter().find(|line| line.contains("recorded in"));
+    assert!(last.unwrap().starts_with("\u{1b}[K3 updates"), "{rest:?}");
+    assert_eq!(code, Some(0));
+
+    let play = ["play", &file, "--speed", "0.0001"];
+    let player = Shown::spawn_all(&mut served.command(&play), 0);
+    player.until("2 of 3 updates \u{b7} ");
+    player.signal("INT");
+    player.until("2 updates played");
+    assert_eq!(player.end(), Some(130));
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_stream_that_is_recorded_shows_how_it_does_on_a_terminal() {
+    let served = Served::rig();
+    let file = path(&served, "raw.tdms");
+    let start = ["record", "start", &file, "--stream", "in", "--type", "u64"];
+    let recorder = Shown::spawn_all(&mut served.command(&start), 0);
+    let write = ["stream", "write", "out", "--to", "in", "--type", "u64"];
+    let mut writer = Running::spawn_reading(&mut served.command(&write), Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    input.write_all(b"1\n2\n3\n").unwrap();
+    let line = recorder.until("3 elements \u{b7} ");
+    assert!(line.contains("queue ") && line.contains(" left"), "{line}");
+    drop(input);
+    recorder.until("3 elements recorded");
+    assert_eq!((recorder.end(), writer.end().0), (Some(0), Some(0)));
+}
+
+/// Behaviour: B-70.
+#[test]
+fn simulated_devices_show_how_they_do_on_a_terminal_and_on_no_more_than_its_width() {
+    let served = Served::rig();
+    let folder = served.folder.path().to_str().unwrap();
+    let bench = ["record", "bench", folder, "--rate", "1MB", "--for", "1h"];
+    let recorder = Shown::spawn_all(&mut served.command(&bench), 0);
+    let line = recorder.until(" of 1 device \u{b7} ");
+    assert!(line.contains("queue ") && line.contains(" left"), "{line}");
+    recorder.signal("INT");
+    assert_eq!(recorder.end(), Some(130));
+
+    let recorder = Shown::spawn_all(&mut served.command(&bench), 30);
+    let line = recorder.until(" of 1 device");
+    let shown = line.trim_start_matches("\u{1b}[K").trim_end_matches('\r');
+    assert_eq!(shown.chars().count(), 29, "{line:?}");
+    recorder.signal("INT");
+    assert_eq!(recorder.end(), Some(130));
+}
