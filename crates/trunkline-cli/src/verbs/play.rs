@@ -13,7 +13,7 @@ use trunkline::stream::{Options, ValueWriter};
 use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Tick};
 
-use super::record::problem;
+use super::record::{meet, problem};
 use super::stream::units::{per_second, rate_text};
 use super::{Context, Verb};
 use crate::connection::Connection;
@@ -241,8 +241,12 @@ fn into_stream(
         program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Options::default()
     };
-    let in_stream = |error| super::stream::problem(&error);
-    let mut stream = ValueWriter::create(url, &args.data_type, options).map_err(in_stream)?;
+    let (at, data_type) = (url.to_owned(), args.data_type.clone());
+    let create = move || ValueWriter::create(&at, &data_type, options);
+    let started = context.clock.now();
+    let Some(mut stream) = meet(url, create, || interrupted.is_so(), context)? else {
+        return nobody_came(started, context);
+    };
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, interrupted, context);
@@ -291,6 +295,17 @@ fn sum_up_stream(
         counted(done.underruns, "underrun"),
         done.lateness.as_secs_f64(),
     ))
+}
+
+/// It was to end before there was a reader.
+fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
+    match context.settings.is_json() {
+        true => sum_up_stream(&StreamPlayed::default(), 0, started, context)?,
+        false => context
+            .terminal
+            .note("nobody has read from the stream: nothing played")?,
+    }
+    Ok(Exit::Interrupted)
 }
 
 /// Looks for Ctrl-C, and shows how it goes.

@@ -78,3 +78,33 @@ fn simulated_devices_show_how_they_do_on_a_terminal_and_on_no_more_than_its_widt
     recorder.signal("INT");
     assert_eq!(recorder.end(), Some(130));
 }
+
+/// A stream of numbers, recorded.
+fn recorded_stream(served: &Served) -> String {
+    let file = path(served, "stream.tdms");
+    let start = ["record", "start", &file, "--stream", "in", "--type", "i32"];
+    let recorder = served.spawn(&start);
+    let write = ["stream", "write", "out", "--to", "in", "--type", "i32"];
+    let written = served.run_with_input(&write, "1\n2\n3\n");
+    assert_eq!(written.code, Some(0), "{written:?}");
+    assert_eq!(recorder.end().0, Some(0));
+    file
+}
+
+/// Behaviour: B-72.
+#[test]
+fn who_plays_into_a_stream_that_nobody_reads_says_so_and_ends_when_told() {
+    let served = Served::rig();
+    let file = recorded_stream(&served);
+    let play = ["play", &file, "--full", "--stream", "p", "--type", "i32"];
+    for signal in ["INT", "TERM"] {
+        let player = Shown::spawn_all(&mut served.command(&play), 0);
+        player.until("waiting for the other end of p; ");
+        player.signal(signal);
+        let (code, rest) = player.rest();
+        assert_eq!(code, Some(130), "{rest:?}");
+        let told = |part: &str| rest.iter().filter(|line| line.contains(part)).count();
+        assert_eq!(told("waiting"), 0, "{rest:?}");
+        assert_eq!(told("nobody has read from the stream"), 1, "{rest:?}");
+    }
+}

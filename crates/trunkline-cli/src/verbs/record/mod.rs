@@ -4,18 +4,22 @@
 //! - `start`: variables; `stream`: a stream, and `stream_file` where it goes. `list`: what
 //!   recordings there are; `info`: what is in one.
 //! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
-//! - `bench`: simulated devices. `disk`: how much room is left.
+//! - `meeting`: waiting for the other end of a stream. `bench`: simulated devices. `disk`: how much
+//!   room is left. `way`: how a file is written.
 
 mod bench;
 mod disk;
 mod info;
 mod list;
+mod meeting;
 mod running;
 mod start;
 mod stop;
 mod stream;
 mod stream_file;
 mod way;
+
+pub(super) use self::meeting::meet;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! `record start --stream`: a stream.
 
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -13,6 +12,7 @@ use trunkline::record::{
 use trunkline::stream::{Options, ValueReader, element_bytes};
 
 use super::disk::{SHOWN_EVERY, room_text};
+use super::meeting::meet;
 use super::running::{Ended, Figures, Running};
 use super::stream_file::{Came, StreamFile, check_folder};
 use super::way::{cache, say_way};
@@ -34,9 +34,6 @@ const REGIONS: usize = 16;
 
 /// How long making the file and closing it may take.
 const FILE_WAIT: Duration = Duration::from_secs(30);
-
-/// How long a writer is waited for before it is looked whether to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
     let path = args.path();
@@ -300,27 +297,9 @@ fn create(
         program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Options::default()
     };
-    let (sender, receiver) = channel();
-    let (url, data_type) = (url.to_owned(), args.data_type.clone());
-    // When it was to end before, this goes with the process.
-    std::thread::Builder::new()
-        .name("record-meeting".to_owned())
-        .spawn(move || {
-            let _ = sender.send(ValueReader::create(&url, &data_type, options));
-        })
-        .map_err(|error| problem(&error.into()))?;
-    loop {
-        match receiver.recv_timeout(LOOK_EVERY) {
-            Ok(Ok(stream)) => return Ok(Some(stream)),
-            Ok(Err(error)) => return Err(crate::verbs::stream::problem(&error).into()),
-            Err(RecvTimeoutError::Timeout) if is_to_end() => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let error = std::io::Error::other("the stream cannot be waited for");
-                return Err(problem(&error.into()).into());
-            }
-        }
-    }
+    let (at, data_type) = (url.to_owned(), args.data_type.clone());
+    let create = move || ValueReader::create(&at, &data_type, options);
+    meet(url, create, is_to_end, context)
 }
 
 /// How much room is left, and what a disk that is full does.
