@@ -142,6 +142,40 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
 
 /// Behaviour: B-70.
 #[test]
+fn who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it() {
+    let name =
+        "full_disks::who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it";
+    // One piece is set aside, and no more.
+    let Some(folder) = small_disk(name, RESERVED + (8 << 20)) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("raw.tdms");
+    let path = file.to_str().unwrap();
+    let start = ["record", "start", path, "--stream", "in", "--type", "u64"];
+    let recorder = Shown::spawn(&mut served.command(&start));
+    let write = ["stream", "write", "out", "--to", "in", "--type", "u64"];
+    let mut writer = served.command(&[&write[..], &["--as", "raw"]].concat());
+    let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || {
+        // More than there is room for, until nobody takes it any more.
+        let elements: Vec<u8> = (0..PIECE).flat_map(u64::to_le_bytes).collect();
+        while input.write_all(&elements).is_ok() {}
+    });
+    recorder.until("disk full: the stream waits; free some");
+    let stopped = served.run(&["record", "stop", path]);
+    assert_eq!(stopped.code, Some(7), "{stopped:?}");
+    let told = recorder.until("are not in the recording");
+    let told = told.split("error:\u{1b}[0m ").last().unwrap().trim_end();
+    assert!(stopped.err.contains(told), "{told}: {stopped:?}");
+    assert_eq!(recorder.end(), Some(7));
+    drop(writer);
+    feeding.join().unwrap();
+}
+
+/// Behaviour: B-70.
+#[test]
 fn updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some() {
     let name =
         "full_disks::updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some";

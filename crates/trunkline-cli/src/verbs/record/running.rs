@@ -163,14 +163,28 @@ impl Running {
     }
 
     /// The file is closed: takes the place away, and tells those that wait.
-    pub(super) fn end(mut self, ended: &Ended<'_>) {
-        self.place = None;
-        let line = json!({
+    pub(super) fn end(self, ended: &Ended<'_>) {
+        self.answer(&json!({
             "exit": ended.exit.number(),
             "text": ended.text,
             "object": ended.object,
-        });
-        let line = line.to_string();
+        }));
+    }
+
+    /// The same where it has failed. What the command itself is going to say of it is what those
+    /// are told.
+    pub(super) fn fail(self, stop: &Stop) {
+        if let Stop::Problem(problem) = stop {
+            self.answer(&json!({
+                "exit": problem.exit.number(),
+                "problem": problem.to_json(),
+            }));
+        }
+    }
+
+    fn answer(mut self, answer: &Json) {
+        self.place = None;
+        let line = answer.to_string();
         let waiting = {
             let mut shared = lock(&self.shared);
             shared.ended = Some(line.clone());

@@ -136,16 +136,24 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
 
 /// Says what has come of a recording, as its recorder does.
 fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
+    let exit = match answer["exit"].as_u64() {
+        Some(0) => Exit::Done,
+        Some(7) => Exit::Lost,
+        _ => Exit::SomeFailed,
+    };
+    if let Some(failed) = answer.get("problem") {
+        let text = |key: &str| failed[key].as_str().map(str::to_owned);
+        let mut problem = Problem::new(exit, text("code").unwrap_or_default(), "");
+        problem.message = text("message").unwrap_or_default();
+        problem.hint = text("hint");
+        return context.show(&problem, 0);
+    }
     let line = match context.settings.is_json() {
         true => answer["object"].to_string(),
         false => answer["text"].as_str().unwrap_or("it has ended").to_owned(),
     };
     context.terminal.line(&line)?;
-    Ok(match answer["exit"].as_u64() {
-        Some(0) => Exit::Done,
-        Some(7) => Exit::Lost,
-        _ => Exit::SomeFailed,
-    })
+    Ok(exit)
 }
 
 /// It has gone away.

@@ -129,11 +129,28 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn record(
         &self,
+        stream: ValueReader,
+        ends: (&mut RegionFiller, &mut RegionReader),
+        file: impl StreamFile,
+        mut running: Running,
+    ) -> Result<Exit, Stop> {
+        match self.recorded(stream, ends, file, &mut running) {
+            Ok((text, object, exit)) => finish(running, &text, &object, exit, self.context),
+            Err(stop) => {
+                running.fail(&stop);
+                Err(stop)
+            }
+        }
+    }
+
+    /// What has come of it, for people and for programs.
+    fn recorded(
+        &self,
         mut stream: ValueReader,
         ends: (&mut RegionFiller, &mut RegionReader),
         mut file: impl StreamFile,
-        mut running: Running,
-    ) -> Result<Exit, Stop> {
+        running: &mut Running,
+    ) -> Result<(String, Json, Exit), Stop> {
         let context = self.context;
         say_way(self.report, self.pages, context)?;
         let started = context.clock.now();
@@ -182,7 +199,7 @@ impl Recorder<'_> {
             0 => Exit::SomeFailed,
             _ => Exit::Lost,
         };
-        finish(running, &text, &object, exit, context)
+        Ok((text, object, exit))
     }
 
     fn sum_up(
