@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
@@ -144,14 +145,16 @@ impl Terminal {
         }
         let text = match &problem.name {
             Some(name) => {
-                let sentence = self.error_paint(Mood::Bad, &format!("*** {}", problem.sentence()));
-                format!("{}   {sentence}", padded(&clipped(name), width))
+                let sentence = format!("*** {}", plain_lines(&problem.sentence()));
+                let sentence = self.error_paint(Mood::Bad, &sentence);
+                format!("{}   {sentence}", padded(&clipped(&plain(name)), width))
             }
             None => {
                 let head = self.error_paint(Mood::Bad, "error:");
+                let message = plain_lines(&problem.message);
                 match &problem.hint {
-                    Some(hint) => format!("{head} {}\n  {hint}", problem.message),
-                    None => format!("{head} {}", problem.message),
+                    Some(hint) => format!("{head} {message}\n  {}", plain_lines(hint)),
+                    None => format!("{head} {message}"),
                 }
             }
         };
@@ -180,7 +183,7 @@ impl Terminal {
         if self.shows_progress {
             self.out().has_progress = true;
             // Of a line that goes on in the next one only that could be taken away again.
-            let line: String = line.chars().take(columns()).collect();
+            let line: String = plain(line).chars().take(columns()).collect();
             // Whoever closed standard error does not want to know.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
@@ -238,6 +241,29 @@ fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> boo
     no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
 }
 
+/// A path for people: nothing in it moves the cursor.
+pub(crate) fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
+/// Text without anything that a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+/// The same of text that may have several lines.
+fn plain_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(plain).collect();
+    lines.join("\n")
+}
+
 /// The text and spaces behind it, as many as it lacks characters to `width`.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(text.chars().count());
@@ -290,6 +316,13 @@ mod tests {
         assert_eq!(painted(false, Mood::Bad, "x"), "x");
         assert_eq!(painted(true, Mood::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
         assert_eq!(painted(true, Mood::Plain, "x"), "x");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u{1b}[31m");
+        assert_eq!(plain_lines("a\n\u{7}b"), "a\n\\u{7}b");
+        assert_eq!(shown(Path::new("a\tb")), "a\\tb");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::targets;
+use crate::terminal::plain;
 
 /// Play a recording into variables, or into a stream
 ///
@@ -152,14 +153,14 @@ fn into_variables(
         let sentence = format!(
             "{}: {}",
             counted(failure.updates, "update"),
-            failure.sentence
+            plain(&failure.sentence)
         );
         let failed =
             Problem::new(Exit::SomeFailed, failure.code.clone(), &sentence).of(&failure.name);
         context.terminal.problem(&failed, failure.name.len())?;
     }
     for (name, why) in &done.refused {
-        let refused = Problem::new(Exit::SomeFailed, "not-played", why).of(name);
+        let refused = Problem::new(Exit::SomeFailed, "not-played", &plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
     }
     Ok(match done.is_complete {
@@ -172,7 +173,7 @@ fn into_variables(
 /// Names what is not there to be played; whether there is nothing of it.
 fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, Stop> {
     for part in missing {
-        let problem = Problem::new(Exit::SomeFailed, "missing", &part.to_string());
+        let problem = Problem::new(Exit::SomeFailed, "missing", &plain(&part.to_string()));
         context.terminal.problem(&problem, 0)?;
     }
     Ok(missing.is_empty())

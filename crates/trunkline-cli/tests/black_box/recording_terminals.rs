@@ -3,6 +3,9 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Writer, WriterOptions};
+use trunkline_types::Timestamp;
+
 use crate::rig::{Running, Served};
 use crate::shown::Shown;
 
@@ -107,4 +110,69 @@ fn who_plays_into_a_stream_that_nobody_reads_says_so_and_ends_when_told() {
         assert_eq!(told("waiting"), 0, "{rest:?}");
         assert_eq!(told("nobody has read from the stream"), 1, "{rest:?}");
     }
+}
+
+/// A variable of this name, recorded by somebody.
+fn named(group: &str) -> Vec<u8> {
+    let mut writer = Writer::new(WriterOptions::default());
+    let object = ObjectPath::group(group);
+    writer.set(&object, "variable_type", "f64").unwrap();
+    let times = [TdmsTime::from(Timestamp::from_nanos(1))];
+    let channels = [
+        ("time", Data::from(&times)),
+        ("value", Data::from(&[1.5_f64])),
+    ];
+    let data = channels.map(|(name, data)| {
+        let channel = writer.channel(group, name, data.data_type()).unwrap();
+        (channel, data)
+    });
+    let mut bytes = Vec::new();
+    let written = writer.write(&data, Arrangement::Contiguous, &mut bytes);
+    written.unwrap();
+    bytes
+}
+
+/// Behaviour: B-70, B-72.
+#[test]
+fn nothing_that_a_recording_or_its_file_is_named_moves_a_cursor() {
+    let served = Served::rig();
+    let named = named("a/\u{1b}[31m\u{7}b\tc\nd");
+    let escaped = "a/\\u{1b}[31m\\u{7}b\\tc\\nd";
+    let file = path(&served, "x\u{1b}[2J\n.tdms");
+    std::fs::write(&file, &named[..named.len() - 1]).unwrap();
+    let whole = path(&served, "whole.tdms");
+    std::fs::write(&whole, &named).unwrap();
+    let folder = served.folder.path().to_str().unwrap();
+    let text = "x\\u{1b}[2J\\n.tdms";
+    for (arguments, told) in [
+        (&["record", "info", &whole][..], escaped),
+        (&["record", "info", &whole, "-o", "table"], escaped),
+        (&["record", "info", &whole, "-t"], escaped),
+        (&["record", "info", &file], text),
+        (&["record", "ls", folder], text),
+        (&["record", "ls", folder, "-o", "table"], text),
+        (&["record", "start", &file, "rig/level"], text),
+        (&["play", &whole], escaped),
+        (&["play", &file], text),
+    ] {
+        let said = served.run(arguments);
+        let all = format!("{}{}", said.out, said.err);
+        assert!(all.contains(told), "{arguments:?}: {said:?}");
+        assert!(
+            !all.contains(['\u{1b}', '\u{7}']),
+            "{arguments:?}: {said:?}"
+        );
+        // A tab is between columns, and a line ends where its row does.
+        assert!(
+            !all.contains("b\tc") && !all.contains("\n.tdms"),
+            "{said:?}"
+        );
+        assert!(!all.contains("\nd"), "{said:?}");
+    }
+    // Programs are told what it is.
+    let said = served.run(&["record", "info", &whole, "--json"]);
+    assert!(
+        said.out.contains("a/\\u001b[31m\\u0007b\\tc\\nd"),
+        "{said:?}"
+    );
 }

@@ -23,6 +23,7 @@ use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
@@ -252,14 +253,14 @@ fn check(
     interrupted: &Interrupted,
 ) -> Result<Checked, Stop> {
     let failed = |error: &dyn std::fmt::Display| {
-        let sentence = format!("{} cannot be checked: {error}", path.display());
+        let sentence = format!("{} cannot be checked: {error}", shown(path));
         Stop::from(Problem::new(Exit::SomeFailed, "file", &sentence))
     };
     let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
     let file = TdmsFile::open(file).map_err(|error| failed(&error))?;
     let channel = file.channel(&ObjectPath::channel("card", "in0"));
     let Some(channel) = channel else {
-        return Ok(Checked::Wrong(format!("{} has no channel", path.display())));
+        return Ok(Checked::Wrong(format!("{} has no channel", shown(path))));
     };
     let number = |name: String| {
         let properties = file.properties(&ObjectPath::group("card"));
@@ -284,7 +285,7 @@ fn check(
                 gap = gaps.next();
             }
             if *value != sample(device, row + missing) {
-                let wrong = format!("{}: row {row} is {value:#x}", path.display());
+                let wrong = format!("{}: row {row} is {value:#x}", shown(path));
                 return Ok(Checked::Wrong(wrong));
             }
             row += 1;
@@ -295,7 +296,7 @@ fn check(
         true => Checked::Right,
         false => Checked::Wrong(format!(
             "{}: {acquired} rows in it or lost, and {} acquired",
-            path.display(),
+            shown(path),
             counts.acquired
         )),
     })

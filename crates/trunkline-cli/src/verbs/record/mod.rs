@@ -33,6 +33,7 @@ use crate::arguments;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::terminal::{plain, shown};
 
 /// Record variables, or a stream, to a TDMS file
 ///
@@ -231,14 +232,14 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
         _ => (Exit::SomeFailed, "failed"),
     };
-    Problem::new(exit, code, &error.to_string())
+    Problem::new(exit, code, &plain(&error.to_string()))
 }
 
 /// Where something was recorded: a file, or the first of a series.
 fn files_text(path: &Path, files: u32) -> String {
     match files {
-        0 | 1 => path.display().to_string(),
-        files => format!("{files} files from {} on", path.display()),
+        0 | 1 => shown(path),
+        files => format!("{files} files from {} on", shown(path)),
     }
 }
 
@@ -265,13 +266,13 @@ fn untrimmed_text(number: i32) -> String {
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
-        found.message = format!("{} cannot be made: {error}", path.display());
+        found.message = format!("{} cannot be made: {error}", shown(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             // The next file of a series has a message of its own.
             if error.raw_os_error().is_some() || error.get_ref().is_none() {
-                found.message = format!("{} is there already", path.display());
+                found.message = format!("{} is there already", shown(path));
             } else {
-                found.message = error.to_string();
+                found.message = plain(&error.to_string());
             }
             found.hint =
                 Some("nothing is written over: name another file, or remove it".to_owned());

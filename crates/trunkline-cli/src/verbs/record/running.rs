@@ -25,6 +25,7 @@ use trunkline_types::Tick;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::per_second;
 
@@ -380,7 +381,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
         (Some(pid), Some(since)) => format!("process {pid}, since {since}"),
         _ => "another process".to_owned(),
     };
-    let path = path.display();
+    let path = shown(path);
     let mut problem = Problem::new(Exit::SomeFailed, "is-recorded", "");
     problem.message = format!("{path} is being recorded by {who}");
     problem.hint = Some(format!(
@@ -393,7 +394,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
 fn folder() -> io::Result<PathBuf> {
     let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
-        let text = format!("{} is not a folder of this user alone", folder.display());
+        let text = format!("{} is not a folder of this user alone", shown(&folder));
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     })?;
     let folder = of_user.join("recordings");

@@ -12,6 +12,7 @@ use super::running::{Entry, Figures, STATUS, STOP};
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::problem::{Problem, Stop};
+use crate::terminal::shown;
 use crate::verbs::Context;
 
 /// How long a recorder may take to say how it is.
@@ -128,7 +129,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
         let mut problem = Problem::new(Exit::SomeFailed, "not-recorded", "");
-        problem.message = format!("{} is not being recorded", path.display());
+        problem.message = format!("{} is not being recorded", shown(path));
         problem.hint = Some("`trunkline record ls` shows what is".to_owned());
         problem
     })
@@ -158,7 +159,7 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
 
 /// It has gone away.
 fn silent(recorder: &Recorder) -> Problem {
-    let file = recorder.file.display();
+    let file = shown(&recorder.file);
     let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
     problem.message = format!("the recorder of {file} has ended without saying how");
     problem.hint = Some(format!(
@@ -168,7 +169,7 @@ fn silent(recorder: &Recorder) -> Problem {
 }
 
 fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
-    let file = recorder.file.display();
+    let file = shown(&recorder.file);
     let who = recorder
         .pid
         .map_or_else(String::new, |pid| format!(" (process {pid})"));

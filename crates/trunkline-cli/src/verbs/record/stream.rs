@@ -23,6 +23,7 @@ use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::targets;
+use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
@@ -282,7 +283,7 @@ fn nobody_came(running: Running, path: &Path, exit: Exit, context: &Context) -> 
     object.put("lost", 0);
     let text = format!(
         "nobody has written to the stream: nothing recorded, {} is not made",
-        path.display()
+        shown(path)
     );
     finish(running, &text, &object.into_json(), exit, context)
 }
