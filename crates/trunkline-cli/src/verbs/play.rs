@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions,
+    Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
     RecordedVariables, Recording, Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed,
     play_into_stream, play_into_variables, stopper,
 };
@@ -75,6 +75,10 @@ pub(crate) struct Args {
     /// --stream: the group, where the recording has several
     #[arg(long, value_name = "GROUP", requires = "stream")]
     group: Option<String>,
+
+    /// --stream: the channel of the group that says when each row was taken; it is none of the rows
+    #[arg(long, value_name = "CHANNEL", requires = "stream")]
+    times: Option<String>,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -213,16 +217,25 @@ fn into_stream(
 ) -> Result<Exit, Stop> {
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
+        times: args.times.as_deref().map(Into::into),
         ..Selection::default()
     };
     let gaps = match args.skip_gaps {
         true => Gaps::Skipped,
         false => Gaps::AsTime,
     };
-    let in_recording = |error: trunkline::record::PlaybackError| problem(&error.into());
+    let in_recording = |error: PlaybackError| problem(&error.into());
     let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
     let is_whole = say_missing(recording.missing(), context)?;
-    let pacer = Pacer::new(&recording, pace, gaps).map_err(in_recording)?;
+    let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
+        let is_unknown = matches!(error, PlaybackError::NoRate { .. });
+        let mut found = problem(&error.into());
+        if is_unknown {
+            let hint = "--full plays it as fast as it goes, --times names a channel of times";
+            found.hint = Some(hint.to_owned());
+        }
+        found
+    })?;
     let made = RegionMemory::to_play(
         recording.row_bytes(),
         RING_ROWS,

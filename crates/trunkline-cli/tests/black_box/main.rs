@@ -27,6 +27,8 @@ mod hosting;
 mod json_lines;
 mod libraries;
 mod local_sockets;
+#[cfg(target_os = "linux")]
+mod playing;
 mod providers;
 mod reading;
 #[cfg(target_os = "linux")]
