@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
@@ -88,6 +89,10 @@ impl Terminal {
     /// Writes one line of data.
     pub(crate) fn line(&self, line: &str) -> Result<(), Stop> {
         let mut out = self.out();
+        if self.is_tty && std::mem::take(&mut out.has_progress) {
+            // They are seen in the same place. Whoever closed standard error does not want to know.
+            let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
+        }
         let before = match out.list {
             List::No => "",
             List::Empty => "[\n",
@@ -122,6 +127,7 @@ impl Terminal {
 
     /// Completes what was begun and hands it on. Nothing is written afterwards.
     pub(crate) fn finish(&self) -> Result<(), Stop> {
+        self.end_progress();
         let mut out = self.out();
         let end = match std::mem::replace(&mut out.list, List::No) {
             List::No => "",
@@ -139,14 +145,16 @@ impl Terminal {
         }
         let text = match &problem.name {
             Some(name) => {
-                let sentence = self.error_paint(Mood::Bad, &format!("*** {}", problem.sentence()));
-                format!("{}   {sentence}", padded(&clipped(name), width))
+                let sentence = format!("*** {}", plain_lines(&problem.sentence()));
+                let sentence = self.error_paint(Mood::Bad, &sentence);
+                format!("{}   {sentence}", padded(&clipped(&plain(name)), width))
             }
             None => {
                 let head = self.error_paint(Mood::Bad, "error:");
+                let message = plain_lines(&problem.message);
                 match &problem.hint {
-                    Some(hint) => format!("{head} {}\n  {hint}", problem.message),
-                    None => format!("{head} {}", problem.message),
+                    Some(hint) => format!("{head} {message}\n  {}", plain_lines(hint)),
+                    None => format!("{head} {message}"),
                 }
             }
         };
@@ -174,6 +182,8 @@ impl Terminal {
     pub(crate) fn progress(&self, line: &str) {
         if self.shows_progress {
             self.out().has_progress = true;
+            // Of a line that goes on in the next one only that could be taken away again.
+            let line: String = plain(line).chars().take(columns()).collect();
             // Whoever closed standard error does not want to know.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
@@ -217,10 +227,41 @@ impl Terminal {
     }
 }
 
+/// How many characters go on one line of the terminal that standard error is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    // A terminal that does not know says 0.
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    columns.checked_sub(1).unwrap_or(usize::MAX)
+}
+
 /// Whether colours are wanted on a terminal: not where `NO_COLOR` says anything, nor where none can
 /// be.
 fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
+}
+
+/// A path for people: nothing in it moves the cursor.
+pub(crate) fn shown(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
+/// Text without anything that a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+/// The same of text that may have several lines.
+fn plain_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(plain).collect();
+    lines.join("\n")
 }
 
 /// The text and spaces behind it, as many as it lacks characters to `width`.
@@ -275,6 +316,13 @@ mod tests {
         assert_eq!(painted(false, Mood::Bad, "x"), "x");
         assert_eq!(painted(true, Mood::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
         assert_eq!(painted(true, Mood::Plain, "x"), "x");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u{1b}[31m");
+        assert_eq!(plain_lines("a\n\u{7}b"), "a\n\\u{7}b");
+        assert_eq!(shown(Path::new("a\tb")), "a\\tb");
     }
 
     #[test]

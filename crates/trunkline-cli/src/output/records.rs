@@ -7,7 +7,7 @@ use super::json::Object;
 use crate::arguments::Form;
 use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
-use crate::terminal::{Mood, Terminal, padded};
+use crate::terminal::{Mood, Terminal, padded, plain};
 
 /// A list while it is gathered. Tables are printed at the end, when the widths are known;
 /// everything else row by row.
@@ -59,6 +59,10 @@ impl Records {
     /// Adds a row.
     pub(crate) fn push(&mut self, mut row: Row) -> Result<(), Stop> {
         row.cells.resize(self.columns.len(), String::new());
+        if self.form.is_for_people() {
+            // Nothing in it moves the cursor, or begins another column.
+            row.cells.iter_mut().for_each(|cell| *cell = plain(cell));
+        }
         let line = match self.form {
             Form::Table if !self.is_terse => {
                 self.rows.push(row);

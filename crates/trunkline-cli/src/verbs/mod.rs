@@ -128,6 +128,18 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
 }
 
 impl Context {
+    /// The same for a command that writes no data to standard output while it runs: its progress is
+    /// seen wherever people look at standard error.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn beside_files(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            terminal: self.terminal.beside_files(),
+            clock: self.clock,
+            started: self.started,
+        }
+    }
+
     /// Shows the problem of one name, and what it leads to.
     pub(crate) fn show(&self, problem: &Problem, width: usize) -> Result<Exit, Stop> {
         self.terminal.problem(problem, width)?;

@@ -1,10 +1,11 @@
 //! `play`: recordings into live variables, or into a stream.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
-    Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions,
+    Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
     RecordedVariables, Recording, Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed,
     play_into_stream, play_into_variables, stopper,
 };
@@ -12,7 +13,8 @@ use trunkline::stream::{Options, ValueWriter};
 use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Tick};
 
-use super::record::problem;
+use super::record::{meet, problem};
+use super::stream::units::{per_second, rate_text};
 use super::{Context, Verb};
 use crate::connection::Connection;
 use crate::exit::Exit;
@@ -21,6 +23,7 @@ use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::targets;
+use crate::terminal::plain;
 
 /// Play a recording into variables, or into a stream
 ///
@@ -72,6 +75,10 @@ pub(crate) struct Args {
     /// --stream: the group, where the recording has several
     #[arg(long, value_name = "GROUP", requires = "stream")]
     group: Option<String>,
+
+    /// --stream: the channel of the group that says when each row was taken; it is none of the rows
+    #[arg(long, value_name = "CHANNEL", requires = "stream")]
+    times: Option<String>,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -88,10 +95,14 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
+/// How often the progress is renewed.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
 /// Rows of the ring between file and stream.
 const RING_ROWS: usize = 1 << 16;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let context = &context.beside_files();
     let interrupted = Interrupted::new(&context.terminal)?;
     interrupted.end_in_order();
     let pace = match (args.full, args.speed) {
@@ -134,13 +145,10 @@ fn into_variables(
     let mut watch = Watch::new(stopper, interrupted, context);
     let client = &connection.client;
     let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
-        watch.look(|| {
-            let played = done.updates + done.left_out;
-            format!(
-                "{played} of {} · {} late",
-                counted(total, "update"),
-                done.late
-            )
+        let played = done.updates + done.left_out;
+        watch.look(played, |rate| {
+            let total = counted(total, "update");
+            format!("{played} of {total} · {rate:.0}/s · {} late", done.late)
         });
     });
     let done = done.map_err(|error| problem(&error))?;
@@ -149,14 +157,14 @@ fn into_variables(
         let sentence = format!(
             "{}: {}",
             counted(failure.updates, "update"),
-            failure.sentence
+            plain(&failure.sentence)
         );
         let failed =
             Problem::new(Exit::SomeFailed, failure.code.clone(), &sentence).of(&failure.name);
         context.terminal.problem(&failed, failure.name.len())?;
     }
     for (name, why) in &done.refused {
-        let refused = Problem::new(Exit::SomeFailed, "not-played", why).of(name);
+        let refused = Problem::new(Exit::SomeFailed, "not-played", &plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
     }
     Ok(match done.is_complete {
@@ -169,7 +177,7 @@ fn into_variables(
 /// Names what is not there to be played; whether there is nothing of it.
 fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, Stop> {
     for part in missing {
-        let problem = Problem::new(Exit::SomeFailed, "missing", &part.to_string());
+        let problem = Problem::new(Exit::SomeFailed, "missing", &plain(&part.to_string()));
         context.terminal.problem(&problem, 0)?;
     }
     Ok(missing.is_empty())
@@ -209,16 +217,25 @@ fn into_stream(
 ) -> Result<Exit, Stop> {
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
+        times: args.times.as_deref().map(Into::into),
         ..Selection::default()
     };
     let gaps = match args.skip_gaps {
         true => Gaps::Skipped,
         false => Gaps::AsTime,
     };
-    let in_recording = |error: trunkline::record::PlaybackError| problem(&error.into());
+    let in_recording = |error: PlaybackError| problem(&error.into());
     let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
     let is_whole = say_missing(recording.missing(), context)?;
-    let pacer = Pacer::new(&recording, pace, gaps).map_err(in_recording)?;
+    let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
+        let is_unknown = matches!(error, PlaybackError::NoRate { .. });
+        let mut found = problem(&error.into());
+        if is_unknown {
+            let hint = "--full plays it as fast as it goes, --times names a channel of times";
+            found.hint = Some(hint.to_owned());
+        }
+        found
+    })?;
     let made = RegionMemory::to_play(
         recording.row_bytes(),
         RING_ROWS,
@@ -226,7 +243,7 @@ fn into_stream(
         16,
     );
     let (memory, ring, drain) = made.map_err(|error| problem(&error.into()))?;
-    let total = recording.rows();
+    let (total, row_bytes) = (recording.rows(), recording.row_bytes() as f64);
     let playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
     let mut playback = playback.map_err(in_recording)?;
     let mut drain = PacedDrain::new(drain, pacer);
@@ -238,17 +255,22 @@ fn into_stream(
         program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Options::default()
     };
-    let in_stream = |error| super::stream::problem(&error);
-    let mut stream = ValueWriter::create(url, &args.data_type, options).map_err(in_stream)?;
+    let (at, data_type) = (url.to_owned(), args.data_type.clone());
+    let create = move || ValueWriter::create(&at, &data_type, options);
+    let started = context.clock.now();
+    let Some(mut stream) = meet(url, create, || interrupted.is_so(), context)? else {
+        return nobody_came(started, context);
+    };
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, interrupted, context);
     let done = play_into_stream(&mut playback, &mut drain, &mut stream, &stopped, |done| {
-        watch.look(|| {
+        watch.look(done.rows, |rate| {
             format!(
-                "{} of {} · {}",
+                "{} of {} · {rate:.0}/s · {} · {}",
                 done.rows,
                 counted(total, "row"),
+                rate_text(rate * row_bytes),
                 counted(done.underruns, "underrun")
             )
         });
@@ -289,12 +311,24 @@ fn sum_up_stream(
     ))
 }
 
+/// It was to end before there was a reader.
+fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
+    match context.settings.is_json() {
+        true => sum_up_stream(&StreamPlayed::default(), 0, started, context)?,
+        false => context
+            .terminal
+            .note("nobody has read from the stream: nothing played")?,
+    }
+    Ok(Exit::Interrupted)
+}
+
 /// Looks for Ctrl-C, and shows how it goes.
 struct Watch<'a> {
     stopper: Option<Stopper>,
     interrupted: &'a Interrupted,
     context: &'a Context,
-    shown: Tick,
+    /// When something was shown last, and how much was played then.
+    shown: (Tick, u64),
 }
 
 impl<'a> Watch<'a> {
@@ -303,19 +337,22 @@ impl<'a> Watch<'a> {
             stopper: Some(stopper),
             interrupted,
             context,
-            shown: context.clock.now(),
+            shown: (context.clock.now(), 0),
         }
     }
 
-    fn look(&mut self, text: impl FnOnce() -> String) {
+    /// `played`: updates or rows; the text is that of so many in a second.
+    fn look(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
         if self.interrupted.is_so() {
             self.stopper = None;
         }
         let now = self.context.clock.now();
-        let is_due = now.since(self.shown) >= std::time::Duration::from_millis(500);
-        if is_due && self.context.terminal.shows_progress() {
-            self.shown = now;
-            self.context.terminal.progress(&text());
+        let (at, before) = self.shown;
+        let elapsed = now.since(at);
+        if elapsed >= SHOWN_EVERY && self.context.terminal.shows_progress() {
+            self.shown = (now, played);
+            let rate = per_second(played.saturating_sub(before), elapsed);
+            self.context.terminal.progress(&text(rate));
         }
     }
 }

@@ -1,22 +1,18 @@
 //! Recordings on a disk that becomes full while somebody looks at their progress: on a file system
 //! of the test's own, in a process with a name space of its own, where a program may make one.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::process::{ChildStdin, Command, Stdio};
 
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value as Json;
 use trunkline_tdms::{ObjectPath, TdmsFile};
 
-use crate::rig::{CUT_OFF, Running, Served};
-
-/// Lines that are waited for; there are two in a second.
-const LINES_MAX: usize = 120;
+use crate::rig::{Running, Served};
+use crate::shown::Shown;
 
 /// How the other process knows its folder.
 const FOLDER: &str = "TRUNKLINE_TEST_FULL_DISK";
@@ -61,72 +57,6 @@ fn ballast(folder: &Path, bytes: u64) -> PathBuf {
     let file = File::create(&path).unwrap();
     fallocate(&file, FallocateFlags::empty(), 0, bytes).unwrap();
     path
-}
-
-/// A process, and what the terminal shows that is its standard error.
-struct Shown {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Shown {
-    fn spawn(command: &mut Command) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let mut options = OpenOptions::new();
-        let slave = options.read(true).write(true).open(name.to_str().unwrap());
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(slave.unwrap())
-            .spawn()
-            .unwrap();
-        // The other end, so that nobody has it when the process has ended.
-        command.stderr(Stdio::null());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || read(File::from(master), &sender));
-        Self { child, lines }
-    }
-
-    /// Waits for a line that has this, behind those that were waited for before.
-    fn until(&self, part: &str) -> String {
-        let mut seen = Vec::new();
-        while seen.len() < LINES_MAX {
-            match self.lines.recv_timeout(CUT_OFF) {
-                Ok(line) if line.contains(part) => return line,
-                Ok(line) => seen.push(line),
-                Err(_) => break,
-            }
-        }
-        panic!("it does not show {part:?}, but {seen:#?}");
-    }
-
-    fn end(mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Reads what is shown, renewed line by renewed line, until nobody shows anything any more.
-fn read(mut master: File, sender: &Sender<String>) {
-    let (mut rest, mut bytes) = (Vec::new(), [0; 1024]);
-    while let Ok(count @ 1..) = master.read(&mut bytes) {
-        rest.extend_from_slice(&bytes[..count]);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\r') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            let _ = sender.send(String::from_utf8_lossy(&line).into_owned());
-        }
-    }
-    let _ = sender.send(String::from_utf8_lossy(&rest).into_owned());
 }
 
 /// Lines of JSON.
@@ -209,6 +139,39 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
         let read = channel.read_into(from, &mut piece).unwrap();
         assert!(piece[..read].iter().copied().eq(from..from + read as u64));
     }
+}
+
+/// Behaviour: B-70.
+#[test]
+fn who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it() {
+    let name =
+        "full_disks::who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it";
+    let Some(folder) = small_disk(name, HALF) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("raw.tdms");
+    let path = file.to_str().unwrap();
+    let start = ["record", "start", path, "--stream", "in", "--type", "u64"];
+    let recorder = Shown::spawn(&mut served.command(&start));
+    let write = ["stream", "write", "out", "--to", "in", "--type", "u64"];
+    let mut writer = served.command(&[&write[..], &["--as", "raw"]].concat());
+    let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || {
+        // More than there is room for, until nobody takes it any more.
+        let elements: Vec<u8> = (0..PIECE).flat_map(u64::to_le_bytes).collect();
+        while input.write_all(&elements).is_ok() {}
+    });
+    recorder.until("disk full: the stream waits; free some");
+    let stopped = served.run(&["record", "stop", path]);
+    assert_eq!(stopped.code, Some(7), "{stopped:?}");
+    let told = recorder.until("are not in the recording");
+    let told = told.split("error:\u{1b}[0m ").last().unwrap().trim_end();
+    assert!(stopped.err.contains(told), "{told}: {stopped:?}");
+    assert_eq!(recorder.end(), Some(7));
+    drop(writer);
+    feeding.join().unwrap();
 }
 
 /// Behaviour: B-70.

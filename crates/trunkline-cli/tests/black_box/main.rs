@@ -27,16 +27,22 @@ mod hosting;
 mod json_lines;
 mod libraries;
 mod local_sockets;
+#[cfg(target_os = "linux")]
+mod playing;
 mod providers;
 mod reading;
 #[cfg(target_os = "linux")]
 mod recording_series;
+#[cfg(target_os = "linux")]
+mod recording_terminals;
 mod recordings;
 mod registers;
 mod rig;
 #[cfg(target_os = "linux")]
 mod running_recordings;
 mod schema;
+#[cfg(target_os = "linux")]
+mod shown;
 mod snapshots;
 mod stream_fan_kills;
 mod stream_fans;

@@ -162,6 +162,7 @@ fn a_stream_is_recorded_and_played_into_a_stream() {
     // It does not say when its rows were taken, and how fast that was.
     let unpaced = served.run(&["play", &file, "--stream", "player", "--type", "i32"]);
     assert!(unpaced.err.contains("wf_increment"), "{unpaced:?}");
+    assert!(unpaced.err.contains("--times"), "{unpaced:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! checked.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use trunkline::record::{
     tdms_queue,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
+use trunkline_types::Tick;
 
+use super::disk::{SHOWN_EVERY, room_text};
 use super::way::say_way;
 use super::{Args, problem};
 use crate::exit::Exit;
@@ -20,6 +23,7 @@ use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
@@ -85,16 +89,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let until = started.saturating_add(span);
     let mut card = Some(card);
     let mut counts = Vec::new();
+    let far: Vec<Mutex<Far>> = paths.iter().map(|_| Mutex::default()).collect();
+    let mut shown = (started, 0);
     let devices = thread::scope(|scope| {
         let running: Vec<_> = rings
             .into_iter()
             .zip(&paths)
-            .map(|(ring, path)| scope.spawn(move || record(ring, path)))
+            .zip(&far)
+            .map(|((ring, path), far)| scope.spawn(move || record(ring, path, far)))
             .collect();
         let (_stopper, stopped) = trunkline::record::stopper();
         while !interrupted.is_so() && context.clock.now() < until {
             let left = until.since(context.clock.now());
             let _ = stopped.within(left.min(SLICE));
+            show(&far, &folder, &mut shown, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
         let ended = running.into_iter().map(|one| {
@@ -108,6 +116,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if let Some(first) = devices.first() {
         say_way(&first.report, first.pages, context)?;
     }
+    context.terminal.progress("every value is checked");
     for (number, (device, counts)) in (0..).zip(devices.iter().zip(&counts)) {
         match check(number, &device.file.0, counts, &interrupted)? {
             Checked::Right => {}
@@ -149,8 +158,43 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
+/// How far the recording of a device is, as the thread that shows it sees it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Far {
+    /// Bytes in the file.
+    written: u64,
+    /// Bytes that wait to be.
+    waiting: u64,
+}
+
+/// Renews the progress, where somebody looks at it. `shown`: when and how many bytes it was last.
+fn show(far: &[Mutex<Far>], folder: &Path, shown: &mut (Tick, u64), context: &Context) {
+    let now = context.clock.now();
+    let elapsed = now.since(shown.0);
+    if !context.terminal.shows_progress() || elapsed < SHOWN_EVERY {
+        return;
+    }
+    let (mut written, mut waiting) = (0, 0);
+    for one in far {
+        let one = one.lock().unwrap_or_else(PoisonError::into_inner);
+        written += one.written;
+        waiting += one.waiting;
+    }
+    let rate = per_second(written.saturating_sub(shown.1), elapsed);
+    *shown = (now, written);
+    context.terminal.progress(&format!(
+        "{} of {} · {} · queue {} · {}",
+        bytes_text(written as f64),
+        counted(far.len() as u64, "device"),
+        rate_text(rate),
+        bytes_text(waiting as f64),
+        // A file in it.
+        room_text(&folder.join("bench0.tdms"), rate),
+    ));
+}
+
 /// Records one device until it ends.
-fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
+fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
         BackendWanted::BestThereIs,
@@ -175,6 +219,11 @@ fn record(mut ring: CardRing, path: &Path) -> Result<Device, RecordingError> {
             Err(NoRegion::NotYet { .. } | NoRegion::AllLent { .. }) => recording.poll()?,
             Err(error) => return Err(error.into()),
         }
+        let progress = recording.progress();
+        *far.lock().unwrap_or_else(PoisonError::into_inner) = Far {
+            written: progress.written,
+            waiting: progress.accepted.saturating_sub(progress.written),
+        };
     }
     let closed = recording.close(WAIT)?;
     if let Some(failure) = closed.failure {
@@ -205,14 +254,14 @@ fn check(
     interrupted: &Interrupted,
 ) -> Result<Checked, Stop> {
     let failed = |error: &dyn std::fmt::Display| {
-        let sentence = format!("{} cannot be checked: {error}", path.display());
+        let sentence = format!("{} cannot be checked: {error}", shown(path));
         Stop::from(Problem::new(Exit::SomeFailed, "file", &sentence))
     };
     let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
     let file = TdmsFile::open(file).map_err(|error| failed(&error))?;
     let channel = file.channel(&ObjectPath::channel("card", "in0"));
     let Some(channel) = channel else {
-        return Ok(Checked::Wrong(format!("{} has no channel", path.display())));
+        return Ok(Checked::Wrong(format!("{} has no channel", shown(path))));
     };
     let number = |name: String| {
         let properties = file.properties(&ObjectPath::group("card"));
@@ -237,7 +286,7 @@ fn check(
                 gap = gaps.next();
             }
             if *value != sample(device, row + missing) {
-                let wrong = format!("{}: row {row} is {value:#x}", path.display());
+                let wrong = format!("{}: row {row} is {value:#x}", shown(path));
                 return Ok(Checked::Wrong(wrong));
             }
             row += 1;
@@ -248,7 +297,7 @@ fn check(
         true => Checked::Right,
         false => Checked::Wrong(format!(
             "{}: {acquired} rows in it or lost, and {} acquired",
-            path.display(),
+            shown(path),
             counts.acquired
         )),
     })

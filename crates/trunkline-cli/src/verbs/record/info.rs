@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
-use crate::terminal::Mood;
+use crate::terminal::{Mood, plain, shown};
 use crate::verbs::Context;
 use crate::verbs::tdms::opened::regular_file;
 
@@ -19,11 +19,15 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let path = args.path();
     let file = open(&path)?;
     if let Some(finding) = file.report().incomplete {
-        let line = format!("{} was cut off: {finding}", path.display());
+        let line = format!(
+            "{} was cut off: {}",
+            shown(&path),
+            plain(&finding.to_string())
+        );
         context.terminal.note(&line)?;
     }
     let variables = RecordedVariables::open(&path)
-        .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &error.to_string()))?;
+        .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &plain(&error.to_string())))?;
     let columns = &["name", "type", "values", "gaps", "lost", "cut off"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     for variable in variables.variables() {
@@ -118,12 +122,17 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 /// Opens a file as far as it goes.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
-    let file = regular_file(path)
-        .map_err(|error| failed(format!("{} cannot be opened: {error}", path.display())))?;
+    let file = regular_file(path).map_err(|error| {
+        failed(format!(
+            "{} cannot be opened: {}",
+            shown(path),
+            plain(&error.to_string())
+        ))
+    })?;
     let limits = Limits {
         is_salvaging: true,
         ..Limits::default()
     };
     TdmsFile::open_with(file, limits)
-        .map_err(|error| failed(format!("{}: {error}", path.display())))
+        .map_err(|error| failed(format!("{}: {}", shown(path), plain(&error.to_string()))))
 }

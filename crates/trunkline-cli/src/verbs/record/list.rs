@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
-use crate::terminal::Mood;
+use crate::terminal::{Mood, shown};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, rate_text};
 
@@ -54,7 +54,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
 /// The TDMS files of a folder, by name.
 fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed = |error: std::io::Error| {
-        let sentence = format!("{} cannot be read: {error}", folder.display());
+        let sentence = format!("{} cannot be read: {error}", shown(folder));
         Problem::new(Exit::SomeFailed, "file", &sentence)
     };
     let mut paths = Vec::new();

@@ -4,12 +4,14 @@
 //! - `start`: variables, `unmatched` those that are not there; `stream`: a stream, and
 //!   `stream_file` where it goes. `list`: what recordings there are; `info`: what is in one.
 //! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
-//! - `bench`: simulated devices. `disk`: how much room is left.
+//! - `meeting`: waiting for the other end of a stream. `bench`: simulated devices. `disk`: how much
+//!   room is left. `way`: how a file is written.
 
 mod bench;
 mod disk;
 mod info;
 mod list;
+mod meeting;
 mod running;
 mod start;
 mod stop;
@@ -17,6 +19,8 @@ mod stream;
 mod stream_file;
 mod unmatched;
 mod way;
+
+pub(super) use self::meeting::meet;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +34,7 @@ use crate::arguments;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::terminal::{plain, shown};
 
 /// Record variables, or a stream, to a TDMS file
 ///
@@ -163,12 +168,12 @@ pub(crate) const VERB: Verb = Verb {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     args.check()?;
     match (args.verb, &args.stream) {
-        (Order::Start, Some(url)) => stream::run(args, url, context),
-        (Order::Start, None) => start::run(args, context),
+        (Order::Start, Some(url)) => stream::run(args, url, &context.beside_files()),
+        (Order::Start, None) => start::run(args, &context.beside_files()),
         (Order::Stop, _) => stop::run(args, context),
         (Order::Ls, _) => list::ls(args, context),
         (Order::Info, _) => info::info(args, context),
-        (Order::Bench, _) => bench::run(args, context),
+        (Order::Bench, _) => bench::run(args, &context.beside_files()),
     }
 }
 
@@ -234,14 +239,14 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
         _ => (Exit::SomeFailed, "failed"),
     };
-    Problem::new(exit, code, &error.to_string())
+    Problem::new(exit, code, &plain(&error.to_string()))
 }
 
 /// Where something was recorded: a file, or the first of a series.
 fn files_text(path: &Path, files: u32) -> String {
     match files {
-        0 | 1 => path.display().to_string(),
-        files => format!("{files} files from {} on", path.display()),
+        0 | 1 => shown(path),
+        files => format!("{files} files from {} on", shown(path)),
     }
 }
 
@@ -274,13 +279,13 @@ fn sample_rate(text: &str) -> Result<f64, String> {
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
-        found.message = format!("{} cannot be made: {error}", path.display());
+        found.message = format!("{} cannot be made: {error}", shown(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             // The next file of a series has a message of its own.
             if error.raw_os_error().is_some() || error.get_ref().is_none() {
-                found.message = format!("{} is there already", path.display());
+                found.message = format!("{} is there already", shown(path));
             } else {
-                found.message = error.to_string();
+                found.message = plain(&error.to_string());
             }
             found.hint =
                 Some("nothing is written over: name another file, or remove it".to_owned());

@@ -25,6 +25,7 @@ use trunkline_types::Tick;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
+use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::per_second;
 
@@ -163,14 +164,28 @@ impl Running {
     }
 
     /// The file is closed: takes the place away, and tells those that wait.
-    pub(super) fn end(mut self, ended: &Ended<'_>) {
-        self.place = None;
-        let line = json!({
+    pub(super) fn end(self, ended: &Ended<'_>) {
+        self.answer(&json!({
             "exit": ended.exit.number(),
             "text": ended.text,
             "object": ended.object,
-        });
-        let line = line.to_string();
+        }));
+    }
+
+    /// The same where it has failed. What the command itself is going to say of it is what those
+    /// are told.
+    pub(super) fn fail(self, stop: &Stop) {
+        if let Stop::Problem(problem) = stop {
+            self.answer(&json!({
+                "exit": problem.exit.number(),
+                "problem": problem.to_json(),
+            }));
+        }
+    }
+
+    fn answer(mut self, answer: &Json) {
+        self.place = None;
+        let line = answer.to_string();
         let waiting = {
             let mut shared = lock(&self.shared);
             shared.ended = Some(line.clone());
@@ -366,7 +381,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
         (Some(pid), Some(since)) => format!("process {pid}, since {since}"),
         _ => "another process".to_owned(),
     };
-    let path = path.display();
+    let path = shown(path);
     let mut problem = Problem::new(Exit::SomeFailed, "is-recorded", "");
     problem.message = format!("{path} is being recorded by {who}");
     problem.hint = Some(format!(
@@ -379,7 +394,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
 fn folder() -> io::Result<PathBuf> {
     let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
-        let text = format!("{} is not a folder of this user alone", folder.display());
+        let text = format!("{} is not a folder of this user alone", shown(&folder));
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     })?;
     let folder = of_user.join("recordings");

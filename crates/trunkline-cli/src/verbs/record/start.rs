@@ -19,6 +19,7 @@ use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::targets::{self, Wanted};
+use crate::terminal::{plain, shown};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
@@ -100,7 +101,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     for (name, why) in &status.refused {
         // It stands before it already.
         let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
-        let refused = Problem::new(Exit::SomeFailed, "not-recorded", why).of(name);
+        let refused = Problem::new(Exit::SomeFailed, "not-recorded", &plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
     }
     if is_nothing(&status) {
@@ -109,7 +110,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
     }
     if let Some(trouble) = &status.trouble {
-        return Err(Problem::new(Exit::SomeFailed, "file", trouble).into());
+        return Err(Problem::new(Exit::SomeFailed, "file", &plain(trouble)).into());
     }
     Ok(exit)
 }
@@ -145,7 +146,7 @@ fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
         object.put("file", path.display().to_string());
         return context.terminal.note(&object.into_json().to_string());
     }
-    let path = path.display();
+    let path = shown(path);
     let line = format!("recording to {path}; Ctrl-C or `trunkline record stop {path}` ends it");
     context.terminal.note(&line)
 }
@@ -219,7 +220,7 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Js
     }
     let mut text = format!(
         "nothing recorded: {} would be empty, and is not left",
-        path.display()
+        shown(path)
     );
     unmatched::sum_up(status, &mut text, &mut object);
     (text, object.into_json())

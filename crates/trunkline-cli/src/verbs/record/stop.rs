@@ -12,6 +12,7 @@ use super::running::{Entry, Figures, STATUS, STOP};
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::problem::{Problem, Stop};
+use crate::terminal::shown;
 use crate::verbs::Context;
 
 /// How long a recorder may take to say how it is.
@@ -128,7 +129,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
         let mut problem = Problem::new(Exit::SomeFailed, "not-recorded", "");
-        problem.message = format!("{} is not being recorded", path.display());
+        problem.message = format!("{} is not being recorded", shown(path));
         problem.hint = Some("`trunkline record ls` shows what is".to_owned());
         problem
     })
@@ -136,21 +137,29 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
 
 /// Says what has come of a recording, as its recorder does.
 fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
+    let exit = match answer["exit"].as_u64() {
+        Some(0) => Exit::Done,
+        Some(7) => Exit::Lost,
+        _ => Exit::SomeFailed,
+    };
+    if let Some(failed) = answer.get("problem") {
+        let text = |key: &str| failed[key].as_str().map(str::to_owned);
+        let mut problem = Problem::new(exit, text("code").unwrap_or_default(), "");
+        problem.message = text("message").unwrap_or_default();
+        problem.hint = text("hint");
+        return context.show(&problem, 0);
+    }
     let line = match context.settings.is_json() {
         true => answer["object"].to_string(),
         false => answer["text"].as_str().unwrap_or("it has ended").to_owned(),
     };
     context.terminal.line(&line)?;
-    Ok(match answer["exit"].as_u64() {
-        Some(0) => Exit::Done,
-        Some(7) => Exit::Lost,
-        _ => Exit::SomeFailed,
-    })
+    Ok(exit)
 }
 
 /// It has gone away.
 fn silent(recorder: &Recorder) -> Problem {
-    let file = recorder.file.display();
+    let file = shown(&recorder.file);
     let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
     problem.message = format!("the recorder of {file} has ended without saying how");
     problem.hint = Some(format!(
@@ -160,7 +169,7 @@ fn silent(recorder: &Recorder) -> Problem {
 }
 
 fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
-    let file = recorder.file.display();
+    let file = shown(&recorder.file);
     let who = recorder
         .pid
         .map_or_else(String::new, |pid| format!(" (process {pid})"));

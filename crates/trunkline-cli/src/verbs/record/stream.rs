@@ -1,7 +1,6 @@
 //! `record start --stream`: a stream.
 
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -14,6 +13,7 @@ use trunkline::stream::{Options, ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
 
 use super::disk::{SHOWN_EVERY, room_text};
+use super::meeting::meet;
 use super::running::{Ended, Figures, Running};
 use super::stream_file::{Came, StreamFile, check_folder};
 use super::way::{cache, say_way};
@@ -24,6 +24,7 @@ use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::targets;
+use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
@@ -35,9 +36,6 @@ const REGIONS: usize = 16;
 
 /// How long making the file and closing it may take.
 const FILE_WAIT: Duration = Duration::from_secs(30);
-
-/// How long a writer is waited for before it is looked whether to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
     let path = args.path();
@@ -138,11 +136,28 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn record(
         &self,
+        stream: ValueReader,
+        ends: (&mut RegionFiller, &mut RegionReader),
+        file: impl StreamFile,
+        mut running: Running,
+    ) -> Result<Exit, Stop> {
+        match self.recorded(stream, ends, file, &mut running) {
+            Ok((text, object, exit)) => finish(running, &text, &object, exit, self.context),
+            Err(stop) => {
+                running.fail(&stop);
+                Err(stop)
+            }
+        }
+    }
+
+    /// What has come of it, for people and for programs.
+    fn recorded(
+        &self,
         mut stream: ValueReader,
         ends: (&mut RegionFiller, &mut RegionReader),
         mut file: impl StreamFile,
-        mut running: Running,
-    ) -> Result<Exit, Stop> {
+        running: &mut Running,
+    ) -> Result<(String, Json, Exit), Stop> {
         let context = self.context;
         say_way(self.report, self.pages, context)?;
         let started = context.clock.now();
@@ -191,7 +206,7 @@ impl Recorder<'_> {
             0 => Exit::SomeFailed,
             _ => Exit::Lost,
         };
-        finish(running, &text, &object, exit, context)
+        Ok((text, object, exit))
     }
 
     fn sum_up(
@@ -274,7 +289,7 @@ fn nobody_came(running: Running, path: &Path, exit: Exit, context: &Context) -> 
     object.put("lost", 0);
     let text = format!(
         "nobody has written to the stream: nothing recorded, {} is not made",
-        path.display()
+        shown(path)
     );
     finish(running, &text, &object.into_json(), exit, context)
 }
@@ -306,27 +321,9 @@ fn create(
         program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Options::default()
     };
-    let (sender, receiver) = channel();
-    let (url, data_type) = (url.to_owned(), args.data_type.clone());
-    // When it was to end before, this goes with the process.
-    std::thread::Builder::new()
-        .name("record-meeting".to_owned())
-        .spawn(move || {
-            let _ = sender.send(ValueReader::create(&url, &data_type, options));
-        })
-        .map_err(|error| problem(&error.into()))?;
-    loop {
-        match receiver.recv_timeout(LOOK_EVERY) {
-            Ok(Ok(stream)) => return Ok(Some(stream)),
-            Ok(Err(error)) => return Err(crate::verbs::stream::problem(&error).into()),
-            Err(RecvTimeoutError::Timeout) if is_to_end() => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let error = std::io::Error::other("the stream cannot be waited for");
-                return Err(problem(&error.into()).into());
-            }
-        }
-    }
+    let (at, data_type) = (url.to_owned(), args.data_type.clone());
+    let create = move || ValueReader::create(&at, &data_type, options);
+    meet(url, create, is_to_end, context)
 }
 
 /// How much room is left, and what a disk that is full does.

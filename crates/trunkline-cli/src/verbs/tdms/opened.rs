@@ -8,6 +8,7 @@ use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, Unsumm
 
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+pub(super) use crate::terminal::{plain, shown};
 use crate::verbs::Context;
 
 /// What an index file begins with.
@@ -226,30 +227,12 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
     }
 }
 
-/// A path for people: nothing in it moves the cursor.
-pub(super) fn shown(path: &Path) -> String {
-    plain(&path.display().to_string())
-}
-
-/// Text without anything that a terminal would obey.
-pub(super) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => out.extend(character.escape_default()),
-            false => out.push(character),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
-        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u{1b}[31m");
+    fn an_index_file_is_named_after_its_file() {
         assert_eq!(
             index_name(Path::new("a/b.tdms")),
             PathBuf::from("a/b.tdms_index")
