@@ -93,10 +93,14 @@ impl Choice {
         let Some(wanted) = open.first() else {
             return Ok(());
         };
-        let sentence = format!(
-            "no channel is called {}; `trunkline tdms info -t FILE` lists those there are",
-            plain(&wanted.text)
-        );
+        let hint = match wanted.meant(file) {
+            Some(name) if Pattern::has_wildcards(&wanted.text) => {
+                format!("one is called {}", plain(&name))
+            }
+            Some(name) => format!("did you mean {}?", plain(&name)),
+            None => "`trunkline tdms info -t FILE` lists those there are".to_owned(),
+        };
+        let sentence = format!("no channel is called {}; {hint}", plain(&wanted.text));
         Err(Problem::new(Exit::SomeFailed, "no-channel", &sentence))
     }
 }
@@ -107,6 +111,26 @@ impl Wanted {
             How::Pattern(pattern) => pattern.matches(name),
             How::Path(wanted) => wanted == path,
         }
+    }
+
+    /// The channel, or all of the group, that it would match if a slash within a name of the file
+    /// were one between names.
+    fn meant<R: ReadAt>(&self, file: &TdmsFile<R>) -> Option<String> {
+        let How::Pattern(pattern) = &self.how else {
+            return None;
+        };
+        let is_it = |name: &str| name == self.text || pattern.matches(name);
+        file.paths().find_map(|path| match path {
+            ObjectPath::Channel(group, channel) => {
+                let unescaped = format!("{}/{}", group.to_str(), channel.to_str());
+                is_it(&unescaped).then(|| name_of(path))
+            }
+            ObjectPath::Group(group) => {
+                let is_it = group.to_str() == self.text || name_of(path) == self.text;
+                is_it.then(|| format!("{}/*", name_of(path)))
+            }
+            ObjectPath::File => None,
+        })
     }
 }
 

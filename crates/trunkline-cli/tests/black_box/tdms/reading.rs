@@ -200,6 +200,28 @@ fn names_with_quotes_slashes_and_line_breaks_are_shown_and_found() {
     }
 }
 
+/// The name of a variable is that of one group.
+#[test]
+fn a_channel_that_was_written_with_the_slashes_of_names_is_named_as_it_is_written() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &mixture());
+    for (wanted, hint) in [
+        ("x/y/a/b", "did you mean x%2Fy/a%2Fb?"),
+        ("x/y", "did you mean x%2Fy/*?"),
+        ("x/y/*/b", "one is called x%2Fy/a%2Fb"),
+        ("x/y/z", "lists those there are"),
+    ] {
+        let output = tdms(&["cat", &path, "--channel", wanted]);
+        assert_eq!(output.code, Some(1), "{output:?}");
+        assert!(output.err.contains(hint), "{wanted}: {output:?}");
+        if let Some(name) = hint.strip_prefix("did you mean ") {
+            let name = name.trim_end_matches('?');
+            let output = tdms(&["cat", &path, "--channel", name]);
+            assert_eq!(output.code, Some(0), "{output:?}");
+        }
+    }
+}
+
 #[test]
 fn acquisition_data_is_read_as_its_scalers_say() {
     let output = tdms(&["cat", &vector("daqmx.tdms"), "-o", "csv"]);
