@@ -95,6 +95,7 @@ impl Running {
                 self.handle(event);
                 self.handle_waiting(TAKEN_MAX);
             }
+            self.tell_unmatched();
             let described = self.descriptions.take();
             self.describe(described);
             let now = self.clock.now();
@@ -123,6 +124,7 @@ impl Running {
                 self.handle(event);
             }
         }
+        self.tell_unmatched();
         let mut left = until.since(self.clock.now());
         while self.is_connected() && self.descriptions.are_missing() && !left.is_zero() {
             let described = self.descriptions.take_within(left);
@@ -168,10 +170,7 @@ impl Running {
                 data_type,
                 ..
             } => self.add(item, name, data_type),
-            FollowEvent::Listed { pattern } => {
-                self.unmatched.listed(pattern);
-                locked(&self.status).unmatched = self.unmatched.names();
-            }
+            FollowEvent::Listed { pattern } => self.unmatched.listed(pattern),
             FollowEvent::Gone { item, .. } => {
                 self.hear_of(item);
                 self.items.remove(&item);
@@ -187,9 +186,7 @@ impl Running {
     }
 
     fn add(&mut self, item: u32, name: Arc<str>, data_type: DataType) {
-        if self.unmatched.appeared(&name) {
-            locked(&self.status).unmatched = self.unmatched.names();
-        }
+        self.unmatched.appeared(&name);
         let item_of_it = Item {
             name,
             data_type,
@@ -277,6 +274,12 @@ impl Running {
             }
             Event::Disconnected { .. } => locked(&self.status).is_connected = false,
             _ => {}
+        }
+    }
+
+    fn tell_unmatched(&mut self) {
+        if let Some(unmatched) = self.unmatched.take_news() {
+            locked(&self.status).unmatched = unmatched;
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) struct Unmatched {
     is_listed: Vec<bool>,
     /// How many the others are.
     unlisted: usize,
+    /// It is not as it was when it was looked at last.
+    has_changed: bool,
 }
 
 impl Unmatched {
@@ -21,6 +23,7 @@ impl Unmatched {
             open: (0..patterns.len()).collect(),
             is_listed: vec![false; patterns.len()],
             unlisted: patterns.len(),
+            has_changed: false,
         }
     }
 
@@ -31,6 +34,7 @@ impl Unmatched {
         };
         if !std::mem::replace(is_listed, true) {
             self.unlisted -= 1;
+            self.has_changed = true;
         }
     }
 
@@ -39,21 +43,27 @@ impl Unmatched {
         self.unlisted == 0
     }
 
-    /// A variable of this name is there. Whether it is the first of a pattern.
-    pub(super) fn appeared(&mut self, name: &str) -> bool {
+    /// A variable of this name is there.
+    pub(super) fn appeared(&mut self, name: &str) {
         let (before, patterns) = (self.open.len(), &self.patterns);
         let matches = |number: usize| patterns.get(number).is_some_and(|one| one.matches(name));
         self.open.retain(|number| !matches(*number));
-        self.open.len() < before
+        self.has_changed |= self.open.len() < before;
     }
 
-    /// Those that have matched nothing, of those of which it is known.
-    pub(super) fn names(&self) -> Vec<String> {
+    /// Those that have matched nothing, of those of which it is known; none where they are as they
+    /// were the last time.
+    pub(super) fn take_news(&mut self) -> Option<Vec<String>> {
+        if !std::mem::take(&mut self.has_changed) {
+            return None;
+        }
         let is_listed = |number: &&usize| self.is_listed.get(**number).is_some_and(|is| *is);
         let known = self.open.iter().filter(is_listed);
-        known
-            .map(|number| self.pattern(*number).to_owned())
-            .collect()
+        Some(
+            known
+                .map(|number| self.pattern(*number).to_owned())
+                .collect(),
+        )
     }
 
     /// A pattern, as it is written.

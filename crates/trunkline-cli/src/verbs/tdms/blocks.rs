@@ -100,7 +100,7 @@ fn is_text<R>(column: &Column<'_, R>) -> bool {
 }
 
 /// What it means that a channel cannot be read.
-fn unreadable(error: &ReadError) -> Problem {
+pub(super) fn unreadable(error: &ReadError) -> Problem {
     let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
     problem.message = plain(&error.to_string());
     problem.hint = Some("`trunkline tdms verify` says more about it".to_owned());

@@ -107,10 +107,12 @@ impl Choice {
         let Some(wanted) = open.first() else {
             return Ok(());
         };
-        let sentence = format!(
-            "no channel is called {}; `trunkline tdms info -t FILE` lists those there are",
-            plain(&wanted.text)
-        );
+        let is_group = |path: &&ObjectPath| matches!(path, ObjectPath::Group(group) if group.to_str() == wanted.text);
+        let hint = match file.paths().find(is_group) {
+            Some(group) => format!("did you mean {}/*?", plain(&name_of(group))),
+            None => "`trunkline tdms info -t FILE` lists those there are".to_owned(),
+        };
+        let sentence = format!("no channel is called {}; {hint}", plain(&wanted.text));
         Err(Problem::new(Exit::SomeFailed, "no-channel", &sentence))
     }
 }

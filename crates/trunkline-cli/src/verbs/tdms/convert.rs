@@ -163,7 +163,7 @@ fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Ex
     let is_damaged = say(&file, &args.file, context)?;
     let columns = columns(&file, args, context)?;
     let axis = Axis::of(&columns);
-    let range = range(args, &columns, axis.as_ref())?;
+    let range = range(&file, args, &columns, axis.as_ref())?;
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);
     let axis = axis.filter(|_| times.is_some());

@@ -4,7 +4,8 @@
 //! - `opened`: a file of the command line, and what is wrong with it in words. `place`: where a new
 //!   file goes, whole or not at all.
 //! - `columns`: the channels that were chosen, and the cells of a row. `rows`: which rows, by
-//!   number or by time. `blocks`: rows piece by piece, in bounded memory.
+//!   number or by time; `times`: where a group has a channel of times. `blocks`: rows piece by
+//!   piece, in bounded memory.
 //! - `sums`: the checksums beside a file.
 //! - `info`, `cat`, `convert`, `verify`, `repair`: the verbs. `text` are rows for people, JSON and
 //!   CSV, `arrow` are rows for Arrow IPC and Parquet.
@@ -22,6 +23,7 @@ mod repair;
 mod rows;
 mod sums;
 mod text;
+mod times;
 mod verify;
 
 use std::path::PathBuf;
@@ -74,7 +76,7 @@ pub(crate) struct Args {
     channel: Vec<String>,
 
     /// cat, head, convert: begin with this row; a number from 0, a time since the first row such as
-    /// 1.5s, or a date and time
+    /// 1.5s, or a date and time; of variables that were recorded, times of one group
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     from: Option<String>,
 

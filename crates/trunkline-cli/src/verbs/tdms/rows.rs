@@ -1,11 +1,12 @@
 //! Which rows are wanted, by number or by time, and when each of them was.
 
-use trunkline_tdms::{Channel, ReadAt, Waveform};
+use trunkline_tdms::{Channel, ReadAt, TdmsFile, Waveform};
 use trunkline_types::contract::parse_duration;
 use trunkline_types::text::parse_value;
 use trunkline_types::{DataType, Timestamp, Value};
 
 use super::columns::Column;
+use super::times::{Times, time_of};
 use super::{Args, Order};
 use crate::problem::Problem;
 
@@ -133,40 +134,72 @@ impl Bound {
     }
 }
 
+/// Which end of the rows that are wanted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    From,
+    To,
+}
+
+impl End {
+    fn option(self) -> &'static str {
+        match self {
+            Self::From => "--from",
+            Self::To => "--to",
+        }
+    }
+}
+
 /// The rows that are wanted, of those that there are: the first, and the one behind the last.
 ///
 /// # Errors
 /// A bound that is none, or a time where the channels have none in common.
 pub(super) fn range<R: ReadAt>(
+    file: &TdmsFile<R>,
     args: &Args,
     columns: &[Column<'_, R>],
     axis: Option<&Axis>,
 ) -> Result<(u64, u64), Problem> {
     let len = columns.iter().map(|column| column.channel.len()).max();
     let len = len.unwrap_or(0);
-    let bound = |option, text: &Option<String>, unless: u64| -> Result<u64, Problem> {
+    let bound = |end: End, text: &Option<String>, unless: u64| -> Result<u64, Problem> {
         let Some(text) = text else {
             return Ok(unless);
         };
-        let row = match (Bound::parse(option, text)?, axis) {
-            (Bound::Row(row), _) => Ok(row),
-            (bound, Some(axis)) => axis.row(bound),
-            (_, None) => Err("the channels have no waveform in common"),
+        let no_row = |what: &str, remedy: Option<&str>| {
+            let remedy = remedy.unwrap_or("choose others with --channel, or give row numbers");
+            Problem::usage(&format!("{} {text}: {what}; {remedy}", end.option()))
         };
-        row.map_err(|what| {
-            Problem::usage(&format!(
-                "{option} {text}: {what}; choose others with --channel, or give row numbers"
-            ))
-        })
+        match (Bound::parse(end.option(), text)?, axis) {
+            (Bound::Row(row), _) => Ok(row),
+            (bound, Some(axis)) => axis.row(bound).map_err(|what| no_row(what, None)),
+            (bound, None) => {
+                let times = Times::of(file, columns)
+                    .map_err(|no| no_row(&no.what, no.remedy.as_deref()))?;
+                row_by_times(&times, bound, end)
+            }
+        }
     };
-    let from = bound("--from", &args.from, 0)?.min(len);
-    let to = bound("--to", &args.to, len)?.min(len);
+    let from = bound(End::From, &args.from, 0)?.min(len);
+    let to = bound(End::To, &args.to, len)?.min(len);
     let count = match args.verb {
         Order::Head => args.count.or(Some(HEAD)),
         _ => args.count,
     };
     let to = to.min(from.saturating_add(count.unwrap_or(u64::MAX)));
     Ok((from, to.max(from)))
+}
+
+fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Result<u64, Problem> {
+    let time = match bound {
+        Bound::Row(row) => return Ok(row),
+        Bound::Time(nanos) => time_of(nanos),
+        Bound::Behind(seconds) => times.behind(seconds)?,
+    };
+    match end {
+        End::From => times.first_from(time),
+        End::To => times.behind_last_before(time),
+    }
 }
 
 #[cfg(test)]

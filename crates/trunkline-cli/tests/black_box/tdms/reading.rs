@@ -2,7 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Files, check, mixture, tdms, vector, waveforms};
+use trunkline_tdms::{Arrangement, ObjectPath, TdmsTime, TdmsType, Writer, WriterOptions};
+
+use super::{Files, NEW_YEAR, check, mixture, tdms, vector, waveforms};
 
 fn lines(text: &str) -> Vec<Json> {
     let lines = text.lines();
@@ -201,6 +203,25 @@ fn names_with_quotes_slashes_and_line_breaks_are_shown_and_found() {
     }
 }
 
+/// The name of a variable is that of one group.
+#[test]
+fn all_of_a_variable_is_offered_where_its_name_alone_was_given() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &mixture());
+    for (wanted, hint) in [
+        ("x/y", "did you mean x%2Fy/*?"),
+        ("x/y/z", "lists those there are"),
+    ] {
+        let output = tdms(&["cat", &path, "--channel", wanted]);
+        assert_eq!(output.code, Some(1), "{output:?}");
+        assert!(output.err.contains(hint), "{wanted}: {output:?}");
+    }
+    for offered in ["x%2Fy/*", "x/y/*/b", "x/y/a/*"] {
+        let output = tdms(&["cat", &path, "--channel", offered]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+    }
+}
+
 #[test]
 fn acquisition_data_is_read_as_its_scalers_say() {
     let output = tdms(&["cat", &vector("daqmx.tdms"), "-o", "csv"]);
@@ -219,6 +240,101 @@ fn a_time_is_refused_where_channels_have_none_in_common() {
     let output = tdms(&["cat", &path, "--from", "yesterday"]);
     assert_eq!(output.code, Some(2));
     assert!(output.err.contains("is no row"), "{output:?}");
+}
+
+/// A recording of variables: `rig/level`, of which row `n` was at n / 2 s in the new year, but for
+/// row 0, which is an hour older; and `rig/shape`, whose values are two for each time.
+fn recording(more: &[i64]) -> Vec<u8> {
+    let mut writer = Writer::new(WriterOptions::default());
+    let time = |millis: i64| TdmsTime::from(NEW_YEAR.saturating_add_nanos(millis * 1_000_000));
+    let mut times: Vec<TdmsTime> = (0..10).map(|row| time(500 * row)).collect();
+    times[0] = time(-3_600_000);
+    times.extend(more.iter().map(|millis| time(*millis)));
+    let numbers: Vec<i64> = (0..times.len() as i64).collect();
+    let mut data = Vec::new();
+    let level = ["time", "value"].map(|name| {
+        let data_type = [TdmsType::I64, TdmsType::Time][usize::from(name == "time")];
+        writer.channel("rig/level", name, data_type).unwrap()
+    });
+    data.push((level[0], (&times[..]).into()));
+    data.push((level[1], (&numbers[..]).into()));
+    let before = ObjectPath::group("rig/level");
+    writer.set(&before, "initial_rows", 1_u64).unwrap();
+    let at = writer.channel("rig/shape", "time", TdmsType::Time).unwrap();
+    let of = writer.channel("rig/shape", "value", TdmsType::I64).unwrap();
+    let counts = writer.channel("rig/shape", "value.count", TdmsType::U32);
+    let (shape_times, counts_of) = (&times[..2], [0_u32, 2]);
+    data.push((at, shape_times.into()));
+    data.push((of, (&numbers[..2]).into()));
+    data.push((counts.unwrap(), (&counts_of[..]).into()));
+    let mut bytes = Vec::new();
+    writer
+        .write(&data, Arrangement::Contiguous, &mut bytes)
+        .unwrap();
+    bytes
+}
+
+#[test]
+fn rows_of_a_variable_are_chosen_by_its_times() {
+    let files = Files::new();
+    let path = files.put("run.tdms", &recording(&[]));
+    let rows = |path: &str, bounds: &[&str]| {
+        let cat = ["cat", path, "-o", "csv", "--channel", "rig%2Flevel/value"];
+        let output = tdms(&[&cat[..], bounds].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let rows = output.out.lines().skip(1);
+        rows.map(|row| row.parse().unwrap()).collect::<Vec<u64>>()
+    };
+    // The first is row 1, half a second into the year: row 0 was there before.
+    for (bounds, expected) in [
+        (&["--from", "1s", "--to", "2s"][..], 3..5),
+        (&["--from", "0s"], 1..10),
+        (&["--to", "500ms"], 0..2),
+        (&["--from", "2026-01-01T00:00:04Z"], 8..10),
+        (&["--from", "2026-01-01T00:00:03.999999999Z"], 8..10),
+        (&["--from", "2026-01-01T00:00:04.000000001Z"], 9..10),
+        (
+            &[
+                "--from",
+                "2025-12-31T12:00:00Z",
+                "--to",
+                "2026-01-01T00:00:01Z",
+            ],
+            0..2,
+        ),
+        (&["--from", "1s", "--count", "1"], 3..4),
+        (&["--from", "4", "--to", "2.5s"], 4..6),
+        (&["--from", "1h"], 10..10),
+        (&["--from", "3s", "--to", "1s"], 7..7),
+    ] {
+        let expected: Vec<u64> = expected.collect();
+        assert_eq!(rows(&path, bounds), expected, "{bounds:?}");
+    }
+    // Where times go back, all between the first and the last of the range.
+    let back = files.put("back.tdms", &recording(&[1_000, 9_000]));
+    assert_eq!(rows(&back, &["--from", "4s", "--to", "5s"]), [9, 10]);
+    assert_eq!(rows(&back, &["--from", "5s"]), [11]);
+    let out = files.path("out.csv");
+    let one = ["--channel", "rig%2Flevel/*", "--from", "4s"];
+    let converted = tdms(&[&["convert", &path, &out], &one[..]].concat());
+    assert_eq!(converted.code, Some(0), "{converted:?}");
+    let written = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(written.lines().count(), 2, "{written}");
+
+    for (channel, said) in [
+        ("**", "choose one with --channel, such as 'rig%2Flevel/*'"),
+        (
+            "rig%2Fshape/*",
+            "rig%2Fshape/value has not one value for each time",
+        ),
+    ] {
+        let output = tdms(&["cat", &path, "--from", "1s", "--channel", channel]);
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.err.contains(said), "{output:?}");
+    }
+    let counts = ["--channel", "rig%2Fshape/value.count", "--from", "0s"];
+    let output = tdms(&[&["cat", &path, "-o", "csv"], &counts[..]].concat());
+    assert_eq!(output.out.lines().last(), Some("2"), "{output:?}");
 }
 
 #[test]

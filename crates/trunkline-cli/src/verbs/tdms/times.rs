@@ -1,0 +1,157 @@
+//! Rows by the times that stand in a channel of their own, as recordings of variables have them.
+
+use std::collections::BTreeSet;
+
+use trunkline_tdms::{Channel, ObjectPath, ReadAt, TdmsFile, TdmsTime, TdmsType, Text, Values};
+use trunkline_types::Timestamp;
+
+use super::blocks::unreadable;
+use super::columns::{Column, name_of};
+use super::opened::plain;
+use crate::problem::Problem;
+
+/// The channel of a group that says when each of its rows was.
+const TIME: &str = "time";
+
+/// What of a group says how many of its first rows are older than the file.
+const FROM_BEFORE: [&str; 2] = ["initial_rows", "carried_rows"];
+
+const NANOS: f64 = 1e9;
+
+/// Times that are looked at together.
+const BLOCK: u64 = 1 << 16;
+
+/// When the rows of a group were.
+#[derive(Debug)]
+pub(super) struct Times<'a, R> {
+    channel: Channel<'a, R>,
+    /// First rows that were there before the file.
+    from_before: u64,
+}
+
+/// Why rows cannot be found by time, and what to do instead.
+#[derive(Debug)]
+pub(super) struct NoTimes {
+    pub(super) what: String,
+    pub(super) remedy: Option<String>,
+}
+
+impl<'a, R: ReadAt> Times<'a, R> {
+    /// The times of the rows of these columns.
+    ///
+    /// # Errors
+    /// They are of several groups, or have none.
+    pub(super) fn of(file: &'a TdmsFile<R>, columns: &[Column<'a, R>]) -> Result<Self, NoTimes> {
+        let no = |what: String| NoTimes { what, remedy: None };
+        let groups = columns.iter().filter_map(|one| one.channel.path().parent());
+        let groups: BTreeSet<ObjectPath> = groups.collect();
+        let times = |group: &ObjectPath| {
+            let times = file.channel(&ObjectPath::channel(group.name(), TIME))?;
+            (times.data_type() == TdmsType::Time).then_some(times)
+        };
+        let Some((group, channel)) = groups.iter().find_map(|one| Some((one, times(one)?))) else {
+            return Err(no("the channels have no waveform in common".to_owned()));
+        };
+        if groups.len() > 1 {
+            let group = plain(&name_of(group));
+            return Err(NoTimes {
+                what: "the channels are of several groups, each with times of its own".to_owned(),
+                remedy: Some(format!(
+                    "choose one with --channel, such as '{group}/*', or give row numbers"
+                )),
+            });
+        }
+        let has_elements = |column: &&Column<'_, R>| {
+            let path = column.channel.path();
+            let count = Text::from(format!("{}.count", path.name()));
+            column.channel.len() != channel.len()
+                || file
+                    .channel(&ObjectPath::channel(group.name(), count))
+                    .is_some()
+        };
+        if let Some(column) = columns.iter().find(has_elements) {
+            let name = plain(&column.name);
+            return Err(no(format!("{name} has not one value for each time")));
+        }
+        let properties = file.properties(group);
+        let from_before = FROM_BEFORE.iter().filter_map(|name| {
+            let value = properties?.get(name.as_bytes())?;
+            value.as_u64()
+        });
+        Ok(Self {
+            from_before: from_before.max().unwrap_or(0),
+            channel,
+        })
+    }
+
+    /// So many seconds behind the first row, of those that were not there before. Where there is no
+    /// row it is any time.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none that can be counted from.
+    pub(super) fn behind(&self, seconds: f64) -> Result<TdmsTime, Problem> {
+        let first = self.from_before.min(self.channel.len().saturating_sub(1));
+        let Some(time) = self.read(first, 1)?.first().copied() else {
+            return Ok(TdmsTime::default());
+        };
+        let Some(begin) = time.to_timestamp() else {
+            let sentence = format!("the first row was {time}; give row numbers");
+            return Err(Problem::usage(&sentence));
+        };
+        let nanos = (seconds * NANOS).round() as i64;
+        Ok(begin.saturating_add_nanos(nanos).into())
+    }
+
+    /// The first row that is not before this.
+    pub(super) fn first_from(&self, time: TdmsTime) -> Result<u64, Problem> {
+        let mut from = None;
+        self.each(|row, at| {
+            from = (at >= time).then_some(row);
+            from.is_none()
+        })?;
+        Ok(from.unwrap_or_else(|| self.channel.len()))
+    }
+
+    /// The row behind the last that is before this: times may go back where clocks did.
+    pub(super) fn behind_last_before(&self, time: TdmsTime) -> Result<u64, Problem> {
+        let mut to = 0;
+        self.each(|row, at| {
+            if at < time {
+                to = row + 1;
+            }
+            true
+        })?;
+        Ok(to)
+    }
+
+    /// Goes through the times as long as it is wanted.
+    fn each(&self, mut wants_more: impl FnMut(u64, TdmsTime) -> bool) -> Result<(), Problem> {
+        let mut row = 0;
+        while row < self.channel.len() {
+            let times = self.read(row, BLOCK)?;
+            if times.is_empty() {
+                break;
+            }
+            for time in times {
+                if !wants_more(row, time) {
+                    return Ok(());
+                }
+                row += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, from: u64, count: u64) -> Result<Vec<TdmsTime>, Problem> {
+        match self.channel.read(from, count) {
+            Ok(Values::Time(times)) => Ok(times),
+            Ok(_) => Ok(Vec::new()),
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+}
+
+/// A time as a file holds it.
+pub(super) fn time_of(nanos: i64) -> TdmsTime {
+    Timestamp::from_nanos(nanos).into()
+}
