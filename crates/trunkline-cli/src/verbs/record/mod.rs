@@ -58,7 +58,7 @@ use crate::terminal::{plain, shown};
 /// those of a folder. `record info FILE` tells what is in one: variables or channels, updates,
 /// gaps. A recording that was cut off is told as far as it goes.
 ///
-/// Examples: `trunkline record start run.tdms 'boiler/**' --for 10min`, `trunkline record ls`,
+/// Examples: `trunkline record start run.tdms 'boiler/**' --for 10m`, `trunkline record ls`,
 /// `trunkline record stop run.tdms`, `trunkline record info run.tdms`,
 /// `trunkline record start raw.tdms --stream daq/raw --type i16 --sums`.
 ///
@@ -106,7 +106,7 @@ pub(crate) struct Args {
     rate: Option<u64>,
 
     /// start, bench: end after so long
-    #[arg(long = "for", value_name = "TIME", value_parser = arguments::duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = arguments::longer_than_none)]
     span: Option<Duration>,
 
     /// start: go on in another file, FILE_0002 and so on, when one has so many bytes, such as 1GB
