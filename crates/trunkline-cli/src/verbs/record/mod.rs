@@ -114,7 +114,7 @@ pub(crate) struct Args {
     rotate_size: Option<u64>,
 
     /// start: go on in another file when one is so old
-    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::longer_than_none)]
     rotate_time: Option<Duration>,
 
     /// start: checksums beside the file, in FILE.sums, which `tdms verify` compares
