@@ -268,8 +268,9 @@ fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     if let RecordingError::File(error) = error {
         found.message = format!("{} cannot be made: {error}", shown(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            // The next file of a series has a message of its own.
-            if error.raw_os_error().is_some() || error.get_ref().is_none() {
+            // The next file of a series has a message of its own; the one that was asked for is in
+            // the way before that.
+            if error.get_ref().is_none() || path.exists() {
                 found.message = format!("{} is there already", shown(path));
             } else {
                 found.message = plain(&error.to_string());
