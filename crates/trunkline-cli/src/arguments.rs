@@ -246,3 +246,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok_or_else(|| "it is not a time; write seconds, or a number with ms, s, m or h".to_owned())
 }
+
+/// The same of what has to last.
+#[cfg(target_os = "linux")]
+pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it has to be longer than 0".to_owned()),
+        duration => Ok(duration),
+    }
+}

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::ObjectPath;
+use trunkline_tdms::{ObjectPath, Waveform};
 
 use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
@@ -65,8 +65,8 @@ pub struct TdmsSeries<B: Backend, O> {
     ended: VecDeque<EndedFile>,
     /// Rows in the files before the current one; of the one that is ending, those it has taken.
     rows_before: u64,
-    /// Rows that are missing in those files, as their gaps say.
-    lost_before: u64,
+    /// Rows that the device has had so far, with those that are in no file.
+    taken: u64,
     /// Rows that were taken for files that have failed, and bytes of the files before.
     rows_lost: u64,
     bytes_before: u64,
@@ -106,7 +106,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             ending: None,
             ended: VecDeque::new(),
             rows_before: 0,
-            lost_before: 0,
+            taken: 0,
             rows_lost: 0,
             bytes_before: 0,
         })
@@ -119,6 +119,15 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// [`RecordError`], as there. [`RecordError::Refused`], with the region, also where the next
     /// file cannot be opened.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        let rows = region.lost_before() + region.elements();
+        let written = self.write_or_lose(region);
+        if written.is_ok() {
+            self.taken += rows;
+        }
+        written
+    }
+
+    fn write_or_lose(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         match self.poll() {
             Ok(()) => {}
             Err(RecordError::Queue(error)) => {
@@ -141,13 +150,13 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             true => self.rotate_before(region)?,
             false => region,
         };
-        match self.current.write(region) {
+        match self.write_here(region) {
             // It has failed since: the next file takes it.
             Err(RecordError::Refused(refused))
                 if matches!(refused.error, QueueError::Failed(_)) =>
             {
                 let region = self.rotate_before(refused.region)?;
-                self.current.write(region)
+                self.write_here(region)
             }
             done => done,
         }
@@ -196,12 +205,12 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         }
         let number = self.number + 1;
         let queue = (self.open)(number).map_err(QueueError::Backend)?;
-        let next = TdmsRecording::start(queue, &self.layout, self.wait)?;
+        let next = TdmsRecording::start(queue, &self.layout_from(self.taken), self.wait)?;
         let mut last = std::mem::replace(&mut self.current, next);
         let stopped = last.take_stopped();
         self.current.go_on_with(last.disk_stop());
         let is_cut_short = last.progress().failure.is_some() || last.is_over();
-        let (rows, last_lost) = (last.rows(), last.lost());
+        let rows = last.rows();
         self.bytes_before += last.progress().accepted;
         self.ending = Some(Ending {
             number: self.number,
@@ -209,7 +218,6 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             rows,
         });
         self.rows_before += rows;
-        self.lost_before += last_lost;
         self.number = number;
         self.since = self.current.queue().backend().now();
         self.set_series_row()?;
@@ -226,17 +234,34 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
 
     fn set_series_row(&mut self) -> Result<(), RecordError> {
         let group = ObjectPath::Group(self.layout.group.clone());
-        self.current.set(&group, "series_row", self.rows_before)?;
-        let Some(waveform) = self.layout.waveform else {
-            return Ok(());
-        };
-        let rows = self.rows_before + self.lost_before;
-        let offset = waveform.offset + waveform.increment * rows as f64;
-        for (name, _) in &self.layout.channels {
-            let path = ObjectPath::channel(self.layout.group.clone(), name.clone());
-            self.current.set(&path, "wf_start_offset", offset)?;
+        self.current.set(&group, "series_row", self.rows_before)
+    }
+
+    /// The layout of a file whose first row has this number, with those that are lost.
+    fn layout_from(&self, row: u64) -> TdmsLayout {
+        let waveform = self.layout.waveform.map(|waveform| Waveform {
+            offset: waveform.offset + waveform.increment * row as f64,
+            ..waveform
+        });
+        TdmsLayout {
+            waveform,
+            ..self.layout.clone()
         }
-        Ok(())
+    }
+
+    /// Writes a region into the current file, which says when its first row was taken.
+    fn write_here(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        if self.current.rows() == 0 && self.layout.waveform.is_some() {
+            let layout = self.layout_from(self.taken + region.lost_before());
+            for (name, _) in &layout.channels {
+                let path = ObjectPath::channel(layout.group.clone(), name.clone());
+                let waveform = layout.waveform.map(Waveform::to_properties);
+                for (property, value) in waveform.into_iter().flatten() {
+                    self.current.set(&path, property, value)?;
+                }
+            }
+        }
+        self.current.write(region)
     }
 
     fn is_over(&self) -> bool {

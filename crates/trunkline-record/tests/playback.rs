@@ -184,6 +184,13 @@ fn what_of_a_series_is_missing_is_said_and_is_a_gap() {
     assert!(matches!(end, MissingPart::End { path: cut, .. } if *cut == path(3)));
     assert_eq!(*last, rows(4, 2));
     assert_eq!(gaps(&recording)[1], (12 * REGION - 2, 2));
+    // It was cut off before its first header was there, or is empty.
+    for length in [0, 20, 60] {
+        std::fs::write(path(3), &third[..length]).unwrap();
+        let recording = open(1).unwrap();
+        assert_eq!(recording.missing().last(), Some(&rows(4, 12 * REGION)));
+        assert_eq!(recording.rows(), 8 * REGION + 5, "{length}");
+    }
     // A file from the middle is played on from there.
     assert_eq!(open(4).unwrap().missing(), []);
     // One that is of another series.

@@ -69,7 +69,12 @@ fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
     assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "10.0");
     assert_eq!(served.run(&["get", "-t", "rig/mode"]).out.trim(), "AUTO");
 
-    // The next file of a series is not written over either.
+    // The next file of a series is not written over either. The one that was asked for is named
+    // where it is there too.
+    let both = served.run(&[&start[..], &rotated].concat());
+    assert_eq!(both.code, Some(1), "{both:?}");
+    let name = "run.tdms is there already";
+    assert!(both.err.contains(name), "{both:?}");
     std::fs::remove_file(&files[0]).unwrap();
     let again = served.run(&[&start[..], &rotated].concat());
     assert_eq!(again.code, Some(1), "{again:?}");

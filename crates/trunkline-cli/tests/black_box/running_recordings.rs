@@ -312,6 +312,10 @@ fn what_does_not_go_together_is_refused() {
         &["record", "start", &file, "rig/level", "--all"],
         &["record", "ls", "--sums"],
         &["record", "info", &file, "--for", "1s"],
+        &["record", "start", &file, "rig/level", "--for", "0"],
+        &["record", "bench", "--for", "0s"],
+        &["record", "start", &file, "rig/level", "--rotate-time", "0"],
+        &["record", "start", &file, "rig/level", "--rotate-size", "0"],
     ] {
         let refused = rig.run(wrong);
         assert_eq!(refused.code, Some(2), "{wrong:?}: {refused:?}");

@@ -247,5 +247,9 @@ fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
 /// As [`Backend::room`], for a file of this machine.
 fn room(file: &std::fs::File) -> io::Result<u64> {
     let told = rustix::fs::fstatvfs(file)?;
+    if told.f_blocks == 0 {
+        // Some file systems of programs answer with zeros.
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     Ok(told.f_bavail.saturating_mul(told.f_frsize))
 }

@@ -181,6 +181,16 @@ impl Recording {
         are_files_missing: bool,
     ) -> Result<(), PlaybackError> {
         let file = open(&path)?;
+        if !self.files.is_empty() && file.channels().next().is_none() {
+            // It ended before its first header was there.
+            let why = match file.report().incomplete {
+                Some(finding) => finding.to_string(),
+                None => "there is nothing in it".to_owned(),
+            };
+            self.missing.push(MissingPart::End { path, why });
+            self.is_whole = false;
+            return Ok(());
+        }
         let mut rows = u64::MAX;
         for channel in &self.channels {
             let found = find(&file, &path, &channel.path)?;

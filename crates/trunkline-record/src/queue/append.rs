@@ -1,6 +1,5 @@
 //! What goes into a queue.
 
-use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -8,8 +7,7 @@ use trunkline_ring::ReadRegion;
 use trunkline_tdms::BodySum;
 
 use super::slot::{PartState, Segment, Slot, after};
-use super::sums::{self, SumsFile};
-use super::{Reservation, WritePath, WriteQueue};
+use super::{WritePath, WriteQueue};
 use crate::backend::{Backend, Span, Wait};
 use crate::error::{QueueError, Refused};
 
@@ -21,9 +19,6 @@ use crate::error::{QueueError, Refused};
 const SEGMENT_REGIONS_MAX: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
-
-/// At most this part of what a disk has left is set aside at a time.
-const ROOM_SHARE: u64 = 8;
 
 impl<B: Backend> WriteQueue<B> {
     /// Waits until one more region may be outstanding, as long as the options say.
@@ -114,12 +109,6 @@ impl<B: Backend> WriteQueue<B> {
         self.reserve_for(region.bytes().len())
     }
 
-    /// Sets room aside for a segment with a body of so many bytes, whatever its header.
-    pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
-        let most = body.saturating_add(self.copy_at);
-        self.reserve(self.position.saturating_add(most as u64))
-    }
-
     /// Whether a region can come into the last segment, behind what is there: the disk is busy with
     /// it, and its header is still to be written.
     pub(crate) fn may_extend(&self, region: &ReadRegion) -> bool {
@@ -198,75 +187,6 @@ impl<B: Backend> WriteQueue<B> {
         match odd.or(is_too_long.then_some(end)) {
             Some(end) => Err(QueueError::OddBlocks { end, block_bytes }),
             None => Ok(end),
-        }
-    }
-
-    /// Sets room aside up to `end` and further.
-    fn reserve(&mut self, end: u64) -> Result<(), QueueError> {
-        if self.reservation != Reservation::Ahead {
-            return Ok(());
-        }
-        let needed = end.saturating_sub(self.reserved_to);
-        let reserved = self.reserve_ahead(needed).and_then(|()| {
-            let sums = self.sums.as_mut();
-            sums.map_or(Ok(()), SumsFile::reserve)
-        });
-        let Err(error) = reserved else {
-            self.room.set_full(false);
-            return Ok(());
-        };
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                self.room.set_full(true);
-                let bytes = match self.reserved_to < end {
-                    true => needed,
-                    false => sums::RESERVE_BYTES,
-                };
-                Err(QueueError::DiskFull { bytes })
-            }
-            io::ErrorKind::Unsupported => {
-                self.reservation = Reservation::Unsupported;
-                Ok(())
-            }
-            _ => Err(error.into()),
-        }
-    }
-
-    fn reserve_ahead(&mut self, needed: u64) -> io::Result<()> {
-        if needed == 0 {
-            return Ok(());
-        }
-        let room = self.backend.room().unwrap_or(u64::MAX);
-        if room < needed {
-            // Trying in vain would take the rest of the disk, and leave it unused.
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        // What is set aside is nobody else's: of a disk that is nearly full a part.
-        let ahead = self.options.reserve_bytes.min(room / ROOM_SHARE);
-        let bytes = ahead.max(needed);
-        self.backend.reserve(self.reserved_to, bytes)?;
-        self.reserved_to = self.reserved_to.saturating_add(bytes);
-        Ok(())
-    }
-
-    /// Makes the file longer ahead, up to `end` and further, where writes run at the same time.
-    /// Where one is over before the next begins, the file is as long as what is written.
-    fn lengthen(&mut self, end: u64) {
-        let bytes = self.options.lengthen_bytes;
-        let is_wanted = bytes > 0 && self.block_bytes > 1 && self.outstanding() > 0;
-        if !is_wanted || end <= self.lengthened_to {
-            return;
-        }
-        let ahead = end.saturating_add(bytes);
-        let length = match self.reservation {
-            // No further than there is room for.
-            Reservation::Ahead => ahead.min(self.reserved_to.max(end)),
-            _ => ahead,
-        };
-        match self.backend.lengthen(length) {
-            Ok(()) => self.lengthened_to = length,
-            // Then each write does, as slowly as that may be.
-            Err(_) => self.options.lengthen_bytes = 0,
         }
     }
 

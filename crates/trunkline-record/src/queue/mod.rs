@@ -16,6 +16,7 @@ mod copies;
 mod ends;
 mod options;
 mod progress;
+mod reserve;
 mod room;
 mod slot;
 mod steps;

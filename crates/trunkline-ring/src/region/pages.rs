@@ -136,36 +136,49 @@ impl Mapped {
         Self::map(file, bytes)
     }
 
-    /// Maps it where a huge page may begin, without which the system uses none.
+    /// Maps it where a large page may begin, without which the system uses none.
     fn map(file: OwnedFd, bytes: usize) -> io::Result<Self> {
-        let length = round_up(bytes, page_size())?;
-        let around = length + HUGE_BYTES;
+        let block_bytes = usize::try_from(rustix::fs::fstat(&file)?.st_blksize).unwrap_or(0);
+        let start = match block_bytes > page_size() {
+            // The system knows by itself where pages of this file may begin.
+            true => Self::map_anywhere(&file, bytes)?,
+            false => Self::map_aligned(&file, bytes)?,
+        };
+        let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
+        Ok(Self { start, bytes, file })
+    }
+
+    fn map_anywhere(file: &OwnedFd, bytes: usize) -> io::Result<*mut c_void> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let nowhere = std::ptr::null_mut();
         // SAFETY: a new range of addresses at a place of the system's choice, so nothing of this
-        // program lies there. It only keeps addresses free: nobody can touch it.
+        // program lies there. The file has that length for ever, because it is sealed.
+        Ok(unsafe { rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, file, 0)? })
+    }
+
+    fn map_aligned(file: &OwnedFd, bytes: usize) -> io::Result<*mut c_void> {
+        let length = round_up(bytes, page_size())?;
+        // SAFETY: as above. It only keeps addresses free: nobody can touch it.
         let first = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap_anonymous(nowhere, around, ProtFlags::empty(), flags)?
+            rustix::mm::mmap_anonymous(nowhere, length + HUGE_BYTES, ProtFlags::empty(), flags)?
         };
         let before = first.addr().next_multiple_of(HUGE_BYTES) - first.addr();
-        // SAFETY: within the range that was just made, which nobody else knows; what of it is not
-        // used is given back. The file has its length for ever, because it is sealed.
-        let start = unsafe {
+        // SAFETY: within the range that was just made, which nobody else knows. Where the file is
+        // not mapped the addresses between may be somebody else's already, so they stay as they
+        // are; the ends are this function's own still, and are given back.
+        unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             let start = first.byte_add(before);
-            if let Err(error) = rustix::mm::mmap(start, bytes, protection, flags, &file, 0) {
-                let _ = rustix::mm::munmap(first, around);
-                return Err(error.into());
-            }
+            let mapped = rustix::mm::mmap(start, bytes, protection, flags, file, 0);
             if before > 0 {
                 let _ = rustix::mm::munmap(first, before);
             }
             let _ = rustix::mm::munmap(start.byte_add(length), HUGE_BYTES - before);
-            start
-        };
-        let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        Ok(Self { start, bytes, file })
+            Ok(mapped?)
+        }
     }
 
     /// Makes all of it be there: what there is no memory for is told here, and not by a signal when

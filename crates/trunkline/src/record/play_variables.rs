@@ -104,6 +104,8 @@ pub fn play_into_variables(
     let clock = Clock::new();
     let since = clock.now();
     let mut next = next_update(recorded, &mut done)?;
+    // Who was told to stop meanwhile says so before anything is written.
+    on_updates(&done);
     while let Some(first) = next.take() {
         let due = due(first.after, speed);
         let now = clock.now().since(since);

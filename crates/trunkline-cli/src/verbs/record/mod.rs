@@ -60,7 +60,7 @@ use crate::terminal::{plain, shown};
 /// those of a folder. `record info FILE` tells what is in one: variables or channels, updates,
 /// gaps. A recording that was cut off is told as far as it goes.
 ///
-/// Examples: `trunkline record start run.tdms 'boiler/**' --for 10min`, `trunkline record ls`,
+/// Examples: `trunkline record start run.tdms 'boiler/**' --for 10m`, `trunkline record ls`,
 /// `trunkline record stop run.tdms`, `trunkline record info run.tdms`,
 /// `trunkline record start raw.tdms --stream daq/raw --type i16 --sums`.
 ///
@@ -108,7 +108,7 @@ pub(crate) struct Args {
     rate: Option<u64>,
 
     /// start, bench: end after so long
-    #[arg(long = "for", value_name = "TIME", value_parser = arguments::duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = arguments::longer_than_none)]
     span: Option<Duration>,
 
     /// start: go on in another file, FILE_0002 and so on, when one has so many bytes, such as 1GB
@@ -116,7 +116,7 @@ pub(crate) struct Args {
     rotate_size: Option<u64>,
 
     /// start: go on in another file when one is so old
-    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::longer_than_none)]
     rotate_time: Option<Duration>,
 
     /// start --stream: elements per second, such as 48000, which `play` then keeps to
@@ -281,8 +281,9 @@ fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     if let RecordingError::File(error) = error {
         found.message = format!("{} cannot be made: {error}", shown(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            // The next file of a series has a message of its own.
-            if error.raw_os_error().is_some() || error.get_ref().is_none() {
+            // The next file of a series has a message of its own; the one that was asked for is in
+            // the way before that.
+            if error.get_ref().is_none() || path.exists() {
                 found.message = format!("{} is there already", shown(path));
             } else {
                 found.message = plain(&error.to_string());

@@ -64,6 +64,10 @@ impl Unmatched {
     }
 }
 
+/// Names that the last line tells of, and bytes of them: `record stop` gets all of it.
+const TOLD_MAX: usize = 100;
+const TOLD_BYTES_MAX: usize = 8 << 10;
+
 /// Whether a name, which is no pattern, was that of nothing.
 pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
     let mut unmatched = status.unmatched.iter();
@@ -75,7 +79,18 @@ pub(super) fn sum_up(status: &VariableRecorderStatus, text: &mut String, object:
     if status.unmatched.is_empty() {
         return;
     }
+    let mut bytes = 0;
+    let told = status.unmatched.iter().take_while(|name| {
+        bytes += name.len();
+        bytes <= TOLD_BYTES_MAX
+    });
+    let told: Vec<String> = told.take(TOLD_MAX).cloned().collect();
+    let further = status.unmatched.len() - told.len();
     text.push_str("; nothing matched: ");
-    text.push_str(&status.unmatched.join(", "));
-    object.put("unmatched", status.unmatched.as_slice());
+    text.push_str(&told.join(", "));
+    if further > 0 {
+        text.push_str(&format!(", and {further} more"));
+        object.put("unmatched_further", further as u64);
+    }
+    object.put("unmatched", told);
 }

@@ -4,7 +4,7 @@ use super::Args;
 use super::blocks::Blocks;
 use super::columns::columns;
 use super::opened::{open, say};
-use super::rows::{Axis, When, range};
+use super::rows::{Axis, When, range, say_none};
 use super::text::Lines;
 use crate::arguments::Form;
 use crate::exit::Exit;
@@ -25,6 +25,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let columns = columns(&file, args, context)?;
     let axis = Axis::of(&columns);
     let range = range(&file, args, &columns, axis.as_ref())?;
+    say_none(args, &columns, range, context)?;
     let is_terse = settings.columns == Columns::Terse;
     let begun = match axis.map(|axis| axis.at(range.0)) {
         Some(When::Time(time)) => time,

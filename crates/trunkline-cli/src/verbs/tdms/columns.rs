@@ -107,8 +107,11 @@ impl Choice {
         let Some(wanted) = open.first() else {
             return Ok(());
         };
-        let is_group = |path: &&ObjectPath| matches!(path, ObjectPath::Group(group) if group.to_str() == wanted.text);
-        let hint = match file.paths().find(is_group) {
+        let group = file.paths().find(|path| match path {
+            ObjectPath::Group(group) => group.to_str() == wanted.text,
+            _ => false,
+        });
+        let hint = match group {
             Some(group) => format!("did you mean {}/*?", plain(&name_of(group))),
             None => "`trunkline tdms info -t FILE` lists those there are".to_owned(),
         };

@@ -17,7 +17,7 @@ use super::blocks::{Block, Blocks};
 use super::columns::{columns, name_of};
 use super::opened::{findings, index_of, open, plain, say, shown};
 use super::place::{Out, is_looked_at, is_standard, shown_out};
-use super::rows::{Axis, range};
+use super::rows::{Axis, range, say_none};
 use super::text::Lines;
 use super::{Args, OutForm};
 use crate::arguments::Form;
@@ -164,6 +164,7 @@ fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Ex
     let columns = columns(&file, args, context)?;
     let axis = Axis::of(&columns);
     let range = range(&file, args, &columns, axis.as_ref())?;
+    say_none(args, &columns, range, context)?;
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);
     let axis = axis.filter(|_| times.is_some());

@@ -6,9 +6,13 @@ use trunkline_types::text::parse_value;
 use trunkline_types::{DataType, Timestamp, Value};
 
 use super::columns::Column;
+use super::opened::plain;
 use super::times::{Times, time_of};
 use super::{Args, Order};
-use crate::problem::Problem;
+use crate::exit::Exit;
+use crate::output::counted;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
 
 const NANOS: f64 = 1e9;
 
@@ -200,6 +204,34 @@ fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Resu
         End::From => times.first_from(time),
         End::To => times.behind_last_before(time),
     }
+}
+
+/// Says that no row is between the bounds that were given: nobody sees that in an empty output.
+pub(super) fn say_none<R: ReadAt>(
+    args: &Args,
+    columns: &[Column<'_, R>],
+    (from, to): (u64, u64),
+    context: &Context,
+) -> Result<(), Stop> {
+    let len = columns.iter().map(|column| column.channel.len()).max();
+    let len = len.unwrap_or(0);
+    let what = match (&args.from, &args.to) {
+        _ if from < to || args.count == Some(0) => return Ok(()),
+        (None, None) => return Ok(()),
+        (Some(text), _) if from >= len => format!("--from {text} is behind all of them"),
+        (Some(text), Some(end)) => format!("--to {end} is not behind --from {text}"),
+        (_, end) => format!("none is before --to {}", end.as_deref().unwrap_or_default()),
+    };
+    let line = plain(&format!(
+        "no row is wanted of {}: {what}",
+        counted(len, "row")
+    ));
+    context.terminal.note(&match context.settings.is_json() {
+        true => Problem::new(Exit::Done, "no-rows", &line)
+            .to_json()
+            .to_string(),
+        false => line,
+    })
 }
 
 #[cfg(test)]

@@ -118,6 +118,31 @@ fn rows_are_chosen_by_number_by_time_and_by_channel() {
     ] {
         assert!(rows(&none).is_empty(), "{none:?}");
     }
+    for (bounds, told) in [
+        (&["--from", "12"][..], "--from 12 is behind all of them"),
+        (
+            &["--from", "1h"],
+            "of 12 rows: --from 1h is behind all of them",
+        ),
+        (
+            &["--from", "5", "--to", "2"],
+            "--to 2 is not behind --from 5",
+        ),
+        (&["--to", "0"], "none is before --to 0"),
+        (&["--count", "0"], ""),
+        (&["--from", "11"], ""),
+    ] {
+        for form in ["plain", "csv", "jsonl"] {
+            let said = tdms(&[&["cat", &path, "-o", form], bounds].concat());
+            assert_eq!(said.code, Some(0), "{said:?}");
+            assert!(said.err.contains(told), "{said:?}");
+            assert_eq!(said.err.is_empty(), told.is_empty(), "{said:?}");
+            assert_eq!(
+                said.err.contains("no-rows"),
+                form == "jsonl" && !told.is_empty()
+            );
+        }
+    }
     let csv = tdms(&[
         "cat",
         &path,
