@@ -76,7 +76,7 @@ impl Terminal {
             colours: wanted && is_tty,
             error_colours: wanted && io::stderr().is_terminal(),
             // Where data scrolls by there is no place for it.
-            shows_progress: io::stderr().is_terminal() && !is_tty && !json_errors,
+            shows_progress: has_progress_line() && !is_tty && !json_errors,
             json_errors,
         }
     }
@@ -193,7 +193,7 @@ impl Terminal {
     /// look at standard error.
     pub(crate) fn beside_files(&self) -> Self {
         Self {
-            shows_progress: io::stderr().is_terminal() && !self.json_errors,
+            shows_progress: has_progress_line() && !self.json_errors,
             ..self.clone()
         }
     }
@@ -235,10 +235,20 @@ fn columns() -> usize {
     columns.checked_sub(1).unwrap_or(usize::MAX)
 }
 
+/// Whether people look at standard error, and a line can be renewed there.
+fn has_progress_line() -> bool {
+    io::stderr().is_terminal() && !is_dumb(std::env::var_os("TERM"))
+}
+
+/// Whether a terminal can do no more than show one line behind the other.
+fn is_dumb(term: Option<OsString>) -> bool {
+    term.is_some_and(|term| term == "dumb")
+}
+
 /// Whether colours are wanted on a terminal: not where `NO_COLOR` says anything, nor where none can
 /// be.
 fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> bool {
-    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
+    no_color.is_none_or(|value| value.is_empty()) && !is_dumb(term)
 }
 
 /// A path for people: nothing in it moves the cursor.

@@ -44,6 +44,23 @@ fn variables_that_are_recorded_and_played_show_how_they_do_on_a_terminal() {
     assert_eq!(player.end(), Some(130));
 }
 
+/// A terminal that cannot renew a line gets the first and the last one.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_dumb_terminal_is_shown_no_progress() {
+    let served = Served::rig();
+    let folder = served.folder.path().to_str().unwrap();
+    let bench = ["record", "bench", folder, "--rate", "1MB", "--for", "1s"];
+    let mut command = served.command(&bench);
+    command.env("TERM", "dumb");
+    let (code, all) = Shown::spawn_all(&mut command, 0).rest();
+    assert_eq!(code, Some(0), "{all:?}");
+    let all = all.concat();
+    assert!(all.contains("1 device in "), "{all}");
+    assert!(!all.contains('\u{1b}') && !all.contains("queue "), "{all}");
+}
+
 /// Behaviour: B-70.
 #[test]
 fn a_stream_that_is_recorded_shows_how_it_does_on_a_terminal() {

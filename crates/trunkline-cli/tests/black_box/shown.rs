@@ -47,7 +47,12 @@ impl Shown {
             true => slave.try_clone().unwrap().into(),
             false => Stdio::null(),
         };
+        // Whatever terminal the test is run on, unless the test says which.
+        if !command.get_envs().any(|(name, _)| name == "TERM") {
+            command.env("TERM", "xterm");
+        }
         let child = command
+            .env_remove("NO_COLOR")
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(slave)

@@ -196,6 +196,8 @@ impl Running {
             is_new: true,
             lost_since: Lost::NONE,
         };
+        // One that comes again under its number takes the place of the one before.
+        self.hear_of(item);
         self.items.insert(item, item_of_it);
         self.unheard += 1;
     }

@@ -1,5 +1,7 @@
 //! Patterns that have matched nothing.
 
+use std::collections::HashMap;
+
 use trunkline_types::Pattern;
 
 /// The patterns of a recording, and which have matched nothing so far.
@@ -7,7 +9,11 @@ use trunkline_types::Pattern;
 pub(super) struct Unmatched {
     patterns: Vec<Pattern>,
     /// Which have matched nothing.
-    open: Vec<usize>,
+    is_open: Vec<bool>,
+    /// Those without a wildcard, which match themselves: there may be as many as variables.
+    names: HashMap<String, Vec<usize>>,
+    /// The others.
+    wildcards: Vec<usize>,
     /// Of which the engine has told every name that they match.
     is_listed: Vec<bool>,
     /// How many the others are.
@@ -18,9 +24,22 @@ pub(super) struct Unmatched {
 
 impl Unmatched {
     pub(super) fn new(patterns: &[Pattern]) -> Self {
+        let mut names: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut wildcards = Vec::new();
+        for (number, pattern) in patterns.iter().enumerate() {
+            match pattern.is_literal() {
+                true => names
+                    .entry(pattern.as_str().to_owned())
+                    .or_default()
+                    .push(number),
+                false => wildcards.push(number),
+            }
+        }
         Self {
             patterns: patterns.to_vec(),
-            open: (0..patterns.len()).collect(),
+            is_open: vec![true; patterns.len()],
+            names,
+            wildcards,
             is_listed: vec![false; patterns.len()],
             unlisted: patterns.len(),
             has_changed: false,
@@ -45,10 +64,15 @@ impl Unmatched {
 
     /// A variable of this name is there.
     pub(super) fn appeared(&mut self, name: &str) {
-        let (before, patterns) = (self.open.len(), &self.patterns);
-        let matches = |number: usize| patterns.get(number).is_some_and(|one| one.matches(name));
-        self.open.retain(|number| !matches(*number));
-        self.has_changed |= self.open.len() < before;
+        let patterns = &self.patterns;
+        let matches = |number: &usize| patterns.get(*number).is_some_and(|one| one.matches(name));
+        let by_name = self.names.get(name).into_iter().flatten().copied();
+        let by_wildcard = self.wildcards.iter().copied().filter(matches);
+        for number in by_name.chain(by_wildcard) {
+            if let Some(is_open) = self.is_open.get_mut(number) {
+                self.has_changed |= std::mem::replace(is_open, false);
+            }
+        }
     }
 
     /// Those that have matched nothing, of those of which it is known; none where they are as they
@@ -57,11 +81,11 @@ impl Unmatched {
         if !std::mem::take(&mut self.has_changed) {
             return None;
         }
-        let is_listed = |number: &&usize| self.is_listed.get(**number).is_some_and(|is| *is);
-        let known = self.open.iter().filter(is_listed);
+        let known = self.is_open.iter().zip(&self.is_listed).zip(&self.patterns);
+        let known = known.filter(|((is_open, is_listed), _)| **is_open && **is_listed);
         Some(
             known
-                .map(|number| self.pattern(*number).to_owned())
+                .map(|(_, pattern)| pattern.as_str().to_owned())
                 .collect(),
         )
     }

@@ -36,45 +36,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     let interrupted = Interrupted::new(&context.terminal)?;
     let mut running = Running::begin(&path, context)?;
-    let targets = targets::resolve(&args.names, &context.settings)?;
-    let patterns = patterns(targets.wanted, &context.settings)?;
-    let connection = Connection::new(&targets.engine, context)?;
-    let options = VariableRecorderOptions {
-        contract: args.contract,
-        has_sums: args.sums,
-        rotation: args.rotation(),
-        ..VariableRecorderOptions::default()
-    };
-    let excluded = &context.settings.exclude;
-    let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, &path, options);
-    let recorder = recorder.map_err(|error| not_begun(&error, &path))?;
-    interrupted.end_in_order();
-    begin(&path, context)?;
-    let started = context.clock.now();
-    let until = args.span.map(|span| started.saturating_add(span));
-    let mut shown = Shown {
-        at: started,
-        bytes: 0,
-        updates: 0,
-    };
-    let (_stopper, stopped) = trunkline::record::stopper();
-    let mut unmatched = Unmatched::default();
-    let mut is_to_end = false;
-    while !is_to_end {
-        let now = context.clock.now();
-        let left = until.map_or(SLICE, |until| until.since(now).min(SLICE));
-        if left.is_zero() {
-            break;
+    let recorded = recorded(args, &path, &interrupted, &mut running, context);
+    let (status, elapsed) = match recorded {
+        Ok(recorded) => recorded,
+        Err(stop) => {
+            running.fail(&stop);
+            return Err(stop);
         }
-        let _ = stopped.within(left);
-        is_to_end = interrupted.is_so() || running.is_told();
-        let status = recorder.status();
-        running.update(now, figures(&status));
-        shown.show(&status, &path, now, context);
-        unmatched.say(&status, &connection, context)?;
-    }
-    let status = recorder.stop();
-    unmatched.say(&status, &connection, context)?;
+    };
     let exit = match &status {
         status if status.trouble.is_some() => Exit::SomeFailed,
         status if has_sync_failed(status) && !has_lost(status) => Exit::SomeFailed,
@@ -83,7 +52,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         status if unmatched::has_name(status) => Exit::SomeFailed,
         _ => Exit::Done,
     };
-    let elapsed = context.clock.now().since(started);
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
     let (text, object) = match is_empty {
         true => nothing_recorded(&status, &path),
@@ -113,6 +81,56 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(Problem::new(Exit::SomeFailed, "file", &plain(trouble)).into());
     }
     Ok(exit)
+}
+
+/// Records until it is to end: what it has come to, and how long it was.
+fn recorded(
+    args: &Args,
+    path: &Path,
+    interrupted: &Interrupted,
+    running: &mut Running,
+    context: &Context,
+) -> Result<(VariableRecorderStatus, Duration), Stop> {
+    let targets = targets::resolve(&args.names, &context.settings)?;
+    let patterns = patterns(targets.wanted, &context.settings)?;
+    let connection = Connection::new(&targets.engine, context)?;
+    let options = VariableRecorderOptions {
+        contract: args.contract,
+        has_sums: args.sums,
+        rotation: args.rotation(),
+        ..VariableRecorderOptions::default()
+    };
+    let excluded = &context.settings.exclude;
+    let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
+    let recorder = recorder.map_err(|error| not_begun(&error, path))?;
+    interrupted.end_in_order();
+    begin(path, context)?;
+    let started = context.clock.now();
+    let until = args.span.map(|span| started.saturating_add(span));
+    let mut shown = Shown {
+        at: started,
+        bytes: 0,
+        updates: 0,
+    };
+    let (_stopper, stopped) = trunkline::record::stopper();
+    let mut unmatched = Unmatched::default();
+    let mut is_to_end = false;
+    while !is_to_end {
+        let now = context.clock.now();
+        let left = until.map_or(SLICE, |until| until.since(now).min(SLICE));
+        if left.is_zero() {
+            break;
+        }
+        let _ = stopped.within(left);
+        is_to_end = interrupted.is_so() || running.is_told();
+        let status = recorder.status();
+        running.update(now, figures(&status));
+        shown.show(&status, path, now, context);
+        unmatched.say(&status, &connection, context)?;
+    }
+    let status = recorder.stop();
+    unmatched.say(&status, &connection, context)?;
+    Ok((status, context.clock.now().since(started)))
 }
 
 fn has_lost(status: &VariableRecorderStatus) -> bool {

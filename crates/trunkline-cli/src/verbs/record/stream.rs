@@ -38,9 +38,39 @@ const REGIONS: usize = 16;
 const FILE_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
-    let path = args.path();
     let interrupted = Interrupted::new(&context.terminal)?;
-    let running = Running::begin(&path, context)?;
+    let mut running = Running::begin(&args.path(), context)?;
+    match recorded(args, url, &interrupted, &mut running, context) {
+        Ok((text, object, exit)) => {
+            running.end(&Ended {
+                text: &text,
+                object: &object,
+                exit,
+            });
+            context.terminal.note(&match context.settings.is_json() {
+                true => object.to_string(),
+                false => text,
+            })?;
+            Ok(exit)
+        }
+        Err(stop) => {
+            running.fail(&stop);
+            Err(stop)
+        }
+    }
+}
+
+/// What has come of it, for people and for programs.
+type Outcome = (String, Json, Exit);
+
+fn recorded(
+    args: &Args,
+    url: &str,
+    interrupted: &Interrupted,
+    running: &mut Running,
+    context: &Context,
+) -> Result<Outcome, Stop> {
+    let path = args.path();
     let layout = stream_layout("stream", "value", &args.data_type);
     let mut layout = layout.map_err(|error| problem(&error))?;
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
@@ -71,7 +101,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
             true => Exit::Interrupted,
             false => Exit::Done,
         };
-        return nobody_came(running, &path, exit, context);
+        return Ok(nobody_came(&path, exit));
     };
     layout.waveform = args.sample_rate.map(|rate| Waveform {
         start: Some(context.clock.wall().into()),
@@ -98,7 +128,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
         path: &path,
         report: &report,
         pages: memory.pages(),
-        interrupted: &interrupted,
+        interrupted,
         rows: rows as u64,
         context,
     };
@@ -136,28 +166,11 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn record(
         &self,
-        stream: ValueReader,
-        ends: (&mut RegionFiller, &mut RegionReader),
-        file: impl StreamFile,
-        mut running: Running,
-    ) -> Result<Exit, Stop> {
-        match self.recorded(stream, ends, file, &mut running) {
-            Ok((text, object, exit)) => finish(running, &text, &object, exit, self.context),
-            Err(stop) => {
-                running.fail(&stop);
-                Err(stop)
-            }
-        }
-    }
-
-    /// What has come of it, for people and for programs.
-    fn recorded(
-        &self,
         mut stream: ValueReader,
         ends: (&mut RegionFiller, &mut RegionReader),
         mut file: impl StreamFile,
         running: &mut Running,
-    ) -> Result<(String, Json, Exit), Stop> {
+    ) -> Result<Outcome, Stop> {
         let context = self.context;
         say_way(self.report, self.pages, context)?;
         let started = context.clock.now();
@@ -264,24 +277,8 @@ impl Recorder<'_> {
     }
 }
 
-/// Tells who waits, and who looks here.
-fn finish(
-    running: Running,
-    text: &str,
-    object: &Json,
-    exit: Exit,
-    context: &Context,
-) -> Result<Exit, Stop> {
-    running.end(&Ended { text, object, exit });
-    context.terminal.note(&match context.settings.is_json() {
-        true => object.to_string(),
-        false => text.to_owned(),
-    })?;
-    Ok(exit)
-}
-
 /// It was to end before there was a writer: a file of no rows would be of no use.
-fn nobody_came(running: Running, path: &Path, exit: Exit, context: &Context) -> Result<Exit, Stop> {
+fn nobody_came(path: &Path, exit: Exit) -> Outcome {
     let mut object = Object::new();
     object.put("event", "recorded");
     object.put("file", path.display().to_string());
@@ -291,7 +288,7 @@ fn nobody_came(running: Running, path: &Path, exit: Exit, context: &Context) -> 
         "nobody has written to the stream: nothing recorded, {} is not made",
         shown(path)
     );
-    finish(running, &text, &object.into_json(), exit, context)
+    (text, object.into_json(), exit)
 }
 
 fn figures(file: &impl StreamFile) -> Figures {
