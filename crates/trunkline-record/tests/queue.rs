@@ -315,6 +315,7 @@ fn a_small_disk_is_used_to_its_end() {
     };
     disk.set_room(ROOM);
     let mut sut = recording(disk.clone(), &ring, options);
+    assert!(disk.reserved_to() <= ROOM / 8);
     loop {
         let reserved = disk.reserved_to();
         let written = sut.write(next(&mut ring, 1));

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use trunkline::record::{
 use trunkline::tdms::{ObjectPath, TdmsFile};
 use trunkline::types::text::parse_type;
 use trunkline::types::{DataType, LibraryDefinition, Pattern, Properties, VariableDefinition};
-use trunkline::{Engine, EngineOptions};
+use trunkline::{Client, Engine, EngineOptions};
 
 /// Waits until a recorder has so many updates in its file, or lost them.
 fn wait_for(recorder: &VariableRecorder, updates: u64) {
@@ -102,6 +103,57 @@ fn units_and_descriptions_are_in_every_file() {
         assert_eq!(of("rig/at"), [None, some("mm"), some("Where it is")]);
         assert_eq!(of("rig/plain"), [None, None, None]);
     }
+}
+
+/// An engine that was started again with another configuration is asked again.
+///
+/// Behaviour: B-72.
+#[test]
+fn a_unit_that_is_another_after_a_restart_is_the_newest_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let start = |address: &str, units: &str| {
+        let address: SocketAddr = address.parse().unwrap();
+        let options = EngineOptions {
+            listen: vec![address.into()],
+            ..EngineOptions::default()
+        };
+        let engine = Engine::start(options).unwrap();
+        let mut properties = Properties::new(DataType::F64);
+        properties.units = units.to_owned();
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition {
+                path: "level".to_owned(),
+                properties: Arc::new(properties),
+            }],
+        };
+        engine.deploy(&library).unwrap();
+        engine
+    };
+    let write = |engine: &Engine, value| {
+        let level = engine.variable::<f64>("rig/level").unwrap();
+        level.write(value).unwrap();
+    };
+    let first = start("127.0.0.1:0", "%");
+    let address = first.local_addrs()[0].to_string();
+    let client = Client::connect(&format!("tl://{address}")).unwrap();
+    let of_recorder = VariableRecorderOptions {
+        write_every: Duration::from_millis(5),
+        ..VariableRecorderOptions::default()
+    };
+    let patterns = [Pattern::parse("rig/**").unwrap()];
+    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+    write(&first, 1.0);
+    wait_for(&recorder, 1);
+    assert_eq!(described(&path, "rig/level")[0].as_deref(), Some("%"));
+    first.shutdown(Duration::from_secs(1));
+    let second = start(&address, "m");
+    write(&second, 2.0);
+    wait_for(&recorder, 2);
+    assert_eq!(recorder.stop().trouble, None);
+    assert_eq!(described(&path, "rig/level")[0].as_deref(), Some("m"));
 }
 
 /// One that is configured anew while it is recorded says so from then on.

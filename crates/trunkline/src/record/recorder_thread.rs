@@ -131,14 +131,8 @@ impl Running {
             self.describe(described);
             left = until.since(self.clock.now());
         }
-        let lost: Vec<(VariableId, Lost)> = self
-            .items
-            .values()
-            .filter_map(|item| Some((item.id()?, item.lost_since)))
-            .collect();
-        for (id, lost) in lost {
-            // It is one of this recording.
-            let _ = self.recording.note_lost(id, lost.count());
+        for item in std::mem::take(&mut self.items).into_values() {
+            self.leave(&item);
         }
         self.write(Writing::Finish);
         let progress = self.recording.progress();
@@ -173,7 +167,9 @@ impl Running {
             FollowEvent::Listed { pattern } => self.unmatched.listed(pattern),
             FollowEvent::Gone { item, .. } => {
                 self.hear_of(item);
-                self.items.remove(&item);
+                if let Some(item) = self.items.remove(&item) {
+                    self.leave(&item);
+                }
             }
             FollowEvent::PatternError { pattern, fault } => {
                 self.unmatched.listed(pattern);
@@ -198,8 +194,18 @@ impl Running {
         };
         // One that comes again under its number takes the place of the one before.
         self.hear_of(item);
-        self.items.insert(item, item_of_it);
+        if let Some(before) = self.items.insert(item, item_of_it) {
+            self.leave(&before);
+        }
         self.unheard += 1;
+    }
+
+    /// What was lost behind the last reading of a variable is said now: no other comes.
+    fn leave(&mut self, item: &Item) {
+        if let Some(id) = item.id() {
+            // It is one of this recording.
+            let _ = self.recording.note_lost(id, item.lost_since.count());
+        }
     }
 
     fn hear_of(&mut self, item: u32) {
