@@ -17,6 +17,8 @@ SOAK_CASES ?= 20000
 SOAK_FILES ?= 10000
 # How often a recording is killed in a long run.
 SOAK_KILLS ?= 200
+# How often each program that polls runs in the rig, on a quiet and on a busy machine.
+RIG_POLLING ?= 200
 # Simulated hours with faults, and cycles of the chaos run, of `make test` and of a long run.
 SIM_HOURS ?= 50
 SIM_CYCLES ?= 10000
@@ -102,6 +104,8 @@ fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
 rig: toolchain ## Faults with real processes at full length; writes docs/reference/rig.md
 	$(call step,rig,TRUNKLINE_RIG=full TRUNKLINE_RIG_PAGE="$(CURDIR)/docs/reference/rig.md" \
 		cargo test --release -p trunkline-cli --test rig -- --test-threads 1)
+	$(call step,polling,POLLING_RUNS=$(RIG_POLLING) cargo test --release -p trunkline --test polling \
+		-- --nocapture)
 	$(call step,killed streams,TRUNKLINE_KILLS=200 cargo test --release -p trunkline-stream --test killed)
 
 .PHONY: bench

@@ -44,7 +44,7 @@ pub(crate) struct DriverRole<T> {
     state: Mutex<State<T>>,
     waiters: Condvar,
     background: Nap,
-    /// How long nobody must have waited before the background thread takes the role.
+    /// How long nobody must have driven before the background thread takes the role.
     idle: Duration,
 }
 
@@ -76,8 +76,8 @@ pub(crate) struct State<T> {
     tasks: Vec<Task>,
     /// Whom to wake once the lock is free, so that nobody wakes only to wait for it.
     due: Due,
-    /// When a waiter last left the role free.
-    left: Tick,
+    /// When a waiter last drove.
+    driven: Tick,
     /// The background thread naps without a time-out; whoever leaves the role free calls it.
     background_sleeps: bool,
     /// The background thread was displaced and sleeps on, muted.
@@ -147,7 +147,7 @@ impl<T> DriverRole<T> {
             parked: 0,
             tasks: Vec::new(),
             due: Due::default(),
-            left: Tick::ZERO,
+            driven: Tick::ZERO,
             background_sleeps: false,
             muted: false,
         };
@@ -175,7 +175,8 @@ impl<T> DriverRole<T> {
     ///
     /// `turn` drives: it unlocks, sleeps until something happens or the time it is given is over,
     /// takes in what arrived, and locks again. `sleep` is that of a background thread that is
-    /// displaced.
+    /// displaced. A caller that gives up before it had a turn gets one without sleep, if nobody
+    /// drives.
     pub(crate) fn wait<'a, R>(
         &'a self,
         mut check: impl FnMut(&mut State<T>) -> Check<R>,
@@ -186,6 +187,7 @@ impl<T> DriverRole<T> {
             role: self,
             sleep,
             held: false,
+            has_driven: false,
         };
         let mut guard = self.lock();
         loop {
@@ -194,10 +196,11 @@ impl<T> DriverRole<T> {
                     tenure.end(guard);
                     return Some(answer);
                 }
-                Check::GiveUp => {
+                Check::GiveUp if tenure.has_driven || !guard.is_free() => {
                     tenure.end(guard);
                     return None;
                 }
+                Check::GiveUp => Some(Duration::ZERO),
                 Check::Wait(timeout) => timeout,
             };
             if guard.offline {
@@ -210,6 +213,7 @@ impl<T> DriverRole<T> {
                     continue;
                 }
             }
+            tenure.has_driven = true;
             guard = turn(guard, timeout);
         }
     }
@@ -310,11 +314,9 @@ impl<T> DriverRole<T> {
             state.due.one_parked = true;
             state.muted = muted;
         } else if muted {
-            state.left = state.time().0;
             state.holder = Holder::Background { asleep: true };
             sleep.resume(state);
         } else {
-            state.left = state.time().0;
             state.due.background |= state.background_sleeps || !state.tasks.is_empty();
         }
     }
@@ -323,9 +325,7 @@ impl<T> DriverRole<T> {
     fn acquire<'a>(&'a self, mut guard: Guard<'a, T>) -> Guard<'a, T> {
         let mut seen = None;
         while !guard.stopping {
-            let unused = guard.time().0.since(guard.left);
-            let wanted = guard.parked == 0 && (!guard.tasks.is_empty() || unused >= self.idle);
-            if guard.holder == Holder::Nobody && (guard.offline || wanted) {
+            if guard.is_neglected(self.idle) {
                 guard.holder = Holder::Background { asleep: false };
                 return guard;
             }
@@ -334,7 +334,7 @@ impl<T> DriverRole<T> {
             let long = guard.holder == Holder::Waiter && seen == Some(tenures);
             guard.background_sleeps = long;
             let rest = match guard.holder {
-                Holder::Nobody => self.idle.saturating_sub(unused),
+                Holder::Nobody => self.idle.saturating_sub(guard.undriven()),
                 _ => self.idle,
             };
             self.unlock(guard);
@@ -352,7 +352,7 @@ impl<T> DriverRole<T> {
             Holder::Background { asleep: false } | Holder::Waiter => return false,
             Holder::Nobody => {}
             Holder::Background { asleep: true } => {
-                state.muted = state.time().0.since(state.left) >= self.idle;
+                state.muted = state.undriven() >= self.idle;
                 match state.muted {
                     true => sleep.mute(),
                     false => sleep.end(),
@@ -414,6 +414,25 @@ impl<T> State<T> {
         *self.moment.get_or_insert_with(self.read)
     }
 
+    /// Whether the background thread is to take the role: it is free, and no thread waits.
+    fn is_neglected(&mut self, idle: Duration) -> bool {
+        if self.holder != Holder::Nobody {
+            return false;
+        }
+        let is_wanted = !self.tasks.is_empty() || self.undriven() >= idle;
+        self.offline || (self.parked == 0 && is_wanted)
+    }
+
+    /// How long ago a waiter last drove.
+    fn undriven(&mut self) -> Duration {
+        self.time().0.since(self.driven)
+    }
+
+    /// There is a connection that nobody drives.
+    fn is_free(&self) -> bool {
+        self.holder == Holder::Nobody && !self.offline && !self.stopping
+    }
+
     /// There is a connection to wait on, or (true) there is none.
     pub(crate) fn set_offline(&mut self, offline: bool) {
         self.offline = offline;
@@ -472,12 +491,15 @@ struct Tenure<'a, T, S: Sleep<T>> {
     role: &'a DriverRole<T>,
     sleep: &'a S,
     held: bool,
+    /// It has had a turn.
+    has_driven: bool,
 }
 
 impl<'a, T, S: Sleep<T>> Tenure<'a, T, S> {
     fn give_back(&mut self, state: &mut State<T>) {
         if std::mem::take(&mut self.held) {
             state.holder = Holder::Nobody;
+            state.driven = state.time().0;
             self.role.pass_on(state, self.sleep);
         }
     }

@@ -61,6 +61,13 @@ pub(crate) fn wait_timeout<'a, T>(
         .0
 }
 
+#[cfg(shuttle)]
+std::thread_local! {
+    /// Set by a test where every wait with a time-out ends; otherwise a schedule may let it last
+    /// for ever, which shows where a time-out only hides that a wake-up was lost.
+    pub(crate) static TIME_OUTS_COME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// As above. Shuttle has no time: the schedule decides whether the time-out comes first.
 #[cfg(shuttle)]
 pub(crate) fn wait_timeout<'a, T>(
@@ -70,7 +77,7 @@ pub(crate) fn wait_timeout<'a, T>(
     _timeout: Duration,
 ) -> MutexGuard<'a, T> {
     use shuttle::rand::{Rng, thread_rng};
-    if thread_rng().gen_bool(0.5) {
+    if TIME_OUTS_COME.get() || thread_rng().gen_bool(0.5) {
         drop(guard);
         shuttle::thread::yield_now();
         return lock(mutex);

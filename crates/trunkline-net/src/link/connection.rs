@@ -368,6 +368,12 @@ impl Incoming {
         found
     }
 
+    /// True when there is something, as far as it can be seen without asking the system.
+    pub(super) fn glance(&mut self) -> bool {
+        self.ready |= self.half.glance() == Some(true);
+        self.ready
+    }
+
     /// A wait that spinning did not end has taken so long.
     pub(super) fn waited(&mut self, waited: Duration) {
         self.spin.waited(waited);

@@ -89,10 +89,17 @@ impl<E: Endpoint> Driven<E> {
         let start = guard.time().0;
         self.role.unlock(guard);
         let timeout = [timeout, rest].into_iter().flatten().min();
-        let found = plan.at_once || (plan.interest.read && incoming.spin(timeout));
+        let sleeps = timeout != Some(Duration::ZERO);
+        let found = plan.at_once
+            || plan.interest.read
+                && match sleeps {
+                    true => incoming.spin(timeout),
+                    false => incoming.glance(),
+                };
         if !found {
             let source = Some((&plan.source, plan.interest));
-            if plan.interest.read && incoming.arm() {
+            // Without a sleep the other end need not ring.
+            if sleeps && plan.interest.read && incoming.arm() {
                 // It came in the last moment.
             } else if self.waiter.sleep(source, timeout) {
                 incoming.set_ready();
@@ -101,7 +108,7 @@ impl<E: Endpoint> Driven<E> {
         incoming.fill();
         let mut guard = self.role.lock();
         guard.data.sleeping = None;
-        if !found {
+        if sleeps && !found {
             incoming.waited(guard.time().0.since(start));
         }
         self.settle(&mut guard, Some(incoming));

@@ -46,9 +46,9 @@ pub struct Link<E: Endpoint + 'static> {
 pub struct LinkOptions {
     /// Bounds of each dial.
     pub dial: DialLimits,
-    /// How long nobody must have waited before the background thread drives again. Until then what
-    /// arrives stays in the socket, so that calls which follow one another cost one wake-up each.
-    /// Up to four times that after a program that waited again and again without a pause.
+    /// How long no thread must have driven before the background thread drives again. Until then
+    /// what arrives stays in the socket, so that calls which follow one another cost one wake-up
+    /// each. Up to four times that after a program that waited again and again without a pause.
     pub idle: Duration,
     /// How long a thread that waits looks for the answer before it sleeps, at most; zero: not at
     /// all. See [`spin`](crate::spin).

@@ -1,4 +1,5 @@
-//! What a waiter makes of the background thread's sleep, with the time moved by hand.
+//! What calls leave to the background thread, and what becomes of its sleep, with the time moved by
+//! hand.
 
 use std::cell::{Cell, RefCell};
 
@@ -132,4 +133,109 @@ fn whoever_ends_everything_ends_a_muted_sleep() {
         assert_eq!(never, None);
         assert_eq!(sut.told.0.take(), ["mute", "end"]);
     }
+}
+
+impl Rig {
+    /// Connected, nobody drives: the background thread was displaced for good.
+    fn free() -> Self {
+        let rig = Self::new();
+        rig.wait(IDLE);
+        rig.wait(Duration::ZERO);
+        assert!(rig.role.lock().is_free());
+        rig
+    }
+
+    /// A call, `after` the one before, that finds what it asks for, or that has no time to wait for
+    /// it. The time-outs of the turns that it drives.
+    fn call(&self, after: Duration, finds: bool) -> Vec<Option<Duration>> {
+        NOW.set(NOW.get() + after.as_nanos() as u64);
+        let mut turns = Vec::new();
+        let answer = self.role.wait(
+            |_| match finds {
+                true => Check::Done(()),
+                false => Check::GiveUp,
+            },
+            |guard, timeout| {
+                turns.push(timeout);
+                guard
+            },
+            &self.told,
+        );
+        assert_eq!(answer.is_some(), finds);
+        turns
+    }
+
+    fn is_neglected(&self) -> bool {
+        self.role.lock().is_neglected(IDLE)
+    }
+}
+
+/// Readings that wait already, taken faster than the interval: nobody reads the connection
+/// meanwhile.
+#[test]
+fn calls_that_find_what_they_ask_for_leave_the_connection_to_the_background_thread() {
+    let sut = Rig::free();
+    for _ in 0..4 {
+        assert_eq!(sut.call(IDLE / 5, true), []);
+        assert!(!sut.is_neglected(), "somebody drove within the interval");
+    }
+    for _ in 0..4 {
+        assert_eq!(sut.call(IDLE / 5, true), []);
+        assert!(sut.is_neglected(), "somebody called, but nobody drove");
+    }
+}
+
+#[test]
+fn calls_without_time_drive_for_a_turn_each_and_never_sleep() {
+    for after in [Duration::ZERO, IDLE / 5, IDLE - Duration::from_nanos(1)] {
+        let sut = Rig::free();
+        for _ in 0..10 {
+            assert_eq!(sut.call(after, false), [Some(Duration::ZERO)]);
+            assert!(!sut.is_neglected());
+        }
+        NOW.set(NOW.get() + IDLE.as_nanos() as u64);
+        assert!(sut.is_neglected(), "the calls have ended");
+    }
+}
+
+#[test]
+fn calls_without_time_leave_a_connection_alone_that_is_driven() {
+    let sut = Rig::new();
+    for _ in 0..10 {
+        assert_eq!(sut.call(IDLE / 5, false), []);
+    }
+    assert_eq!(sut.told.0.take(), [""; 0], "the sleep goes on");
+}
+
+#[test]
+fn a_call_whose_time_runs_out_while_it_drives_gets_no_further_turn() {
+    let sut = Rig::free();
+    let (mut looks, mut turns) = (0, 0);
+    let never: Option<()> = sut.role.wait(
+        |_| {
+            looks += 1;
+            match looks {
+                1 => Check::Wait(Some(IDLE)),
+                _ => Check::GiveUp,
+            }
+        },
+        |guard, _| {
+            turns += 1;
+            guard
+        },
+        &sut.told,
+    );
+    assert_eq!((never, turns), (None, 1));
+}
+
+#[test]
+fn a_call_without_time_does_not_drive_what_is_gone_or_over() {
+    let sut = Rig::free();
+    sut.role.lock().set_offline(true);
+    assert_eq!(sut.call(Duration::ZERO, false), []);
+    let sut = Rig::free();
+    let mut guard = sut.role.lock();
+    sut.role.stop(&mut guard);
+    drop(guard);
+    assert_eq!(sut.call(Duration::ZERO, false), []);
 }

@@ -12,6 +12,7 @@ use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 
 use super::*;
+use crate::sync::TIME_OUTS_COME;
 
 /// Schedules of each test, unless `SHUTTLE_SCHEDULES` says otherwise.
 const SCHEDULES: usize = 20_000;
@@ -86,8 +87,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Arc<Self> {
-        let role = DriverRole::new(Inbox::default(), IDLE, random_time);
+    fn new(read: fn() -> Moment) -> Arc<Self> {
+        let role = DriverRole::new(Inbox::default(), IDLE, read);
         Arc::new(Self {
             role,
             socket: Socket::default(),
@@ -106,9 +107,15 @@ impl Rig {
         }
     }
 
-    fn turn_of_waiter<'a>(&'a self, guard: Guard<'a, Inbox>) -> Guard<'a, Inbox> {
+    fn turn_of_waiter<'a>(
+        &'a self,
+        guard: Guard<'a, Inbox>,
+        timeout: Option<Duration>,
+    ) -> Guard<'a, Inbox> {
         self.role.unlock(guard);
-        self.socket.sleep(WAITER, false);
+        if timeout != Some(Duration::ZERO) {
+            self.socket.sleep(WAITER, false);
+        }
         let read = self.socket.read();
         let mut guard = self.role.lock();
         self.settle(&mut guard, read);
@@ -153,7 +160,7 @@ impl Rig {
                     None => Check::Wait(Some(IDLE)),
                 }
             },
-            |guard, _| self.turn_of_waiter(guard),
+            |guard, timeout| self.turn_of_waiter(guard, timeout),
             self,
         )
     }
@@ -208,6 +215,30 @@ fn random_time() -> Moment {
     )
 }
 
+std::thread_local! {
+    /// Shuttle runs all threads of a schedule on one thread of the system.
+    static WORKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+fn worked_time() -> Moment {
+    (Tick::from_nanos(WORKED.get()), Timestamp::UNIX_EPOCH)
+}
+
+/// Work between two calls, of about the interval after which the background thread drives.
+fn work_for_long() {
+    work(thread_rng().gen_range(0..2 * IDLE.as_nanos() as u64));
+}
+
+/// The same, always shorter than the interval.
+fn work_for_short() {
+    work(thread_rng().gen_range(0..IDLE.as_nanos() as u64));
+}
+
+fn work(nanos: u64) {
+    WORKED.set(WORKED.get() + nanos);
+    thread::yield_now();
+}
+
 #[derive(Default)]
 struct Woken {
     woken: Mutex<bool>,
@@ -233,11 +264,23 @@ impl Wake for Woken {
 
 /// Runs `users` beside the background thread and a peer, ends when the users have ended.
 fn explore(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
+    TIME_OUTS_COME.set(false);
+    explore_by(random_time, users, peer);
+}
+
+/// The same where time passes only while a program works, and time-outs come.
+fn explore_in_time(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
+    TIME_OUTS_COME.set(true);
+    explore_by(worked_time, users, peer);
+}
+
+fn explore_by(read: fn() -> Moment, users: &'static [fn(&Rig)], peer: fn(&Rig)) {
     let schedules = std::env::var("SHUTTLE_SCHEDULES");
     let schedules = schedules.map_or(SCHEDULES, |count| count.parse().unwrap());
     shuttle::check_random(
         move || {
-            let rig = Rig::new();
+            WORKED.set(0);
+            let rig = Rig::new(read);
             let spawn = |body: Box<dyn FnOnce(&Rig) + Send>| {
                 let rig = rig.clone();
                 thread::spawn(move || body(&rig))
@@ -349,4 +392,86 @@ fn shuttle_a_lost_connection_is_dialled_again_while_everyone_waits() {
         rig.wait_as_task(|inbox| (inbox.connections >= 2).then_some(()));
         send(rig, 2);
     });
+}
+
+/// Polls until two messages have come: calls without time, and work between them.
+fn poller(rig: &Rig) {
+    for work in [work_for_short, work_for_long] {
+        while rig.wait(1, Rig::take_one).is_none() {
+            work();
+        }
+    }
+}
+
+/// Works on what it has, a call for each: they find what they ask for at once, and never wait.
+/// Until two messages have come, which it needs not.
+fn worker(rig: &Rig) {
+    let mut taken = 0;
+    while taken < 2 {
+        let found = rig.wait(u64::MAX, |inbox| Some(Rig::take_one(inbox)));
+        taken += u32::from(found == Some(Some(())));
+        work_for_short();
+    }
+}
+
+/// Waits for two messages, one soon after the other, so that the background thread is displaced.
+fn waits_and_then(rig: &Rig, goes_on: fn(&Rig)) {
+    waiter(rig);
+    goes_on(rig);
+}
+
+#[test]
+fn shuttle_a_program_that_polls_gets_what_arrives() {
+    explore_in_time(&[|rig| waits_and_then(rig, poller)], |rig| send(rig, 4));
+}
+
+#[test]
+fn shuttle_a_program_that_works_on_what_it_has_gets_what_arrives() {
+    explore_in_time(&[|rig| waits_and_then(rig, worker)], |rig| send(rig, 4));
+}
+
+#[test]
+fn shuttle_programs_that_poll_work_and_wait_share_a_connection() {
+    explore_in_time(&[poller, worker, waiter, task], |rig| send(rig, 8));
+}
+
+#[test]
+fn shuttle_a_lost_connection_is_dialled_again_while_a_program_polls() {
+    fn polls_for_the_second_connection(rig: &Rig) {
+        waiter(rig);
+        while rig
+            .wait(1, |inbox| (inbox.connections >= 2).then_some(()))
+            .is_none()
+        {
+            work_for_short();
+        }
+        poller(rig);
+    }
+    explore_in_time(&[polls_for_the_second_connection], |rig| {
+        rig.wait_as_task(|inbox| (inbox.connections >= 1).then_some(()));
+        send(rig, 2);
+        rig.socket.change(|state| state.closed = true);
+        rig.wait_as_task(|inbox| (inbox.connections >= 2).then_some(()));
+        send(rig, 2);
+    });
+}
+
+/// The model notices when calls count that do not drive.
+#[test]
+#[should_panic(expected = "exceeded max_steps bound")]
+fn shuttle_a_role_that_counts_calls_starves_the_connection() {
+    fn counted(rig: &Rig) {
+        let taken = |state: &mut State<Inbox>| {
+            state.driven = state.time().0;
+            match Rig::take_one(&mut state.data) {
+                Some(()) => Check::Done(true),
+                None => Check::Done(false),
+            }
+        };
+        waiter(rig);
+        while rig.role.wait(taken, |guard, _| guard, rig) != Some(true) {
+            work_for_short();
+        }
+    }
+    explore_in_time(&[counted], |rig| send(rig, 3));
 }

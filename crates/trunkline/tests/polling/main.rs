@@ -1,0 +1,17 @@
+//! Programs that poll: calls with a time-out of zero, again and again, and programs that work
+//! between one reading and the next. What arrives is taken in at every rhythm of calls.
+//!
+//! Each scenario runs once on a quiet machine and once on one whose processors are all kept busy.
+//! `POLLING_RUNS=200` repeats them, and prints the longest time that something was under way.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test stops at what it did not expect, and says how long it took"
+)]
+
+mod rig;
+mod streams;
+mod subscriptions;
