@@ -118,6 +118,8 @@ bugs! {
     LateReadMoves = "late-read-moves",
     /// An aborted writer's reader is told that nothing is missing.
     AbortAsEnd = "abort-as-end",
+    /// The directory answers a peer that reads no answers.
+    ListedWithoutEnd = "listed-without-end",
     }
 }
 

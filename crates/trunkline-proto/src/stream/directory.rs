@@ -1,6 +1,7 @@
 //! Where the endpoints of a machine are, and who may be connected with them.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
 use trunkline_types::{StreamUrl, Tick};
@@ -254,6 +255,23 @@ impl Directory {
     /// The endpoints there are, and whose they are.
     pub fn owned_names(&self) -> impl Iterator<Item = (&StreamUrl, u64)> {
         self.names.iter().map(|(url, entry)| (url, entry.owner))
+    }
+
+    /// Those behind `after` in the order of their URLs; all of them without one.
+    pub fn owned_names_after(
+        &self,
+        after: Option<&StreamUrl>,
+    ) -> impl Iterator<Item = (&StreamUrl, u64)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.names
+            .range((from, Bound::Unbounded))
+            .map(|(url, entry)| (url, entry.owner))
+    }
+
+    /// The endpoint with this name, and whose it is.
+    pub fn owned_name(&self, url: &StreamUrl) -> Option<(&StreamUrl, u64)> {
+        let (url, entry) = self.names.get_key_value(url)?;
+        Some((url, entry.owner))
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) may have something to do.

@@ -7,6 +7,7 @@
 //! - I5: after the heal everything arrives, and every end is told what became of it.
 //! - I6: a call that was not done in time, or failed, moved nothing; the count of what is left
 //!   behind is right.
+//! - I7: a directory keeps few bytes for a peer, whatever it asks and whether or not it reads.
 
 mod reading;
 mod writing;

@@ -34,6 +34,8 @@ pub enum Fault {
     SyncFails,
     /// A machine with a journal loses power.
     PowerFails,
+    /// A stranger asks a directory again and again and reads no answer.
+    Hostile,
 }
 
 /// All of them.
@@ -53,6 +55,7 @@ pub const FAULTS: &[Fault] = &[
     Fault::DiskFails,
     Fault::SyncFails,
     Fault::PowerFails,
+    Fault::Hostile,
 ];
 
 impl Fault {
@@ -74,6 +77,7 @@ impl Fault {
             Self::DiskFails => "writes to a journal's disk fail",
             Self::SyncFails => "a sync of a journal fails",
             Self::PowerFails => "a machine with a journal loses power",
+            Self::Hostile => "a stranger asks a directory again and again and reads no answer",
         }
     }
 }

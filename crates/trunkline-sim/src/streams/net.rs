@@ -11,6 +11,12 @@ use crate::rng::Rng;
 /// Bytes kept of what a connection began with.
 const OPENING: usize = 2048;
 
+/// Bytes that a directory may keep for one connection: its output with one answer of a full page,
+/// and its input with one read.
+const KEPT_MAX: usize = 96 << 10;
+/// Bytes in the driver of a session, at most, that the network has not taken.
+const OUT_MAX: usize = 64 << 10;
+
 /// Who is at an end of a connection.
 pub enum Holder {
     /// The end of a stream: of which side, and which one.
@@ -46,6 +52,10 @@ pub struct Conn {
     pub alters: [u32; 2],
     /// Made up: nobody is at its end 0.
     pub is_replay: bool,
+    /// What a stranger has still to send.
+    pub questions: Vec<u8>,
+    /// Bytes that the directory kept for it at its last turn.
+    pub kept: usize,
 }
 
 impl Conn {
@@ -59,6 +69,8 @@ impl Conn {
             heard: [now; 2],
             alters: [0; 2],
             is_replay: false,
+            questions: Vec::new(),
+            kept: 0,
         }
     }
 
@@ -101,6 +113,11 @@ impl Conn {
         self.directions[from].next_arrival(&self.ways[from])
     }
 
+    /// Whether the directory keeps more for it than it may.
+    pub fn is_kept_too_much_for(&self) -> bool {
+        self.kept > KEPT_MAX
+    }
+
     pub fn is_over(&self) -> bool {
         let gone = |holder: &Holder| matches!(holder, Holder::Nobody);
         self.holders.iter().all(gone)
@@ -108,6 +125,9 @@ impl Conn {
 
     /// Turns the session at end 1; a number when the connection is somebody's by it.
     pub fn turn_session(&mut self, now: Tick, read_max: usize, rng: &mut Rng) -> Option<u64> {
+        let questions = std::mem::take(&mut self.questions);
+        let asked = self.send(0, now, &questions, rng);
+        self.questions = questions[asked..].to_vec();
         let way = self.ways[0];
         let Holder::Session(hosted) = &mut self.holders[1] else {
             return None;
@@ -125,18 +145,25 @@ impl Conn {
             hosted.session.handle_timeout(now, wall);
         }
         hosted.bell.take();
-        while hosted
-            .session
-            .poll_output(now, wall, 1 << 16, &mut hosted.out)
-        {}
+        let mut more = true;
+        while more && hosted.out.len() < OUT_MAX {
+            let budget = OUT_MAX - hosted.out.len();
+            more = hosted
+                .session
+                .poll_output(now, wall, budget, &mut hosted.out);
+        }
         hosted.due = hosted.session.poll_timeout();
         let out = std::mem::take(&mut hosted.out);
+        self.kept = hosted.session.unsent() + hosted.session.buffered_bytes();
         let (handover, closing) = (
             hosted.session.wants_handover(),
             hosted.session.wants_close(),
         );
         let has_ended = self.directions[0].ended(now, &way).is_some();
-        self.send(1, now, &out, rng);
+        let sent = self.send(1, now, &out, rng);
+        if let Holder::Session(hosted) = &mut self.holders[1] {
+            hosted.out = out[sent..].to_vec();
+        }
         if let Some(number) = handover {
             if let Holder::Session(mut hosted) =
                 std::mem::replace(&mut self.holders[1], Holder::OnTheWay)
@@ -153,6 +180,9 @@ impl Conn {
                 hosted.session.handle_disconnected(now, cause);
             }
             self.finish(1, now, End::Fin);
+            if self.is_replay {
+                self.holders[0] = Holder::Nobody;
+            }
         }
         None
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use trunkline_proto::VersionRange;
+use trunkline_proto::message::stream::listing::EndpointsQuery;
 use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, Tear};
 use trunkline_types::Tick;
 
@@ -10,6 +12,9 @@ use super::fault::Fault;
 use super::net::{Conn, Holder};
 use super::world::World;
 use crate::link::{End, Way};
+
+/// Bytes of a stranger's questions.
+const FLOOD: usize = 400 << 10;
 
 /// How long an end may go on with a peer of which nothing is heard: the deadline of 3 s, an
 /// interval that a process which stood still itself grants once, and the time of a turn.
@@ -79,6 +84,7 @@ impl World {
                 false => self.silent_until = until,
             },
             Fault::Replay => self.replay(),
+            Fault::Hostile => self.flood(side),
             Fault::Alter => {
                 let end = self.rng.index(2);
                 let count = self.rng.range(1, 3) as u32;
@@ -180,6 +186,29 @@ impl World {
             conn.finish(0, now.saturating_add(Duration::from_secs(2)), End::Fin);
             self.add(conn);
         }
+    }
+
+    /// A stranger sends a directory as many questions as the network takes, and half of one.
+    fn flood(&mut self, to: usize) {
+        let Some(session) = self.session(to) else {
+            return;
+        };
+        let now = self.now;
+        let mut questions = Vec::new();
+        let query = EndpointsQuery {
+            versions: VersionRange::OURS,
+            after: String::new(),
+            only: String::new(),
+        };
+        while questions.len() < FLOOD {
+            query.encode(&mut questions);
+        }
+        questions.truncate(FLOOD - 1);
+        let mut conn = Conn::new(to, self.plan().way, now, Holder::OnTheWay, session);
+        conn.is_replay = true;
+        let sent = conn.send(0, now, &questions, &mut self.rng);
+        conn.questions = questions[sent..].to_vec();
+        self.add(conn);
     }
 
     fn kill_for(&mut self, side: usize, crash: Crash, pause: Duration) {

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use trunkline_proto::Endpoint as _;
 use trunkline_stream::directory::DirectoryHost;
 use trunkline_stream::journal::sim_disk::SimDisk;
 use trunkline_stream::sim::{self, Process, SimClock};
@@ -187,6 +188,12 @@ impl World {
                 }
             }
             if let Some(conn) = self.conns.get(&number)
+                && conn.is_kept_too_much_for()
+            {
+                let what = || format!("I7: the directory keeps {} bytes for one peer", conn.kept);
+                self.shared.checker.borrow_mut().violate(what);
+            }
+            if let Some(conn) = self.conns.get(&number)
                 && conn.is_over()
             {
                 if !conn.is_replay && self.openings.len() < OPENINGS {
@@ -202,8 +209,12 @@ impl World {
             return None;
         };
         let rings = hosted.bell.is_rung().then_some(self.now);
-        let arrives = conn.next_arrival(1);
-        let due = [hosted.due, arrives, rings].into_iter().flatten().min()?;
+        let takes = hosted.session.wants_input();
+        let arrives = conn.next_arrival(1).filter(|_| takes);
+        let has_room = !hosted.out.is_empty() && conn.directions[1].room() > 0;
+        let sends = has_room.then_some(self.now);
+        let due = [hosted.due, arrives, rings, sends];
+        let due = due.into_iter().flatten().min()?;
         let is_own = !self.plan().sides[conn.to].has_engine;
         Some(match is_own {
             true => due.max(self.sides[conn.to].frozen_until),

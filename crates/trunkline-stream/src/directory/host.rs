@@ -268,14 +268,11 @@ impl DirectoryHost {
         let only = StreamUrl::parse(&query.only).ok();
         let only = only.map(|url| url.within_host());
         let after = StreamUrl::parse(&query.after).ok();
-        let wanted = |url: &StreamUrl| match (&only, &after) {
-            (Some(only), _) => url == only,
-            // What is no URL is before all that are.
-            (None, Some(after)) => url > after,
-            (None, None) => query.only.is_empty(),
-        };
-        let names = directory.owned_names();
-        let mut names = names.filter(|(url, _)| wanted(url));
+        // Text that is no URL finds nothing as a name, and everything as a beginning.
+        let is_one = !query.only.is_empty();
+        let one = only.as_ref().and_then(|only| directory.owned_name(only));
+        let others = (!is_one).then(|| directory.owned_names_after(after.as_ref()));
+        let mut names = one.into_iter().chain(others.into_iter().flatten());
         let (mut page, mut asked) = (EndpointsPage::default(), Vec::new());
         for (url, number) in names.by_ref().take(PAGE) {
             let Some(owner) = owners.get(&number) else {

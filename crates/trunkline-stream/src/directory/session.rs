@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use trunkline_net::Notifier;
-use trunkline_proto::limits::HELLO_DEADLINE;
+use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::limits::{FRAME_DEADLINE, HELLO_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::{
@@ -14,7 +15,7 @@ use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{
-    Disconnect, Endpoint, Fault, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    Disconnect, Endpoint, Fault, FaultCode, Frame, FrameError, FrameHeader, FrameKind, Liveness,
     LivenessAction, PROTOCOL_VERSION, VersionRange,
 };
 use trunkline_types::{Tick, Timestamp};
@@ -22,15 +23,32 @@ use trunkline_types::{Tick, Timestamp};
 use super::Bell;
 use super::host::DirectoryHost;
 
+/// Longest payload of S_HELLO, which describes the type of the stream's elements. All other frames
+/// to a directory have [`HELLO_FRAME_MAX`] bytes at most.
+const STREAM_HELLO_MAX: u32 = 64 << 10;
+/// Answers are made only while fewer bytes than this wait to be sent.
+const OUTPUT_MAX: usize = 64 << 10;
+/// Frames handled before the other connections of the thread have their turn.
+const STEPS_MAX: usize = 64;
+
 /// A connection to a directory. Its first frame is one that [`is_first`](super::is_first) knows.
+///
+/// What it keeps for a peer is bounded: one incomplete frame and one read from the transport as
+/// input, [`OUTPUT_MAX`] bytes and one answer as output. A peer that does not read its answers
+/// stops its own input.
 pub struct DirectorySession {
     host: Arc<DirectoryHost>,
     number: u64,
     notifier: Bell,
-    frames: FrameBuffer,
-    /// What was read and is not a whole frame yet, or what is to be handed over, as it came.
-    read: Vec<u8>,
-    out: Vec<u8>,
+    /// Input that is not handled yet: from the beginning of a frame on, as it arrived.
+    input: Vec<u8>,
+    /// When the incomplete frame at the end of the input began to arrive.
+    started_at: Option<Tick>,
+    /// The input holds frames that were left for the next call.
+    has_backlog: bool,
+    output: Vec<u8>,
+    /// Bytes of the output that the transport has.
+    sent: usize,
     liveness: Liveness,
     /// By then it has to have said what it wants.
     asks_by: Tick,
@@ -63,9 +81,11 @@ impl DirectorySession {
             number: host.number(),
             host,
             notifier,
-            frames: FrameBuffer::new(FrameLimits::default()),
-            read: Vec::new(),
-            out: Vec::new(),
+            input: Vec::new(),
+            started_at: None,
+            has_backlog: false,
+            output: Vec::new(),
+            sent: 0,
             liveness: Liveness::with_defaults(now),
             asks_by: now.saturating_add(HELLO_DEADLINE),
             role: Role::New,
@@ -91,15 +111,16 @@ impl DirectorySession {
             retry_after: None,
             sentence: fault.sentence,
         };
-        encode_refused(&refused, &mut self.out);
+        encode_refused(&refused, &mut self.output);
         self.closing = Some(Disconnect::Local);
     }
 
     fn grant(&mut self, grant: &TicketGrant) {
-        grant.encode(&mut self.out);
+        grant.encode(&mut self.output);
     }
 
-    fn handle_step(&mut self, step: Step) {
+    /// `input` begins with the frame of this step.
+    fn handle_step(&mut self, step: Step, input: &[u8]) {
         match step {
             Step::Register(_) if !self.gives_names => {
                 let sentence = "endpoints get no names here: ask the engine of their machine, over \
@@ -118,7 +139,7 @@ impl DirectorySession {
                             lease: DirectoryLimits::default().lease,
                             url: register.url,
                         };
-                        registered.encode(&mut self.out);
+                        registered.encode(&mut self.output);
                     }
                     Err(fault) => self.refuse(fault),
                 }
@@ -141,9 +162,8 @@ impl DirectorySession {
                     Fault::new(FaultCode::BadTicket, sentence)
                 });
                 let incarnation = hello.end.incarnation;
-                let read = std::mem::take(&mut self.read);
-                let redeemed =
-                    ticket.and_then(|ticket| self.host.redeem(&ticket, incarnation, read));
+                let redeemed = ticket
+                    .and_then(|ticket| self.host.redeem(&ticket, incarnation, input.to_vec()));
                 match redeemed {
                     Ok(number) => self.handover = Some(number),
                     Err(fault) => self.refuse(fault),
@@ -152,7 +172,7 @@ impl DirectorySession {
             Step::List(query) if matches!(self.role, Role::New | Role::Lister) => {
                 self.role = Role::Lister;
                 match check_versions(query.versions) {
-                    Ok(()) => self.host.list(&query).encode(1, &mut self.out),
+                    Ok(()) => self.host.list(&query).encode(1, &mut self.output),
                     Err(fault) => self.refuse(fault),
                 }
             }
@@ -178,31 +198,112 @@ impl DirectorySession {
         }
     }
 
-    fn take_step(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<Option<Step>, Disconnect> {
-        let Some(frame) = self.frames.next_frame(now, bytes)? else {
+    /// The frame at the beginning of `input` and its length, header included; `None` while it is
+    /// incomplete.
+    fn take_step(&mut self, now: Tick, input: &[u8]) -> Result<Option<(Step, usize)>, Disconnect> {
+        let Some((head, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
+        let header = FrameHeader::from_bytes(head);
+        let FrameHeader { kind, length, .. } = header;
+        let max = match FrameKind::from_number(kind) {
+            Some(FrameKind::StreamHello) => STREAM_HELLO_MAX,
+            _ => HELLO_FRAME_MAX,
+        };
+        if length > max {
+            return Err(FrameError::TooLong { kind, length, max }.into());
+        }
+        let Some(payload) = rest.get(..length as usize) else {
+            return Ok(None);
+        };
+        let frame = Frame::new(header, payload)?;
+        let step = self.decode_step(now, &frame)?;
+        Ok(Some((step, HEADER_BYTES.saturating_add(payload.len()))))
+    }
+
+    fn decode_step(&mut self, now: Tick, frame: &Frame<'_>) -> Result<Step, Disconnect> {
         // An endpoint's word of itself goes no further than the machine.
         let is_status = frame.kind() == Some(FrameKind::StreamStatus);
-        if !is_status && !is_frame_intact(&frame) {
+        if !is_status && !is_frame_intact(frame) {
             let sentence = "what an endpoint has said was altered on the way".to_owned();
             return Err(Disconnect::Malformed { sentence });
         }
-        Ok(Some(match frame.kind() {
-            Some(FrameKind::StreamRegister) => Step::Register(Register::decode(&frame)?),
-            Some(FrameKind::StreamLookup) => Step::Lookup(Lookup::decode(&frame)?),
-            Some(FrameKind::StreamHello) => Step::Hello(Box::new(StreamHello::decode(&frame)?)),
-            Some(FrameKind::StreamList) => Step::List(EndpointsQuery::decode(&frame)?),
-            Some(FrameKind::StreamStatus) => {
-                Step::Status(Box::new(EndpointStatus::decode(&frame)?))
-            }
+        Ok(match frame.kind() {
+            Some(FrameKind::StreamRegister) => Step::Register(Register::decode(frame)?),
+            Some(FrameKind::StreamLookup) => Step::Lookup(Lookup::decode(frame)?),
+            Some(FrameKind::StreamHello) => Step::Hello(Box::new(StreamHello::decode(frame)?)),
+            Some(FrameKind::StreamList) => Step::List(EndpointsQuery::decode(frame)?),
+            Some(FrameKind::StreamStatus) => Step::Status(Box::new(EndpointStatus::decode(frame)?)),
             Some(FrameKind::StreamKeepalive) => {
-                let keepalive = decode_keepalive(&frame)?;
+                let keepalive = decode_keepalive(frame)?;
                 self.liveness.handle_keepalive(now, &keepalive);
                 Step::Keepalive
             }
             _ => Step::Other,
-        }))
+        })
+    }
+
+    /// Handles frames of the input, as many as one turn and the output have room for.
+    fn run(&mut self, now: Tick) {
+        let mut input = std::mem::take(&mut self.input);
+        let (mut at, mut steps) = (0, 0);
+        let mut is_complete = true;
+        while is_complete && steps < STEPS_MAX && self.has_room() && !self.is_over() {
+            let rest = input.get(at..).unwrap_or_default();
+            match self.take_step(now, rest) {
+                Ok(None) => is_complete = false,
+                Ok(Some((step, length))) => {
+                    self.handle_step(step, rest);
+                    at = at.saturating_add(length);
+                }
+                Err(cause) => self.closing = Some(cause),
+            }
+            steps += 1;
+        }
+        if self.is_over() {
+            self.has_backlog = false;
+            return;
+        }
+        if at > 0 {
+            input.drain(..at);
+            self.started_at = None;
+        }
+        self.has_backlog = is_complete && !input.is_empty();
+        if input.is_empty() || self.has_backlog {
+            self.started_at = None;
+        } else {
+            self.started_at.get_or_insert(now);
+        }
+        self.input = input;
+    }
+
+    fn has_room(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::ListedWithoutEnd) {
+            return true;
+        }
+        self.unsent() < OUTPUT_MAX
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn unsent(&self) -> usize {
+        self.output.len().saturating_sub(self.sent)
+    }
+
+    /// Bytes kept of what the peer has sent.
+    pub fn buffered_bytes(&self) -> usize {
+        self.input.len()
+    }
+
+    /// Nothing that still arrives is for this session.
+    fn is_over(&self) -> bool {
+        self.handover.is_some() || self.closing.is_some()
+    }
+
+    /// When the incomplete frame has to be complete.
+    fn frame_due(&self) -> Option<Tick> {
+        let started_at = self.started_at?;
+        Some(started_at.saturating_add(FRAME_DEADLINE))
     }
 }
 
@@ -242,38 +343,47 @@ impl Endpoint for DirectorySession {
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
-        self.liveness.handle_received(now);
-        self.read.extend_from_slice(bytes);
-        let mut rest = bytes;
-        while self.wants_input() {
-            match self.take_step(now, &mut rest) {
-                Ok(None) => break,
-                Ok(Some(step)) => self.handle_step(step),
-                Err(cause) => self.closing = Some(cause),
-            }
-            // Whole frames were taken, up to what is left.
-            let taken = self.read.len().saturating_sub(rest.len());
-            if self.handover.is_none() {
-                self.read.drain(..taken);
-            }
+        if self.is_over() {
+            return;
         }
+        self.liveness.handle_received(now);
+        self.input.extend_from_slice(bytes);
+        self.run(now);
     }
 
     fn wants_input(&self) -> bool {
-        self.handover.is_none() && self.closing.is_none()
+        !self.is_over() && !self.has_backlog && self.has_room()
     }
 
-    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+    fn poll_output(&mut self, now: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
         if let Some(grant) = self.host.answer(self.number) {
             self.grant(&grant);
         }
-        out.append(&mut self.out);
-        false
+        let had_room = self.has_room();
+        let unsent = self.output.get(self.sent..).unwrap_or_default();
+        let taken = unsent.get(..budget).unwrap_or(unsent);
+        out.extend_from_slice(taken);
+        if !had_room && !taken.is_empty() {
+            // It takes what is sent to it, so it lives, although its input was left unread.
+            self.liveness.handle_received(now);
+        }
+        self.sent = self.sent.saturating_add(taken.len());
+        if self.unsent() == 0 {
+            self.output = Vec::new();
+            self.sent = 0;
+        } else if self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+        if self.has_backlog && self.has_room() {
+            self.run(now);
+        }
+        self.unsent() > 0 || self.has_backlog
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
         let asks_by = Some(self.asks_by).filter(|_| self.role == Role::New);
-        let incomplete = self.frames.poll_timeout();
+        let incomplete = self.frame_due();
         [Some(self.liveness.poll_timeout()), asks_by, incomplete]
             .into_iter()
             .flatten()
@@ -287,13 +397,15 @@ impl Endpoint for DirectorySession {
                 deadline: HELLO_DEADLINE,
             });
         }
-        if let Err(slow) = self.frames.handle_timeout(now) {
+        if self.frame_due().is_some_and(|due| now >= due) {
+            let deadline = FRAME_DEADLINE;
+            let slow = FrameError::Slow { deadline };
             self.closing.get_or_insert(slow.into());
         }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
-                encode_keepalive(&self.liveness.keepalive(now, 0, 0), &mut self.out);
+                encode_keepalive(&self.liveness.keepalive(now, 0, 0), &mut self.output);
             }
             LivenessAction::Dead { silent_for } => {
                 self.closing = Some(Disconnect::Dead { silent_for });
