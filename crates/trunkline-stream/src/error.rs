@@ -146,11 +146,14 @@ pub enum StreamError {
     /// The stream has ended, and everything was read.
     #[error("the stream has ended: the writer was closed, and everything it wrote has been read")]
     Ended,
-    /// The writer gave up, and what reached this end was read.
-    #[error("the writer was aborted with {missing} bytes that never came; what came has been read")]
+    /// The writer was aborted before the end of its stream, and what reached this end was read: it
+    /// is not the whole.
+    #[error("the writer was aborted before its end: {reason}{}; what came has been read", never_came(.missing))]
     Aborted {
         /// Bytes that the writer had accepted and did not send.
         missing: u64,
+        /// Why, in the words of the writing program.
+        reason: String,
     },
     /// The stream is over for another reason.
     #[error(transparent)]
@@ -175,6 +178,13 @@ pub enum StreamError {
     /// The endpoint's own driver has ended.
     #[error("this end of the stream is closed")]
     Closed,
+}
+
+fn never_came(missing: &u64) -> String {
+    match missing {
+        0 => String::new(),
+        missing => format!("; {missing} bytes of it never came"),
+    }
 }
 
 fn because(last: &Option<Disconnect>) -> String {

@@ -24,10 +24,17 @@ macro_rules! forward {
                 block(self.core.close(&Blocking, timeout))
             }
 
-            /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says
-            /// how many elements the reader lacks.
-            pub fn abort(mut self) -> Closed {
-                block(self.core.abort(&Blocking))
+            /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). The
+            /// reader gets [`StreamError::Aborted`] behind what has come. Says how many elements
+            /// the reader lacks.
+            pub fn abort(self) -> Closed {
+                self.abort_because(crate::writer::ABORTED)
+            }
+
+            /// [`abort`](Self::abort) with a reason that the reader is told, of which the first
+            /// 1024 bytes count.
+            pub fn abort_because(mut self, reason: &str) -> Closed {
+                block(self.core.abort(&Blocking, reason))
             }
         }
 
@@ -57,10 +64,16 @@ macro_rules! forward {
                 block(self.core.close(&Blocking, timeout))
             }
 
-            /// Destroys the end at once: what is in its buffer is not sent any more. Says what each
-            /// reader lacks.
-            pub fn abort(mut self) -> Vec<Lacking> {
-                block(self.core.abort(&Blocking))
+            /// Destroys the end at once: what is in its buffer is not sent any more. Each reader
+            /// gets [`StreamError::Aborted`] behind what has come. Says what each reader lacks.
+            pub fn abort(self) -> Vec<Lacking> {
+                self.abort_because(crate::writer::ABORTED)
+            }
+
+            /// [`abort`](Self::abort) with a reason that the readers are told, of which the first
+            /// 1024 bytes count.
+            pub fn abort_because(mut self, reason: &str) -> Vec<Lacking> {
+                block(self.core.abort(&Blocking, reason))
             }
 
             /// The readers that are there, or are waited for.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -122,20 +122,90 @@ pub fn run(arguments: &[&str]) -> Output {
 
 /// Runs a command to its end, with this on its standard input.
 pub fn finish(command: &mut Command, input: &str) -> Output {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut drained = Drained::start(command, Stdio::piped());
     // Whoever does not read its input closes it.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    Output {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
+    let _ = drained.input().write_all(input.as_bytes());
+    drained.end()
+}
+
+/// A process whose standard output and standard error are both read from its start to its end, so
+/// that neither pipe ever fills and stops it.
+pub struct Drained {
+    child: Child,
+    out: Receiver<Vec<u8>>,
+    err: Receiver<Vec<u8>>,
+}
+
+/// How long a process that is drained may take: long enough for any machine.
+const DRAINED_WITHIN: Duration = Duration::from_secs(300);
+
+impl Drained {
+    /// Starts a process with this as its standard input.
+    pub fn start(command: &mut Command, input: Stdio) -> Self {
+        Self::start_writing(command, input, Stdio::piped())
     }
+
+    /// The same, with its standard output somewhere else: then none of it is read here.
+    pub fn start_writing(command: &mut Command, input: Stdio, output: Stdio) -> Self {
+        let mut child = command
+            .stdin(input)
+            .stdout(output)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            out: read_all(child.stdout.take()),
+            err: read_all(child.stderr.take()),
+            child,
+        }
+    }
+
+    /// Its standard input, which ends when this is dropped.
+    pub fn input(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    /// Waits until it ends: its code, and all that it wrote, where text is expected.
+    pub fn end(self) -> Output {
+        let (code, out, err) = self.end_raw();
+        let out = String::from_utf8(out).unwrap();
+        Output { code, out, err }
+    }
+
+    /// The same with any bytes on standard output.
+    pub fn end_raw(mut self) -> (Option<i32>, Vec<u8>, String) {
+        // Its standard error ends with it.
+        let Ok(err) = self.err.recv_timeout(DRAINED_WITHIN) else {
+            panic!("process {} does not end", self.child.id());
+        };
+        let Ok(out) = self.out.recv_timeout(DRAINED_WITHIN) else {
+            panic!("the output of process {} does not end", self.child.id());
+        };
+        let code = self.child.wait().unwrap().code();
+        (code, out, String::from_utf8(err).unwrap())
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads it to its end in a thread, which sends all of it at once.
+fn read_all(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            stream.read_to_end(&mut bytes).unwrap();
+        }
+        // A test that has failed does not ask any more.
+        let _ = sender.send(bytes);
+    });
+    receiver
 }
 
 /// A process that is still running; ended with the test.

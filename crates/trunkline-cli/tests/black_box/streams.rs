@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::rig::{Output, RIG, Running, Served, command, finish, run};
+use crate::rig::{Drained, Output, RIG, Running, Served, command, finish, run};
 use crate::schema;
 
 /// The URL of an endpoint with a port of its own.
@@ -144,31 +144,85 @@ fn raw_elements_are_the_bytes_that_came_in() {
     assert!(came == bytes, "{} bytes came", came.len());
 }
 
+/// Behaviour: NS-45, NS-47.
 #[test]
-fn input_that_is_no_element_is_refused_and_what_was_before_it_is_delivered() {
-    let (written, code, lines) = through(&["--type", "u8"], "1\n2\n256\n4\n");
-    assert_eq!((written.code, code), (Some(2), Some(0)));
-    assert!(
-        written.err.contains("standard input:3: "),
+fn a_writer_that_fails_at_its_input_delivers_what_was_before_and_its_reader_fails_too() {
+    let reads = |url: &str, arguments: &[&str]| {
+        let mut read = command(&[&["stream", "read", url][..], arguments].concat());
+        Drained::start(&mut read, Stdio::null())
+    };
+    let long = format!("one\ntwo\n{}\nfour\n", "3".repeat(101));
+    let cases: [(&[&str], &str, i32, &str, &str); 5] = [
+        (
+            &["--type", "u8"],
+            "1\n2\n256\n4\n",
+            2,
+            "1\n2\n",
+            "standard input:3: ",
+        ),
+        (&["--type", "u8"], "x\n", 2, "", "standard input:1: "),
+        (
+            &["--type", "u8", "--as", "csv"],
+            "1\n2\nx\n",
+            2,
+            "value\n1\n2\n",
+            "standard input:3: ",
+        ),
+        (
+            &["--type", "string", "--as", "csv", "--buffer", "100"],
+            &long,
+            1,
+            "value\none\ntwo\n",
+            "does not fit a buffer of 100 bytes",
+        ),
+        (
+            &["--type", "u32", "--as", "raw"],
+            "12345678901",
+            2,
+            "12345678",
+            "3 of 4 bytes",
+        ),
+    ];
+    for (arguments, input, code, out, why) in cases {
+        let url = endpoint("truncated");
+        let reader = reads(&url, arguments);
+        let written = finish(&mut writer(&url, arguments), input);
+        let read = reader.end();
+        assert_eq!(written.code, Some(code), "{}", written.err);
+        assert!(written.err.contains(why), "{}", written.err);
+        assert!(
+            written.err.contains("; 0 elements stayed behind"),
+            "{}",
+            written.err
+        );
+        assert_eq!(
+            (read.code, read.out.as_str()),
+            (Some(7), out),
+            "{}",
+            read.err
+        );
+        let told = "the writer was aborted before its end: ";
+        assert!(
+            read.err.contains(told) && read.err.contains(why),
+            "{}",
+            read.err
+        );
+    }
+    // As programs see it.
+    let url = endpoint("truncated");
+    let arguments = ["--type", "u8", "--json"];
+    let reader = reads(&url, &arguments);
+    let written = finish(&mut writer(&url, &arguments), "1\nx\n");
+    let read = reader.end();
+    assert_eq!(
+        (written.code, read.code),
+        (Some(2), Some(7)),
         "{}",
-        written.err
+        read.err
     );
-    assert_eq!(lines, ["1", "2"]);
-    let arguments = ["--type", "string", "--as", "csv", "--buffer", "100"];
-    let input = format!("one\ntwo\n{}\nfour\n", "3".repeat(101));
-    let (written, code, lines) = through(&arguments, &input);
-    assert_eq!((written.code, code), (Some(1), Some(0)), "{}", written.err);
-    assert_eq!(lines, ["value", "one", "two"]);
-    assert!(
-        written.err.contains("does not fit a buffer of 100 bytes"),
-        "{}",
-        written.err
-    );
-    let arguments = ["--type", "u32", "--as", "raw", "--json"];
-    let (written, code, _) = through(&arguments, "12345678901");
-    assert_eq!((written.code, code), (Some(2), Some(0)));
-    assert!(written.err.contains("3 of 4 bytes"), "{}", written.err);
-    assert_eq!(event(&written.err, "written")["elements"], 2);
+    assert_eq!(event(&read.err, "read")["elements"], 1);
+    let last: Json = serde_json::from_str(read.err.lines().last().unwrap()).unwrap();
+    assert_eq!(last["code"], "aborted");
 }
 
 /// Behaviour: NS-16.
@@ -599,22 +653,18 @@ fn elements_go_as_arrow_and_come_back() {
     ];
     let url = endpoint("to arrow");
     let mut read = command(&["stream", "read", &url, "--type", ty, "--as", "arrow"]);
-    let read = read
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let read = Drained::start(&mut read, Stdio::null());
     let input = rows.join("\n");
     let written = finish(&mut writer(&url, &["--type", ty]), &input);
     assert_eq!(written.code, Some(0), "{}", written.err);
-    let arrow = read.wait_with_output().unwrap();
-    assert_eq!(arrow.status.code(), Some(0));
+    let (code, arrow, said) = read.end_raw();
+    assert_eq!(code, Some(0), "{said}");
     let url = endpoint("from arrow");
     let reader = reader(&url, &["--type", ty]);
     let (end, mut start) = std::io::pipe().unwrap();
     let mut write = writer(&url, &["--type", ty, "--as", "arrow"]);
     let back = Running::spawn_reading(&mut write, end.into());
-    start.write_all(&arrow.stdout).unwrap();
+    start.write_all(&arrow).unwrap();
     drop(start);
     assert_eq!(back.end().0, Some(0));
     assert_eq!(reader.end(), (Some(0), rows.map(str::to_owned).to_vec()));

@@ -52,6 +52,8 @@ pub struct Reader {
     /// What it is to be told then.
     waiting: Ack,
     pub(super) close: Option<StreamClose>,
+    /// Why the writer was destroyed before its end, in its words.
+    pub(super) abort_reason: Option<String>,
     /// The writer may be told that its end is known.
     pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
@@ -69,6 +71,8 @@ pub struct StreamClose {
     pub position: u64,
     /// Up to here the writer's program had written: more than `position` when it gave up the rest.
     pub written: u64,
+    /// The writer was destroyed before its end: what came is not the whole, whatever its length.
+    pub is_aborted: bool,
 }
 
 impl Reader {
@@ -94,6 +98,7 @@ impl Reader {
             ack_at: None,
             waiting: Ack::default(),
             close: None,
+            abort_reason: None,
             is_end_safe: true,
             is_aborted: false,
             waits_at: None,
@@ -188,6 +193,7 @@ impl Half for Reader {
                 self.handle_end(StreamClose {
                     position,
                     written: position,
+                    is_aborted: false,
                 })?;
             }
             Some(FrameKind::StreamAbort) => {
@@ -202,12 +208,26 @@ impl Half for Reader {
                     },
                     ..abort
                 };
+                // A writer that was closed, and gave up waiting for the acknowledgement of its end.
+                let is_end =
+                    |close: StreamClose| !close.is_aborted && close.written == abort.position;
+                let is_complete = abort.transferred == abort.position;
+                if is_complete && self.close.is_some_and(is_end) {
+                    return Ok(Outcome::Continued);
+                }
+                #[cfg(feature = "planted")]
+                let is_aborted =
+                    !trunkline_types::planted::is(trunkline_types::planted::Bug::AbortAsEnd);
+                #[cfg(not(feature = "planted"))]
+                let is_aborted = true;
                 // What was announced before is not all coming.
                 self.close = None;
                 self.handle_end(StreamClose {
                     position: abort.transferred,
                     written: abort.position,
+                    is_aborted,
                 })?;
+                self.abort_reason = Some(abort.sentence);
             }
             Some(FrameKind::StreamLost) => self.handle_lost(&Lost::decode(frame)?)?,
             _ => {

@@ -122,6 +122,11 @@ impl Link<Reader> {
         self.half.close
     }
 
+    /// Why the writer was destroyed before its end, in its words.
+    pub fn abort_reason(&self) -> Option<&str> {
+        self.half.abort_reason.as_deref()
+    }
+
     /// The program does not read any more: the writer is told, with how far it came. Where the two
     /// ends are connected, send what there is before the transport is closed.
     pub fn abort(&mut self) {

@@ -62,6 +62,8 @@ pub struct Writer {
     pub(super) is_short_of_room: bool,
     pub(super) end: Option<u64>,
     pub(super) is_end_said: bool,
+    /// Why the program has destroyed it, for the reader.
+    pub(super) abort_reason: String,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
     pub(super) has_end: bool,
@@ -98,6 +100,7 @@ impl Writer {
             is_short_of_room: false,
             end: None,
             is_end_said: false,
+            abort_reason: String::new(),
             is_aborted: false,
             is_abort_said: false,
             has_end: false,
@@ -283,13 +286,20 @@ impl Half for Writer {
             }
         }
         self.say_lost(out);
+        // One that was closed, and has sent everything, has come to its end: whatever its program
+        // waits for after that.
+        let is_at_end = self.end.is_some_and(|end| end == self.handed);
         if self.is_aborted {
             if !self.is_abort_said {
+                if let (Some(end), true, false) = (self.end, is_at_end, self.is_end_said) {
+                    encode_end(end, out);
+                    self.is_end_said = true;
+                }
                 let abort = Abort {
                     position: self.written,
                     transferred: self.handed,
                     code: FaultCode::StreamDestroyed,
-                    sentence: FaultCode::StreamDestroyed.meaning().to_owned(),
+                    sentence: self.abort_reason.clone(),
                 };
                 abort.encode(out);
                 self.is_abort_said = true;

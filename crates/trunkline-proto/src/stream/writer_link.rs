@@ -8,6 +8,8 @@ use super::options::LinkOptions;
 use super::output::RingBytes;
 use super::walk::ElementWalk;
 use super::writer::{Left, Writer, raised};
+use crate::limits::SENTENCE_BYTES_MAX;
+use crate::message::fault::cut_text;
 use crate::message::stream::{POSITION_MAX, WriterState};
 
 impl Link<Writer> {
@@ -137,11 +139,15 @@ impl Link<Writer> {
         self.half.end.get_or_insert(written);
     }
 
-    /// Nothing more is sent. Where the two ends are connected, wait until [`is_closed`] or the
-    /// connection is gone, so that [`left`](Self::left) is exact.
+    /// Nothing more is sent, and the reader is told `reason`, of which the first 1024 bytes count.
+    /// Where the two ends are connected, wait until [`is_closed`] or the connection is gone, so
+    /// that [`left`](Self::left) is exact.
     ///
     /// [`is_closed`]: Self::is_closed
-    pub fn abort(&mut self) {
+    pub fn abort(&mut self, reason: &str) {
+        if !self.half.is_aborted {
+            self.half.abort_reason = cut_text(reason, SENTENCE_BYTES_MAX).to_owned();
+        }
         self.half.is_aborted = true;
         if !self.is_connected() {
             self.session.is_finished = true;

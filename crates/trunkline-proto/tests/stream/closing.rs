@@ -26,6 +26,7 @@ fn after_the_writer_was_closed_the_reader_reads_to_the_last_element() {
         let end = StreamClose {
             position: 8 * SIZE,
             written: 8 * SIZE,
+            is_aborted: false,
         };
         assert_eq!(sut.reader.link.end(), Some(end));
         assert!(sut.read(3));
@@ -80,7 +81,7 @@ fn an_aborted_writer_says_what_stays_behind_and_the_reader_keeps_what_it_has() {
         let mut sut = World::connected(10, 5, writer_dials);
         assert!(sut.write(8));
         sut.run(ms(20));
-        sut.writer.link.abort();
+        sut.writer.link.abort("a test");
         sut.run(ms(20));
         assert!(sut.writer.link.is_closed());
         let left = sut.writer.left();
@@ -88,9 +89,35 @@ fn an_aborted_writer_says_what_stays_behind_and_the_reader_keeps_what_it_has() {
         let end = StreamClose {
             position: 5 * SIZE,
             written: 8 * SIZE,
+            is_aborted: true,
         };
         assert_eq!(sut.reader.link.end(), Some(end));
+        assert_eq!(sut.reader.link.abort_reason(), Some("a test"));
         assert!(sut.read(5));
+    }
+}
+
+/// Behaviour: NS-45, NS-47.
+#[test]
+fn an_aborted_writer_is_no_ended_one_although_everything_has_arrived() {
+    for (closes_before, is_aborted) in [(false, true), (true, false)] {
+        let mut sut = World::connected(10, 5, true);
+        assert!(sut.write(3));
+        sut.run(ms(20));
+        // Closed and out of patience at once: nothing of it has gone out yet.
+        if closes_before {
+            sut.writer.link.close();
+        }
+        sut.writer.link.abort("a test");
+        sut.run(ms(20));
+        assert!(sut.writer.link.is_closed());
+        assert_eq!(sut.writer.left().elements, 0);
+        let end = StreamClose {
+            position: 3 * SIZE,
+            written: 3 * SIZE,
+            is_aborted,
+        };
+        assert_eq!(sut.reader.link.end(), Some(end));
     }
 }
 
@@ -102,7 +129,7 @@ fn a_writer_that_is_aborted_while_cut_says_what_is_in_doubt() {
     assert!(sut.write(4));
     sut.pump();
     sut.cut();
-    sut.writer.link.abort();
+    sut.writer.link.abort("a test");
     assert!(sut.writer.link.is_over());
     let left = sut.writer.left();
     assert_eq!(
@@ -169,7 +196,7 @@ fn an_end_that_was_lost_is_said_again() {
             assert!(sut.write(4));
             sut.run(ms(10));
             match is_aborted {
-                true => sut.writer.link.abort(),
+                true => sut.writer.link.abort("a test"),
                 false => sut.writer.link.close(),
             }
             sut.pump();
@@ -235,6 +262,7 @@ fn an_end_that_is_known_from_an_earlier_life_may_be_said_before_it_is_heard() {
         link.restore_end(StreamClose {
             position: 4 * SIZE,
             written: 4 * SIZE,
+            is_aborted: false,
         });
         sut.reader = ReaderEnd::restored(link);
         sut.heal();

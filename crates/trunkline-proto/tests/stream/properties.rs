@@ -237,7 +237,7 @@ proptest! {
         world.run(ms(patience));
         let is_whole = world.writer.link.is_closed();
         if !is_whole {
-            world.writer.link.abort();
+            world.writer.link.abort("a test");
             world.run(ms(10));
         }
         let left = world.writer.left();

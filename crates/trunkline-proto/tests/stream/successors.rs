@@ -247,6 +247,7 @@ fn a_reader_that_goes_on_at_its_end_leaves_the_next_writer_alone() {
         link.restore_end(StreamClose {
             position: 2 * SIZE,
             written: 2 * SIZE,
+            is_aborted: false,
         });
         sut.reader = ReaderEnd::restored(link);
         sut.run(ms(3000));

@@ -107,7 +107,7 @@ impl Reading<'_> {
         check_fault(ctx, &error);
         let ended = match &error {
             StreamError::Ended => Some(0),
-            StreamError::Aborted { missing } => Some(*missing),
+            StreamError::Aborted { missing, .. } => Some(*missing),
             StreamError::Fault(_) => None,
             other => {
                 ctx.checker(|checker| checker.violate(|| format!("a reader is told: {other}")));

@@ -105,10 +105,12 @@ impl<R> Acquired<R> {
 pub enum RunEnd {
     /// It was closed, and everything it wrote has been read.
     Closed,
-    /// It gave up.
+    /// It was aborted before the end of its stream: what came is not the whole.
     Aborted {
         /// Bytes that it had accepted and did not send.
         missing: u64,
+        /// Why, in the words of the writing program.
+        reason: String,
     },
     /// It was lost: for too long away, created anew, or it does not keep to the protocol.
     Fault(StreamFault),
@@ -122,7 +124,7 @@ impl RunEnd {
     pub(super) fn of(error: StreamError) -> Result<Self, StreamError> {
         match error {
             StreamError::Ended => Ok(Self::Closed),
-            StreamError::Aborted { missing } => Ok(Self::Aborted { missing }),
+            StreamError::Aborted { missing, reason } => Ok(Self::Aborted { missing, reason }),
             StreamError::Fault(fault) => Ok(Self::Fault(fault)),
             other => Err(other),
         }

@@ -17,7 +17,7 @@ use crate::error::StreamError;
 use crate::machine::Machine;
 use crate::rendezvous::Registration;
 use crate::wait::{Blocking, Waits, block};
-use crate::writer::CLOSE_TIMEOUT;
+use crate::writer::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 
 /// How often room is made before it is waited for: who joins meanwhile keeps what there is.
 const ATTEMPTS: usize = 64;
@@ -275,23 +275,24 @@ impl OutCore {
         self.wait_closed(waits, &lanes, timeout).await;
         // What a reader has not by now is given up, and it is told so.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
-        self.abort_lanes(waits, &slow.collect::<Vec<_>>()).await;
+        let slow: Vec<_> = slow.collect();
+        self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
         self.end(&lanes)
     }
 
     /// Destroys it at once.
-    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Vec<Lacking> {
+    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Lacking> {
         self.hub.close();
         let lanes = self.hub.present();
-        self.abort_lanes(waits, &lanes).await;
+        self.abort_lanes(waits, &lanes, reason).await;
         self.end(&lanes)
     }
 
-    async fn abort_lanes(&self, waits: &impl Waits, lanes: &[Lane<LaneEnd>]) {
+    async fn abort_lanes(&self, waits: &impl Waits, lanes: &[Lane<LaneEnd>], reason: &str) {
         for lane in lanes {
             lane.link.with(|end, _, _| {
                 end.look();
-                end.link.abort();
+                end.link.abort(reason);
             });
         }
         // Until each reader has said how far it came, or the connection is gone.
@@ -334,7 +335,11 @@ fn is_closed(lane: &Lane<LaneEnd>) -> bool {
 
 impl Drop for OutCore {
     fn drop(&mut self) {
-        if !self.bells.is_closed() {
+        if self.bells.is_closed() {
+        } else if std::thread::panicking() {
+            // What it has written is not the whole, and its readers are not to take it for that.
+            block(self.abort(&Blocking, PANICKED));
+        } else {
             block(self.close(&Blocking, Some(CLOSE_TIMEOUT)));
         }
     }

@@ -14,7 +14,7 @@ use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
 use super::record::{
-    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
+    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead, end_payload,
 };
 use super::sync_job::{SyncJob, Synced};
 
@@ -391,8 +391,7 @@ impl Log {
         if self.cursor.end == Some(end) {
             return Ok(());
         }
-        let written = end.written.to_le_bytes();
-        self.append(RecordKind::End, end.position, &written)?;
+        self.append(RecordKind::End, end.position, &end_payload(end))?;
         self.cursor.end = Some(end);
         Ok(())
     }

@@ -10,6 +10,9 @@ pub(super) const SEGMENT_HEAD: usize = 40;
 /// Bytes before those of a record.
 pub(super) const RECORD_HEAD: usize = 24;
 
+/// Bytes behind the head of a record of an end.
+const END_PAYLOAD: usize = 9;
+
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"TLJSEG\0\x01");
 const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"TLJCUR\0\x01");
 
@@ -34,7 +37,7 @@ pub enum RecordKind {
     Data,
     /// The program has read up to `position`, and so many elements.
     Read,
-    /// The stream ends at `position`, where so many bytes were written.
+    /// The stream ends at `position`; how many bytes were written, and whether it was aborted.
     End,
     /// Nothing more in this segment: what follows was there before, when the file was another one.
     Seal,
@@ -138,6 +141,28 @@ impl RecordHead {
     }
 }
 
+/// What a record of an end has behind its head.
+pub(super) fn end_payload(end: StreamClose) -> [u8; END_PAYLOAD] {
+    let mut payload = [0; END_PAYLOAD];
+    payload[..8].copy_from_slice(&end.written.to_le_bytes());
+    payload[8] = u8::from(end.is_aborted);
+    payload
+}
+
+/// The end that such a record at `position` is of; `None`: these are not the bytes of one.
+pub(super) fn end_of(position: u64, payload: &[u8]) -> Option<StreamClose> {
+    let payload: &[u8; END_PAYLOAD] = payload.try_into().ok()?;
+    Some(StreamClose {
+        position,
+        written: u64_at(payload, 0),
+        is_aborted: match payload[8] {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
+    })
+}
+
 impl Cursor {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
@@ -150,7 +175,7 @@ impl Cursor {
         out.push(if self.is_writer { 1 } else { 2 });
         out.push(u8::from(self.peer.is_some()));
         out.push(u8::from(self.end.is_some()));
-        out.push(0);
+        out.push(u8::from(self.end.is_some_and(|end| end.is_aborted)));
         out.extend_from_slice(&self.peer.unwrap_or_default());
         let (position, written) = self.end.map_or((0, 0), |end| (end.position, end.written));
         out.extend_from_slice(&position.to_le_bytes());
@@ -174,6 +199,7 @@ impl Cursor {
         let end = StreamClose {
             position: u64_at(fixed, 56),
             written: u64_at(fixed, 64),
+            is_aborted: fixed[47] == 1,
         };
         let cursor = Self {
             lineage: array_at(fixed, 8),
@@ -210,7 +236,7 @@ mod tests {
 
     fn cursor() -> impl Strategy<Value = Cursor> {
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>());
-        let end = prop::option::of((any::<u64>(), any::<u64>()));
+        let end = prop::option::of((any::<u64>(), any::<u64>(), any::<bool>()));
         let peer = prop::option::of(any::<Lineage>());
         (
             any::<Lineage>(),
@@ -231,7 +257,11 @@ mod tests {
                         position,
                         elements,
                         peer,
-                        end: end.map(|(position, written)| StreamClose { position, written }),
+                        end: end.map(|(position, written, is_aborted)| StreamClose {
+                            position,
+                            written,
+                            is_aborted,
+                        }),
                     }
                 },
             )

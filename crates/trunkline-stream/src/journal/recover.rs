@@ -6,14 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use trunkline_proto::stream::StreamClose;
-
 use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
 use super::log::{CURSOR, CURSOR_NEW, Log, Segment, is_spare, segment_name, segment_seq};
 use super::record::{
-    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
+    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead, end_of,
 };
 
 /// Bytes that are read at once.
@@ -128,6 +126,11 @@ enum Looked {
 }
 
 impl Recovery {
+    fn damaged_record(&self, found: &Found, offset: u64) -> JournalError {
+        let name = segment_name(found.segment.seq);
+        self.damaged(format!("the record at byte {offset} of {name}"))
+    }
+
     fn damaged(&self, what: impl Into<String>) -> JournalError {
         JournalError::damaged(self.disk.folder(), what)
     }
@@ -295,17 +298,12 @@ impl Recovery {
                         self.cursor.elements = u64::from_le_bytes(elements);
                     }
                 }
-                (RecordKind::End, Ok(written)) => {
-                    self.cursor.end = Some(StreamClose {
-                        position: head.position,
-                        written: u64::from_le_bytes(written),
-                    });
-                }
+                (RecordKind::End, _) => match end_of(head.position, payload) {
+                    Some(end) => self.cursor.end = Some(end),
+                    None => return Err(self.damaged_record(found, offset)),
+                },
                 (RecordKind::Seal, _) if payload.is_empty() => found.is_sealed = true,
-                _ => {
-                    let name = segment_name(found.segment.seq);
-                    return Err(self.damaged(format!("the record at byte {offset} of {name}")));
-                }
+                _ => return Err(self.damaged_record(found, offset)),
             }
             found.segment.len += needed as u64;
             if found.is_sealed {

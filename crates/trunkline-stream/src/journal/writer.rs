@@ -266,6 +266,7 @@ impl WriterJournal {
     pub fn end(&mut self) -> Result<(), JournalError> {
         let position = self.log.end;
         self.log.append_end(StreamClose {
+            is_aborted: false,
             position,
             written: position,
         })?;

@@ -357,10 +357,15 @@ fn over(link: &ReaderLink) -> Option<StreamError> {
     // An end before a fault: the connection of a stream that has ended is gone too.
     if let Some(close) = link.end().filter(|close| close.position <= link.arrived()) {
         let missing = close.written.saturating_sub(close.position);
-        return Some(match missing {
-            0 => StreamError::Ended,
-            missing => StreamError::Aborted { missing },
-        });
+        if missing == 0 && !close.is_aborted {
+            return Some(StreamError::Ended);
+        }
+        // A journal keeps that it was aborted, and not why.
+        let reason = link
+            .abort_reason()
+            .unwrap_or("its program did not close it");
+        let reason = reason.to_owned();
+        return Some(StreamError::Aborted { missing, reason });
     }
     match link.fault() {
         Some(fault) => Some(fault.clone().into()),

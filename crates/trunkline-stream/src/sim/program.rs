@@ -69,7 +69,7 @@ impl SimWriter {
     }
 
     pub async fn abort(mut self) -> Closed {
-        self.0.abort(&Task).await
+        self.0.abort(&Task, crate::writer::ABORTED).await
     }
 
     pub fn properties(&self) -> Properties {

@@ -12,6 +12,16 @@ use crate::wait::Waits;
 /// How long closing waits for what the writer still has, where nothing else is said.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Why the reader of a writer that was closed does not get everything.
+pub(crate) const NOT_TAKEN_IN_TIME: &str =
+    "it was closed, and the reader did not take what was left in time";
+
+/// Why the reader of a writer that was aborted without a reason does not get everything.
+pub(crate) const ABORTED: &str = "its program aborted it";
+
+/// Why the writer of a program that panics is aborted.
+pub(crate) const PANICKED: &str = "its program panicked";
+
 /// What became of a writing end that its program has closed or destroyed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
@@ -60,15 +70,15 @@ impl WriterCore {
             Some(()) => self.end(None),
             // The rest is for the next life of this end.
             None if self.journal.is_some() => self.end(None),
-            None => self.abort(waits).await,
+            None => self.abort(waits, NOT_TAKEN_IN_TIME).await,
         }
     }
 
-    /// Nothing more is sent.
-    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Closed {
+    /// Nothing more is sent, and the reader is told why.
+    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
             end.look();
-            end.link.abort();
+            end.link.abort(reason);
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
         // Until the reader has said how far it came, or the connection is gone.
@@ -91,7 +101,11 @@ impl Drop for WriterCore {
     fn drop(&mut self) {
         if self.journal.is_some() {
             self.leave();
-        } else if !self.link.is_closed() {
+        } else if self.link.is_closed() {
+        } else if std::thread::panicking() {
+            // What it has written is not the whole, and its reader is not to take it for that.
+            crate::wait::block(self.abort(&crate::wait::Blocking, PANICKED));
+        } else {
             crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
     }

@@ -24,8 +24,8 @@ use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
 pub(crate) use self::bytes::WriterCore;
-pub(crate) use self::closed::CLOSE_TIMEOUT;
 pub use self::closed::Closed;
+pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;
 
@@ -35,7 +35,10 @@ pub use trunkline_proto::message::stream::Until;
 /// has room; it is kept until the reader has it, whatever becomes of the connection. While there is
 /// none, writing goes on until the buffer is full (NS-60, NS-67).
 ///
-/// Dropping it is closing it: what it still has is sent, for up to ten seconds. With a journal,
+/// Dropping it is closing it: what it still has is sent, for up to ten seconds; while the thread
+/// panics it is aborting it. A program that cannot write the whole calls
+/// [`abort_because`](Self::abort_because), so that its reader does not take what came for the whole.
+/// With a journal,
 /// dropping it leaves the stream to the next endpoint of this name with that journal.
 ///
 /// # Example

@@ -200,11 +200,48 @@ fn an_abort_sends_nothing_more_and_both_ends_know_how_much_that_was() {
             }
         };
         assert_eq!(next, 11 - left.elements);
-        match left.elements {
-            0 => assert!(matches!(end, StreamError::Ended), "{end}"),
-            _ => assert!(matches!(end, StreamError::Aborted { missing: 56 }), "{end}"),
-        }
+        let expected = left.elements * 8;
+        assert!(
+            matches!(&end, StreamError::Aborted { missing, .. } if *missing == expected),
+            "{end}"
+        );
     }
+}
+
+/// A program that cannot write the whole is not to look like one that has.
+///
+/// Behaviour: NS-45, NS-47.
+#[test]
+fn an_aborted_stream_is_no_ended_one_although_everything_was_delivered() {
+    for dials in EITHER {
+        let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
+        writer.write_many(&elements(0..4), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        assert_eq!(writer.abort_because("the sensor was unplugged").elements, 0);
+        assert_eq!(check_run(&reader.read_many(4, LONG).unwrap(), 0), 4);
+        let end = reader.read(LONG).unwrap_err();
+        assert!(
+            matches!(&end, StreamError::Aborted { missing: 0, reason }
+                if reason == "the sensor was unplugged"),
+            "{end}"
+        );
+    }
+}
+
+/// Behaviour: NS-45, NS-47.
+#[test]
+fn a_writer_whose_thread_panics_is_aborted() {
+    let (writer, mut reader) = pair::<f64>(EITHER[0], [10, 10]);
+    let panicked = thread::spawn(move || {
+        let mut writer = writer;
+        writer.write_many(&elements(0..4), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        panic!("a test");
+    });
+    assert!(panicked.join().is_err());
+    assert_eq!(check_run(&reader.read_many(4, LONG).unwrap(), 0), 4);
+    let end = reader.read(LONG).unwrap_err();
+    assert!(matches!(end, StreamError::Aborted { .. }), "{end}");
 }
 
 /// How an end goes in one of many rounds.

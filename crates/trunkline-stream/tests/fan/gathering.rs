@@ -160,7 +160,11 @@ fn the_end_of_a_writer_is_told_behind_its_last_element() {
         }
     }
     assert_eq!(ends[&1], RunEnd::Closed);
-    assert_eq!(ends[&2], RunEnd::Aborted { missing: 40 });
+    let aborted = RunEnd::Aborted {
+        missing: 40,
+        reason: "its program aborted it".to_owned(),
+    };
+    assert_eq!(ends[&2], aborted);
     let is_gone = matches!(&ends[&3], RunEnd::Fault(StreamFault::PeerGone { .. }));
     assert!(is_gone, "{ends:?}");
     // It comes back too late, and is told.

@@ -125,7 +125,7 @@ fn closing_says_what_each_reader_lacks() {
     assert_eq!(check_run(&readers[0].read_many(5, LONG).unwrap(), 0), 5);
     assert!(matches!(
         readers[0].read(LONG),
-        Err(StreamError::Aborted { missing: 40 })
+        Err(StreamError::Aborted { missing: 40, .. })
     ));
 }
 

@@ -42,7 +42,10 @@ pub(super) enum News {
 pub(super) fn error_of(end: &RunEnd) -> Option<StreamError> {
     match end {
         RunEnd::Closed => None,
-        RunEnd::Aborted { missing } => Some(StreamError::Aborted { missing: *missing }),
+        RunEnd::Aborted { missing, reason } => Some(StreamError::Aborted {
+            missing: *missing,
+            reason: reason.clone(),
+        }),
         RunEnd::Fault(fault) => Some(fault.clone().into()),
     }
 }

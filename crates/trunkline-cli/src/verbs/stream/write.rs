@@ -192,6 +192,7 @@ impl Write<'_> {
             let is_interrupted = matches!(halt, Halt::Interrupted);
             return self.leave(moved.err().filter(|_| !is_interrupted));
         }
+        let failure = moved.as_ref().err().and_then(reason);
         let is_over = matches!(&moved, Err(Halt::Stream(error)) if !goes_on(error));
         let halted = match (moved, is_over) {
             (Err(halt), true) => Some(halt),
@@ -204,9 +205,9 @@ impl Write<'_> {
         };
         let properties = self.writer.properties();
         // Whoever was interrupted does not wait for long, and otherwise everything is there.
-        let rest = match is_over {
-            true => self.writer.abort(),
-            false => self.writer.close(SLICE * 10),
+        let rest = match failure {
+            Some(reason) => self.writer.abort(&reason),
+            None => self.writer.close(SLICE * 10),
         };
         self.pace.tell_news(&properties, &rest.news)?;
         let left = rest.left;
@@ -253,6 +254,17 @@ impl Write<'_> {
             Some(Halt::Stop(stop)) => Err(stop),
             Some(Halt::Stream(error)) => Err(problem(&error).into()),
         }
+    }
+}
+
+/// What a reader is told of a command that could not write the whole of its input.
+fn reason(halt: &Halt) -> Option<String> {
+    match halt {
+        // The user has ended the stream here.
+        Halt::Interrupted => None,
+        Halt::Stream(error) => Some(error.to_string()),
+        Halt::Stop(Stop::Problem(problem)) => Some(problem.sentence()),
+        Halt::Stop(_) => Some("its program failed".to_owned()),
     }
 }
 

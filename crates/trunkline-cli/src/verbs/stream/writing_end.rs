@@ -109,11 +109,11 @@ impl WritingEnd {
         }
     }
 
-    /// Lets it go at once.
-    pub(super) fn abort(self) -> Rest {
+    /// Lets it go at once; its readers are told that it is not the end of the stream, and why.
+    pub(super) fn abort(self, reason: &str) -> Rest {
         match self {
-            Self::One(writer) => Rest::of_one(writer.abort()),
-            Self::Many(many) => many.end(FanOutValueWriter::abort),
+            Self::One(writer) => Rest::of_one(writer.abort_because(reason)),
+            Self::Many(many) => many.end(|writer| writer.abort_because(reason)),
         }
     }
 }
