@@ -17,6 +17,8 @@ pub enum FailedStep {
     Sums,
     /// `fdatasync`. What was written since the last one may be lost, even if a later one succeeds.
     Sync,
+    /// The file was removed or replaced while it was written: nothing of it is left.
+    Removed,
     /// Cutting the file to its length when it ends.
     Trim,
 }
@@ -28,15 +30,14 @@ impl std::fmt::Display for FailedStep {
             Self::Header => "writing the header of data",
             Self::Sums => "writing checksums of data",
             Self::Sync => "syncing",
+            Self::Removed => "finding the file at its name",
             Self::Trim => "cutting off what is no part of the file",
         })
     }
 }
 
 /// Why a file takes nothing more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{step} at byte {position} failed: {}; the file is whole up to byte {written}; go on in \
-         another file", io::Error::from_raw_os_error(*os_error))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// What was being done.
     pub step: FailedStep,
@@ -46,6 +47,26 @@ pub struct Failure {
     pub os_error: i32,
     /// Everything before is in the file.
     pub written: u64,
+}
+
+impl std::error::Error for Failure {}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.step == FailedStep::Removed {
+            return f.write_str(
+                "the file was removed or replaced while it was written, and what was in it is \
+                 lost; record in another file, which no program removes",
+            );
+        }
+        let (step, position, written) = (self.step, self.position, self.written);
+        let error = io::Error::from_raw_os_error(self.os_error);
+        write!(
+            f,
+            "{step} at byte {position} failed: {error}; the file is whole up to byte {written}; go \
+             on in another file"
+        )
+    }
 }
 
 /// Why the queue does not take something, or did not come to an end.

@@ -46,6 +46,7 @@ mod backend;
 pub mod card;
 mod clock;
 mod error;
+mod place;
 mod playback;
 // It promises the backend that memory stays where it is.
 #[allow(unsafe_code)]
@@ -66,6 +67,7 @@ pub use backend::{
     open_to_read,
 };
 pub use error::{FailedStep, Failure, QueueError, Refused};
+pub use place::{Displaced, Whereabouts};
 pub use playback::{
     GROUPS_TOLD, Gap, Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayProgress,
     PlaybackError, PlayedChannel, Recording, Selection, TdmsPlayback,

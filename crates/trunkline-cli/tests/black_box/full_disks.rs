@@ -72,7 +72,7 @@ fn values(served: &Served, file: &str, name: &str) -> u64 {
     let info = served.run(&["record", "info", file, "--json"]);
     let lines = lines(&info.out);
     let line = lines.iter().find(|line| line["name"] == name);
-    line.unwrap()["values"].as_u64().unwrap()
+    line.map_or(0, |line| line["values"].as_u64().unwrap())
 }
 
 /// Bytes of half of a disk.
@@ -212,4 +212,49 @@ fn updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some() {
     served.run(&["put", variable, "another"]);
     assert_eq!(served.run(&["play", "--full", path]).code, Some(0));
     assert_eq!(served.run(&["get", "-t", variable]).out.trim(), "short");
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_log_says_when_the_disk_is_nearly_full_full_and_losing_and_the_account_is_right() {
+    let name = "full_disks::\
+                a_log_says_when_the_disk_is_nearly_full_full_and_losing_and_the_account_is_right";
+    let Some(folder) = small_disk(name, 8 << 20) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("run.tdms");
+    let path = file.to_str().unwrap();
+    let variable = "rig/Storage Line Control";
+    // Standard error is a file or a pipe here.
+    let recorder = Running::spawn(&mut served.command(&["record", "start", path, variable]));
+    recorder.error_with("the disk is nearly full: ");
+    let has_begun = (0..1_000).any(|_| values(&served, path, variable) == 1);
+    assert!(has_begun, "the first value is not in the file");
+    let ballast = ballast(&folder, (8 << 20) - (64 << 10));
+    let long = "x".repeat(100_000);
+    let text = format!("{long}y");
+    // More than the disk and the memory of the recorder have room for.
+    let mut put = 0;
+    let mut fill = |times: u32| {
+        for _ in 0..times {
+            for text in [&long, &text] {
+                assert_eq!(served.run(&["put", variable, text]).code, Some(0));
+                put += 1;
+            }
+        }
+    };
+    fill(1);
+    recorder.error_with("the disk is full");
+    fill(45);
+    recorder.error_with(" lost, ");
+    let stopped = served.run(&["record", "stop", path, "--json"]);
+    assert_eq!(stopped.code, Some(7), "{stopped:?}");
+    let told = &lines(&stopped.out)[0];
+    let number = |key: &str| told[key].as_u64().unwrap();
+    // And the value that it had when it began.
+    assert_eq!(number("on_disk") + number("lost"), put + 1, "{told}");
+    assert_eq!(values(&served, path, variable), number("on_disk"), "{told}");
+    assert_eq!(recorder.end().0, Some(7));
+    std::fs::remove_file(ballast).unwrap();
 }

@@ -15,6 +15,7 @@ mod browsing;
 #[cfg(target_os = "linux")]
 mod cut_recordings;
 mod diagnosis;
+mod displaced_recordings;
 mod engines;
 mod examples;
 mod fake_engine;

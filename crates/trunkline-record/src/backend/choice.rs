@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::{Backend, BackendKind, PlainWrites, Uring};
+use crate::place::Place;
 
 /// Which backend is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -146,7 +147,8 @@ pub fn open_file(
 ) -> io::Result<OpenedFile> {
     let mut why_not = Vec::new();
     let (file, is_direct) = create(path, directness, &mut why_not)?;
-    let opened = with_backend(file, wanted, is_direct, writes_max, why_not);
+    let opened = Place::of(path)
+        .and_then(|place| with_backend(file, Some(place), wanted, is_direct, writes_max, why_not));
     let synced = opened.and_then(|opened| sync_folder(path).map(|()| opened));
     if synced.is_err() {
         // What it is that did not work is said; that an empty file stays as well is not worth it.
@@ -185,6 +187,7 @@ fn create(
 
 pub(super) fn with_backend(
     file: File,
+    mut place: Option<Place>,
     wanted: BackendWanted,
     is_direct: bool,
     writes_max: usize,
@@ -193,14 +196,14 @@ pub(super) fn with_backend(
     let mut backend: Option<Box<dyn Backend>> = None;
     if wanted != BackendWanted::PlainWrites {
         match Uring::new(file.try_clone()?, is_direct, writes_max) {
-            Ok(uring) => backend = Some(Box::new(uring)),
+            Ok(uring) => backend = Some(Box::new(uring.named(place.take()))),
             Err(reason) if wanted == BackendWanted::Uring => return Err(unsupported(reason)),
             Err(reason) => why_not.push(reason),
         }
     }
     let backend = match backend {
         Some(backend) => backend,
-        None => Box::new(PlainWrites::new(file, is_direct, writes_max)?),
+        None => Box::new(PlainWrites::new(file, is_direct, writes_max)?.named(place)),
     };
     let report = FileReport {
         backend: backend.kind(),

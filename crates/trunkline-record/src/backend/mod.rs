@@ -17,6 +17,7 @@ pub use self::opening::{FileToRead, open_to_read};
 pub use self::plain::PlainWrites;
 pub use self::sim_disk::{SimDisk, SimFault};
 pub use self::uring::Uring;
+use crate::place::Displaced;
 
 /// Which backend it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,6 +173,11 @@ pub trait Backend: Send + fmt::Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Where the file is, if the name it was made with no longer leads to it.
+    fn displaced(&self) -> Option<Displaced> {
+        None
+    }
+
     /// Cuts the file off at `length`, and gives back what is reserved behind it. Nothing is running
     /// then.
     ///
@@ -228,6 +234,10 @@ impl Backend for Box<dyn Backend> {
         (**self).room()
     }
 
+    fn displaced(&self) -> Option<Displaced> {
+        (**self).displaced()
+    }
+
     fn trim(&mut self, length: u64) -> io::Result<()> {
         (**self).trim(length)
     }
@@ -245,7 +255,7 @@ fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// As [`Backend::room`], for a file of this machine.
-fn room(file: &std::fs::File) -> io::Result<u64> {
+pub(crate) fn room(file: &std::fs::File) -> io::Result<u64> {
     let told = rustix::fs::fstatvfs(file)?;
     if told.f_blocks == 0 {
         // Some file systems of programs answer with zeros.

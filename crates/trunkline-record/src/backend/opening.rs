@@ -34,7 +34,7 @@ pub fn open_to_read(
     let mut why_not = Vec::new();
     let (file, is_direct) = open(path, directness, &mut why_not)?;
     let length = file.metadata()?.len();
-    let opened = with_backend(file, wanted, is_direct, reads_max, why_not)?;
+    let opened = with_backend(file, None, wanted, is_direct, reads_max, why_not)?;
     Ok(FileToRead { opened, length })
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
+use crate::place::{Displaced, Place};
 
 /// What direct writes are multiples of.
 const BLOCK_BYTES: usize = 4096;
@@ -18,6 +19,7 @@ const BLOCK_BYTES: usize = 4096;
 pub struct PlainWrites {
     file: File,
     is_direct: bool,
+    place: Option<Place>,
     /// None once the thread is to end.
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Completed>,
@@ -47,10 +49,17 @@ impl PlainWrites {
         Ok(Self {
             file,
             is_direct,
+            place: None,
             jobs: Some(jobs),
             done,
             thread: Some(thread),
         })
+    }
+
+    /// Watches the name of the file.
+    pub(super) fn named(mut self, place: Option<Place>) -> Self {
+        self.place = place;
+        self
     }
 
     fn give(&self, job: Job) -> io::Result<()> {
@@ -147,6 +156,10 @@ impl Backend for PlainWrites {
 
     fn room(&self) -> io::Result<u64> {
         super::room(&self.file)
+    }
+
+    fn displaced(&self) -> Option<Displaced> {
+        self.place.as_ref()?.displaced(&self.file)
     }
 
     fn trim(&mut self, length: u64) -> io::Result<()> {

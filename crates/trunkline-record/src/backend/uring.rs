@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
+use crate::place::{Displaced, Place};
 
 /// What direct writes are multiples of.
 const BLOCK_BYTES: usize = 4096;
@@ -27,6 +28,7 @@ pub struct Uring {
     ring: IoUring,
     file: File,
     is_direct: bool,
+    place: Option<Place>,
     registered: Vec<Span>,
     /// Begun, and its completion has not been taken.
     running: usize,
@@ -51,9 +53,16 @@ impl Uring {
             ring,
             file,
             is_direct,
+            place: None,
             registered: Vec::new(),
             running: 0,
         })
+    }
+
+    /// Watches the name of the file.
+    pub(super) fn named(mut self, place: Option<Place>) -> Self {
+        self.place = place;
+        self
     }
 
     /// Which registered piece a span lies in.
@@ -236,6 +245,10 @@ impl Backend for Uring {
 
     fn room(&self) -> io::Result<u64> {
         super::room(&self.file)
+    }
+
+    fn displaced(&self) -> Option<Displaced> {
+        self.place.as_ref()?.displaced(&self.file)
     }
 
     fn trim(&mut self, length: u64) -> io::Result<()> {

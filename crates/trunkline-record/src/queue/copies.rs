@@ -89,6 +89,7 @@ impl<B: Backend> WriteQueue<B> {
         if !self.room.is_due(now) {
             return;
         }
+        self.look_at_place();
         let ahead = match self.reservation {
             Reservation::Ahead => self.reserved_to.saturating_sub(self.position),
             _ => 0,

@@ -15,7 +15,11 @@ impl<B: Backend> WriteQueue<B> {
     /// [`QueueError::Backend`], [`QueueError::Failed`].
     pub fn begin_sync(&mut self) -> Result<bool, QueueError> {
         self.poll()?;
-        if let Some(failure) = self.failure.filter(|_| self.is_sync_failed) {
+        self.look_at_place();
+        if let Some(failure) = self
+            .failure
+            .filter(|_| self.is_sync_failed || self.is_removed())
+        {
             return Err(failure.into());
         }
         if self.syncing.is_some() || self.durable == self.in_file() {
@@ -71,7 +75,8 @@ impl<B: Backend> WriteQueue<B> {
                 return Ok(());
             }
             if is_written && self.durable == self.position {
-                return Ok(());
+                self.look_at_place();
+                return self.failure.map_or(Ok(()), |failure| Err(failure.into()));
             }
             if is_written {
                 // Which takes completions first, that of the last sync perhaps.
@@ -105,17 +110,21 @@ impl<B: Backend> WriteQueue<B> {
         self.wait_for_sync(until, wait)?;
         if !self.is_closed {
             // Before the sync, which then covers the length as well.
-            self.trim();
+            self.look_at_place();
+            if !self.is_removed() {
+                self.trim();
+            }
             if !self.is_sync_failed && self.in_file() > 0 {
                 self.sync_both()?;
             }
             self.is_closed = true;
         }
         self.wait_for_sync(until, wait)?;
+        self.look_at_place();
         Ok(Closed {
             length: self.in_file(),
             untrimmed: self.untrimmed,
-            durability: match self.durable == self.in_file() {
+            durability: match self.durable == self.in_file() && !self.is_removed() {
                 true => Durability::OnDisk,
                 false => Durability::InFile,
             },

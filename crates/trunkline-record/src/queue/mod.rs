@@ -15,6 +15,7 @@ mod append;
 mod copies;
 mod ends;
 mod options;
+mod place;
 mod progress;
 mod reserve;
 mod room;
@@ -33,12 +34,13 @@ use trunkline_tdms::SumsId;
 
 pub use self::options::{COPY_BELOW_BYTES, Copying, FullDisk, QueueOptions, RoomAlarm};
 pub use self::progress::{Closed, Durability, Progress, Reservation, WritePath};
-use self::room::RoomWatch;
+pub(crate) use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
 use self::slot::{Segment, Slot};
 use self::sums::SumsFile;
 use crate::backend::{Backend, Span, Token, WhyNot};
 use crate::error::{Failure, QueueError};
+use crate::place::Displaced;
 use crate::staging::Staging;
 
 /// The token of a sync; those of writes are made of numbers that are smaller.
@@ -81,6 +83,9 @@ pub struct WriteQueue<B: Backend> {
     /// A sync has failed: a later one would prove nothing.
     is_sync_failed: bool,
     is_closed: bool,
+    /// Where the files are, if their names no longer lead to them.
+    displaced: Option<Displaced>,
+    sums_displaced: Option<Displaced>,
     /// Why it could not be cut when it was closed.
     untrimmed: Option<i32>,
     /// The first segment that will not be in the file, and the first region.
@@ -155,6 +160,8 @@ impl<B: Backend> WriteQueue<B> {
             failure: None,
             is_sync_failed: false,
             is_closed: false,
+            displaced: None,
+            sums_displaced: None,
             untrimmed: None,
             failed_from: u64::MAX,
             failed_slot: u64::MAX,
@@ -272,6 +279,9 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Up to where everything is in the file, checksums and all.
     fn in_file(&self) -> u64 {
+        if self.is_removed() {
+            return 0;
+        }
         let sums = self.sums.as_ref().map(SumsFile::written_to);
         sums.map_or(self.written, |sums| sums.min(self.written))
     }

@@ -36,7 +36,7 @@ pub struct Room {
 
 /// Looks at it from time to time.
 #[derive(Debug)]
-pub(super) struct RoomWatch {
+pub(crate) struct RoomWatch {
     alarm: RoomAlarm,
     room: Room,
     is_full: bool,
@@ -47,7 +47,7 @@ pub(super) struct RoomWatch {
 }
 
 impl RoomWatch {
-    pub(super) fn new(alarm: RoomAlarm) -> Self {
+    pub(crate) fn new(alarm: RoomAlarm) -> Self {
         Self {
             alarm,
             room: Room::default(),
@@ -57,18 +57,18 @@ impl RoomWatch {
         }
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         self.room
     }
 
     /// Whether it is time to look again.
-    pub(super) fn is_due(&self, now: Duration) -> bool {
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
         let due = |(then, _): (Duration, u64)| now.saturating_sub(then) >= LOOK_EVERY;
         self.last.is_none_or(due)
     }
 
     /// Takes what the file system says: `bytes` are left when the file has `accepted`.
-    pub(super) fn look(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
+    pub(crate) fn look(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
         if let Some((then, before)) = self.last {
             let nanoseconds = now.saturating_sub(then).as_nanos().max(1);
             let written = u128::from(accepted.saturating_sub(before));
@@ -89,7 +89,7 @@ impl RoomWatch {
     }
 
     /// Room could be set aside, or not.
-    pub(super) fn set_full(&mut self, is_full: bool) {
+    pub(crate) fn set_full(&mut self, is_full: bool) {
         if self.is_full != is_full {
             self.is_full = is_full;
             self.judge();

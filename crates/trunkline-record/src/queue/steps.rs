@@ -200,6 +200,7 @@ impl<B: Backend> WriteQueue<B> {
         if self.syncs == 0
             && let Some(made) = self.syncing.take()
             && self.is_sync_good
+            && !self.is_removed()
         {
             self.durable = self.durable.max(made);
         }

@@ -11,6 +11,7 @@ use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 use super::SYNC;
 use super::slot::PartState;
 use crate::backend::{Backend, Completed, Span, Token, Wait, Write};
+use crate::place::Displaced;
 use crate::staging::Staging;
 
 /// What is collected at most while a write is running.
@@ -84,6 +85,11 @@ impl<B: Backend> SumsFile<B> {
 
     pub(super) fn id(&self) -> SumsId {
         self.id
+    }
+
+    /// Where the file is, if its name no longer leads to it.
+    pub(super) fn displaced(&self) -> Option<Displaced> {
+        self.backend.displaced()
     }
 
     pub(super) fn now(&self) -> std::time::Duration {

@@ -34,6 +34,10 @@ impl<B: Backend> TdmsRecording<B> {
 
     /// Rows of what is in the file by now.
     pub(super) fn count_rows(&mut self) {
+        if self.queue.is_removed() {
+            (self.rows_in_file, self.lost_in_file) = (0, 0);
+            return;
+        }
         let written = self.queue.progress().written;
         while let Some(end) = self.ends.pop_front_if(|end| end.position <= written) {
             self.rows_in_file = end.rows;

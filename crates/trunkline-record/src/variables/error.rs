@@ -6,6 +6,8 @@ use trunkline_tdms::WriteError;
 use trunkline_types::DataType;
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
+use crate::place::{Displaced, Whereabouts};
+
 /// Why a variable, or an update of it, is not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,6 +59,19 @@ pub enum VariableRecordError {
     /// The file takes nothing now. What waits is written when it does.
     #[error("the file takes nothing now: {0}; what waits is tried again")]
     File(#[from] io::Error),
+    /// The file was removed or replaced while it was written.
+    #[error(
+        "{}, and what was in it is lost ({updates} updates); record in another file, which no \
+         program removes{}",
+        displaced,
+        copy_hint(displaced)
+    )]
+    Removed {
+        /// The file.
+        displaced: Box<Displaced>,
+        /// Updates that were in it.
+        updates: u64,
+    },
     /// A sync has failed, now or before. Updates are still written.
     #[error(
         "syncing failed: {}; updates behind the first {on_disk} may not outlive a loss of power, \
@@ -69,6 +84,18 @@ pub enum VariableRecordError {
         /// Updates that had outlived a loss of power before.
         on_disk: u64,
     },
+}
+
+fn copy_hint(displaced: &Displaced) -> String {
+    match &displaced.now {
+        Whereabouts::Removed {
+            copy_from: Some(from),
+        } => format!(
+            "; until the recording ends, its data can be copied from {}",
+            from.display()
+        ),
+        _ => String::new(),
+    }
 }
 
 /// How far a recording of variables is.

@@ -9,6 +9,7 @@ use trunkline_tdms::{
     BodySum, ObjectPath, SUMS_ENTRY_BYTES, SegmentSum, SumsId, Writer, WriterOptions,
 };
 
+use crate::place::{Displaced, Place};
 use crate::tdms_file::sums_path;
 
 /// Where whole segments go.
@@ -26,6 +27,21 @@ pub trait Segments {
     /// when a later call succeeds.
     fn sync(&mut self) -> io::Result<()>;
 
+    /// Bytes that the file system has left; none where it does not say.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
+    /// Where the file is, if the name it was made with no longer leads to it.
+    fn displaced(&self) -> Option<Displaced> {
+        None
+    }
+
+    /// The same of the checksums beside it.
+    fn sums_displaced(&self) -> Option<Displaced> {
+        None
+    }
+
     /// The number of the checksums beside it; none where there are none.
     fn sums_number(&self) -> Option<u64> {
         None
@@ -36,6 +52,7 @@ pub trait Segments {
 #[derive(Debug)]
 pub struct SegmentFile {
     file: File,
+    place: Place,
     length: u64,
     sums: Option<Sums>,
 }
@@ -44,6 +61,7 @@ pub struct SegmentFile {
 #[derive(Debug)]
 struct Sums {
     file: File,
+    place: Place,
     id: SumsId,
     length: u64,
 }
@@ -82,13 +100,14 @@ impl SegmentFile {
             }
         }
         let sums = match has_sums {
-            true => Some(Sums::begin(new(&sums_path)?)?),
+            true => Some(Sums::begin(new(&sums_path)?, Place::of(&sums_path)?)?),
             false => None,
         };
         let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(Self {
             file,
+            place: Place::of(path)?,
             length: 0,
             sums,
         })
@@ -96,11 +115,16 @@ impl SegmentFile {
 }
 
 impl Sums {
-    fn begin(file: File) -> io::Result<Self> {
+    fn begin(file: File, place: Place) -> io::Result<Self> {
         let id = SumsId::new(fastrand::u64(..));
         file.write_all_at(&id.begin(), 0)?;
         let length = SUMS_ENTRY_BYTES as u64;
-        Ok(Self { file, id, length })
+        Ok(Self {
+            file,
+            place,
+            id,
+            length,
+        })
     }
 
     fn append(&mut self, position: u64, segment: &[u8]) -> io::Result<()> {
@@ -134,6 +158,19 @@ impl Segments for SegmentFile {
             sums.file.sync_data()?;
         }
         self.file.sync_data()
+    }
+
+    fn room(&self) -> Option<u64> {
+        crate::backend::room(&self.file).ok()
+    }
+
+    fn displaced(&self) -> Option<Displaced> {
+        self.place.displaced(&self.file)
+    }
+
+    fn sums_displaced(&self) -> Option<Displaced> {
+        let sums = self.sums.as_ref()?;
+        sums.place.displaced(&sums.file)
     }
 
     fn sums_number(&self) -> Option<u64> {

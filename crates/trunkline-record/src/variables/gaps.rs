@@ -77,19 +77,24 @@ impl Gaps {
         self.pending.clear();
     }
 
-    /// Goes on in another file, in which the row `before` of this one is the row `carried`. Where
-    /// rows of this one may be missing, that is a gap before it.
-    pub(super) fn go_on(&mut self, before: u64, carried: u64, is_unsafe: bool) {
+    /// Goes on in another file, in which the row `before` of this one is the row `carried`. Rows of
+    /// this one that are `missing` are a gap before it; none: an unknown number.
+    pub(super) fn go_on(&mut self, before: u64, carried: u64, missing: Option<u64>) {
         let mut gaps = std::mem::take(&mut self.pending);
         gaps.append(&mut self.noted);
         for gap in &mut gaps {
             gap.row = gap.row.saturating_sub(before).saturating_add(carried);
         }
-        if is_unsafe {
-            let lost = None;
+        if missing != Some(0) {
             match gaps.first_mut().filter(|gap| gap.row == carried) {
-                Some(first) => first.lost = lost,
-                None => gaps.insert(0, Gap { row: carried, lost }),
+                Some(first) => first.lost = sum(first.lost, missing),
+                None => gaps.insert(
+                    0,
+                    Gap {
+                        row: carried,
+                        lost: missing,
+                    },
+                ),
             }
         }
         self.noted = gaps;

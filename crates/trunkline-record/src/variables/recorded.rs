@@ -168,14 +168,27 @@ impl Recorded {
         }
     }
 
+    /// What waits is in no file, and never will be.
+    pub(super) fn give_up_waiting(&mut self) {
+        self.waiting.clear();
+        self.pending.clear();
+        self.rows = self.rows_in_file;
+        (self.last, self.last_pending) = (None, None);
+    }
+
     /// What the file has taken is safe.
     pub(super) fn synced(&mut self) {
         self.rows_on_disk = self.rows_in_file;
     }
 
     /// Goes on in a new file: with its last value in the one before, and with what that has not
-    /// taken. Whether rows of that one may be missing.
-    pub(super) fn go_on(&mut self, writer: &mut Writer) -> Result<bool, WriteError> {
+    /// taken. How many rows of that one are missing, as where it was removed; none: an unknown
+    /// number.
+    pub(super) fn go_on(
+        &mut self,
+        writer: &mut Writer,
+        is_removed: bool,
+    ) -> Result<Option<u64>, WriteError> {
         self.channels = Channels::add(writer, &self.group.name(), &self.layout)?;
         let text = Text::from(self.data_type.to_string());
         writer.set(&self.group, TYPE, text)?;
@@ -185,7 +198,16 @@ impl Recorded {
         if !self.description.as_bytes().is_empty() {
             writer.set(&self.group, DESCRIPTION, self.description.clone())?;
         }
-        let is_unsafe = self.rows_on_disk < self.rows_in_file;
+        let is_unsafe = !is_removed && self.rows_on_disk < self.rows_in_file;
+        let missing = match (is_removed, is_unsafe) {
+            // The last one is taken over.
+            (true, _) => {
+                let own = self.rows_in_file.saturating_sub(self.carried);
+                Some(own.saturating_sub(1))
+            }
+            (false, true) => None,
+            (false, false) => Some(0),
+        };
         let mut waiting = Columns::of(&self.layout);
         let before = self.rows_in_file;
         self.series_row += before.saturating_sub(self.carried);
@@ -201,7 +223,7 @@ impl Recorded {
         self.last = self.last.take().or(last_pending);
         self.rows = self.waiting.times.len() as u64;
         (self.rows_in_file, self.rows_on_disk) = (0, 0);
-        self.gaps.go_on(before, self.carried, is_unsafe);
+        self.gaps.go_on(before, self.carried, missing);
         writer.set(&self.group, SERIES_ROW, self.series_row)?;
         if self.carried > 0 {
             writer.set(&self.group, CARRIED, self.carried)?;
@@ -209,7 +231,7 @@ impl Recorded {
             // No file has taken it yet.
             writer.set(&self.group, INITIAL, 1_u64)?;
         }
-        Ok(is_unsafe)
+        Ok(missing)
     }
 }
 

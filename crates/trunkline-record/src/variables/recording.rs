@@ -13,6 +13,7 @@ use super::file::{Segments, writer_of};
 use super::layout::{COLUMNS_MAX, Layout, NoLayout};
 use super::recorded::Recorded;
 use crate::error::os_error;
+use crate::place::Displaced;
 
 /// Bytes of an update beside its value.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
@@ -57,6 +58,9 @@ pub struct VariableRecording<S> {
     sync_failure: Option<i32>,
     /// Updates in files before that may not outlive a loss of power.
     unsafe_updates: u64,
+    /// Where the files are, if their names no longer lead to them.
+    displaced: Option<Displaced>,
+    sums_displaced: Option<Displaced>,
     progress: VariableProgress,
 }
 
@@ -81,6 +85,8 @@ impl<S: Segments> VariableRecording<S> {
             file_updates: 0,
             sync_failure: None,
             unsafe_updates: 0,
+            displaced: None,
+            sums_displaced: None,
             progress: VariableProgress::default(),
         }
     }
@@ -279,7 +285,44 @@ impl<S: Segments> VariableRecording<S> {
             false => 0,
         };
         self.waiting = 0;
-        self.write_pending()
+        self.write_pending()?;
+        self.check_place()
+    }
+
+    /// Checks whether the name of the file still leads to it.
+    fn check_place(&mut self) -> Result<(), VariableRecordError> {
+        if !self.is_removed() {
+            self.displaced = self.out.displaced();
+            self.sums_displaced = self.out.sums_displaced();
+        }
+        match self.displaced.as_ref().filter(|found| found.is_removed()) {
+            None => Ok(()),
+            Some(found) => Err(VariableRecordError::Removed {
+                displaced: Box::new(found.clone()),
+                updates: self.file_updates,
+            }),
+        }
+    }
+
+    fn is_removed(&self) -> bool {
+        self.displaced.as_ref().is_some_and(Displaced::is_removed)
+    }
+
+    /// Where the file is, if its name no longer led to it when it was written or synced last. The
+    /// updates in a file that was removed or replaced count as lost; one that was renamed is still
+    /// written.
+    pub fn displaced(&self) -> Option<&Displaced> {
+        self.displaced.as_ref()
+    }
+
+    /// Bytes that the file system has left; none where it does not say.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.out.room()
+    }
+
+    /// The same of the file with the checksums.
+    pub fn sums_displaced(&self) -> Option<&Displaced> {
+        self.sums_displaced.as_ref()
     }
 
     fn write_pending(&mut self) -> Result<(), VariableRecordError> {
@@ -321,7 +364,7 @@ impl<S: Segments> VariableRecording<S> {
         }
         self.progress.on_disk = self.progress.in_file - self.unsafe_updates;
         self.variables.iter_mut().for_each(Recorded::synced);
-        Ok(())
+        self.check_place()
     }
 
     /// Goes on in a new file, which gets the last value of each variable that this one has, and
@@ -332,24 +375,37 @@ impl<S: Segments> VariableRecording<S> {
     pub(super) fn go_on_in(&mut self, out: S) -> Result<(), VariableRecordError> {
         self.writer = writer_of(&out);
         self.out = out;
-        self.unsafe_updates = self.progress.in_file - self.progress.on_disk;
+        let is_removed = self.is_removed();
+        let of_removed = match is_removed {
+            true => self.file_updates,
+            false => 0,
+        };
+        self.progress.on_disk = self.counted().on_disk;
+        self.progress.in_file -= of_removed;
+        // Those that are taken over are in the next file when that is written.
+        let mut taken_over = of_removed;
+        (self.displaced, self.sums_displaced) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
         self.sync_failure = None;
         self.pending.clear();
         self.waiting += std::mem::take(&mut self.pending_bytes);
         self.waiting_updates += std::mem::take(&mut self.pending_updates);
         for one in &mut self.variables {
-            let may_be_missing = one.go_on(&mut self.writer);
-            let may_be_missing =
-                may_be_missing.map_err(|source| format_error(&one.group, source))?;
-            self.progress.unknown_gaps += u64::from(may_be_missing);
+            let missing = one.go_on(&mut self.writer, is_removed);
+            let missing = missing.map_err(|source| format_error(&one.group, source))?;
+            self.progress.unknown_gaps += u64::from(missing.is_none());
+            self.progress.lost += missing.unwrap_or(0);
+            taken_over -= missing.unwrap_or(0);
         }
+        self.waiting_updates += taken_over;
+        self.unsafe_updates = self.progress.in_file - self.progress.on_disk;
         Ok(())
     }
 
     /// Whether everything that this file has taken is safe.
     pub(super) fn is_on_disk(&self) -> bool {
-        self.progress.in_file - self.progress.on_disk == self.unsafe_updates
+        let is_safe = self.progress.in_file - self.progress.on_disk == self.unsafe_updates;
+        is_safe && !self.is_removed()
     }
 
     /// Bytes of this file.
@@ -370,21 +426,50 @@ impl<S: Segments> VariableRecording<S> {
     }
 
     /// As [`sync`](Self::sync), and updates that are missing behind the last one of a variable are
-    /// a gap behind it.
+    /// a gap behind it. What the file has is made safe even if it does not take what waits.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync).
+    /// As [`sync`](Self::sync); it may be called again.
     pub fn finish(&mut self) -> Result<(), VariableRecordError> {
         for one in &mut self.variables {
             one.gaps.note(one.rows());
         }
-        self.sync()
+        let written = self.write_out();
+        let synced = self.sync_file();
+        written.and(synced)
+    }
+
+    /// Gives up the updates that wait: they are in no file, and count as lost. How many they are.
+    pub fn give_up_waiting(&mut self) -> u64 {
+        let updates =
+            std::mem::take(&mut self.waiting_updates) + std::mem::take(&mut self.pending_updates);
+        self.progress.lost += updates;
+        self.pending.clear();
+        (self.waiting, self.pending_bytes) = (0, 0);
+        for one in &mut self.variables {
+            one.give_up_waiting();
+        }
+        updates
     }
 
     /// How far it is.
     pub fn progress(&self) -> VariableProgress {
         VariableProgress {
             waiting_bytes: self.waiting + self.pending_bytes + self.pending.len(),
+            ..self.counted()
+        }
+    }
+
+    /// What was counted, with the updates of a file that was removed as lost.
+    fn counted(&self) -> VariableProgress {
+        if !self.is_removed() {
+            return self.progress;
+        }
+        let in_file = self.progress.in_file - self.file_updates;
+        VariableProgress {
+            in_file,
+            on_disk: self.progress.on_disk.min(in_file - self.unsafe_updates),
+            lost: self.progress.lost + self.file_updates,
             ..self.progress
         }
     }

@@ -9,6 +9,8 @@ use trunkline_types::{DataType, Lost, Sample};
 use super::error::{VariableProgress, VariableRecordError};
 use super::file::Segments;
 use super::recording::{VariableId, VariableRecording};
+use crate::place::Displaced;
+use crate::queue::{Room, RoomAlarm, RoomWatch};
 use crate::tdms_series::Rotation;
 
 /// A file of a series that takes nothing more.
@@ -49,6 +51,7 @@ pub struct VariableSeries<S, O> {
     /// The file takes nothing more, and there is no next one yet.
     is_over: bool,
     ended: VecDeque<EndedVariables>,
+    room: RoomWatch,
 }
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
@@ -77,6 +80,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             since: now,
             is_over: false,
             ended: VecDeque::new(),
+            room: RoomWatch::new(RoomAlarm::default()),
         })
     }
 
@@ -185,6 +189,20 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         now: Duration,
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
+        let written = self.write_here_or_next(now, write);
+        if self.room.is_due(now) {
+            let bytes = self.recording.progress().bytes;
+            self.room.look(now, self.recording.room(), bytes);
+        }
+        self.room.set_full(written.as_ref().is_err_and(is_full));
+        written
+    }
+
+    fn write_here_or_next(
+        &mut self,
+        now: Duration,
+        write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
+    ) -> Result<(), VariableRecordError> {
         if self.recording.file_updates() == 0 {
             // It is as old as the first update in it.
             self.since = now;
@@ -253,6 +271,26 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.ended.pop_front()
     }
 
+    /// As [`VariableRecording::displaced`], of the file that is written.
+    pub fn displaced(&self) -> Option<&Displaced> {
+        self.recording.displaced()
+    }
+
+    /// As [`VariableRecording::sums_displaced`], of the file that is written.
+    pub fn sums_displaced(&self) -> Option<&Displaced> {
+        self.recording.sums_displaced()
+    }
+
+    /// Room on the disk, as of the last write.
+    pub fn room(&self) -> Room {
+        self.room.room()
+    }
+
+    /// As [`VariableRecording::give_up_waiting`].
+    pub fn give_up_waiting(&mut self) -> u64 {
+        self.recording.give_up_waiting()
+    }
+
     /// How far it is, in all files.
     pub fn progress(&self) -> VariableProgress {
         self.recording.progress()
@@ -262,11 +300,21 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
 /// Whether a file takes nothing more. One on a disk that is full does, when there is room.
 fn has_failed(error: &VariableRecordError) -> bool {
     match error {
-        VariableRecordError::File(error) => !matches!(
-            error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        ),
-        VariableRecordError::Sync { .. } | VariableRecordError::Format { .. } => true,
+        VariableRecordError::File(_) => !is_full(error),
+        VariableRecordError::Sync { .. }
+        | VariableRecordError::Removed { .. }
+        | VariableRecordError::Format { .. } => true,
         _ => false,
     }
+}
+
+/// Whether there is no room on the disk.
+fn is_full(error: &VariableRecordError) -> bool {
+    matches!(
+        error,
+        VariableRecordError::File(error) if matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    )
 }

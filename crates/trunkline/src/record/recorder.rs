@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use trunkline_client::SubscribeOptions;
 use trunkline_net::Clock;
-use trunkline_record::{Rotation, SegmentFile, VariableProgress, VariableSeries, series_file};
+use trunkline_record::{
+    Displaced, Room, Rotation, SegmentFile, VariableProgress, VariableSeries, series_file,
+};
 use trunkline_types::{Contract, Pattern};
 
 use super::descriptions::Descriptions;
@@ -61,6 +63,13 @@ pub struct VariableRecorderStatus {
     pub files: u32,
     /// The connection to the engine is up.
     pub is_connected: bool,
+    /// Where the file that is written is, if its name no longer leads to it. Updates in a file
+    /// that was removed or replaced count as lost.
+    pub displaced: Option<Displaced>,
+    /// The same of its checksums, without which it is written all the same.
+    pub sums_displaced: Option<Displaced>,
+    /// Room on the disk.
+    pub room: Room,
     /// What is wrong with the file now.
     pub trouble: Option<String>,
     /// Patterns, and names without wildcards, that have matched nothing so far, since the engine

@@ -135,6 +135,17 @@ impl Running {
             self.leave(&item);
         }
         self.write(Writing::Finish);
+        let given_up = self.recording.give_up_waiting();
+        if given_up > 0 {
+            let mut status = locked(&self.status);
+            status.progress = self.recording.progress();
+            let why = status.trouble.take().unwrap_or_default();
+            // Nothing is tried again now.
+            let why = why.split_once("; what waits").map_or(&*why, |(why, _)| why);
+            status.trouble = Some(format!(
+                "{given_up} updates that waited when the recording ended are not in it: {why}"
+            ));
+        }
         let progress = self.recording.progress();
         if progress.variables == 0 || progress.bytes == 0 {
             // Nothing is in it.
@@ -346,5 +357,8 @@ impl Running {
         }
         status.progress = progress;
         status.files = self.recording.number();
+        status.displaced = self.recording.displaced().cloned();
+        status.sums_displaced = self.recording.sums_displaced().cloned();
+        status.room = self.recording.room();
     }
 }

@@ -12,6 +12,7 @@ mod disk;
 mod info;
 mod list;
 mod meeting;
+mod notices;
 mod running;
 mod start;
 mod stop;

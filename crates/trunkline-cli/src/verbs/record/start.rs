@@ -4,10 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use trunkline::record::{VariableRecorder, VariableRecorderOptions, VariableRecorderStatus};
+use trunkline::record::{
+    Displaced, VariableRecorder, VariableRecorderOptions, VariableRecorderStatus,
+};
 use trunkline_types::{Pattern, Tick};
 
 use super::disk::{SHOWN_EVERY, room_text};
+use super::notices::{self, Notices, Seen};
 use super::running::{Ended, Figures, Running};
 use super::unmatched::{self, Unmatched};
 use super::{Args, files_text, not_begun, put_failures};
@@ -44,10 +47,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             return Err(stop);
         }
     };
+    let is_displaced = status.displaced.is_some() || status.sums_displaced.is_some();
     let exit = match &status {
+        status if has_lost(status) || is_displaced => Exit::Lost,
         status if status.trouble.is_some() => Exit::SomeFailed,
-        status if has_sync_failed(status) && !has_lost(status) => Exit::SomeFailed,
-        status if has_lost(status) => Exit::Lost,
+        status if has_sync_failed(status) => Exit::SomeFailed,
         status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
         status if unmatched::has_name(status) => Exit::SomeFailed,
         _ => Exit::Done,
@@ -78,7 +82,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
     }
     if let Some(trouble) = &status.trouble {
-        return Err(Problem::new(Exit::SomeFailed, "file", &plain(trouble)).into());
+        return Err(Problem::new(exit, "file", &plain(trouble)).into());
     }
     Ok(exit)
 }
@@ -114,6 +118,7 @@ fn recorded(
     };
     let (_stopper, stopped) = trunkline::record::stopper();
     let mut unmatched = Unmatched::default();
+    let mut notices = Notices::new("updates wait in memory, and are lost when that is full");
     let mut is_to_end = false;
     while !is_to_end {
         let now = context.clock.now();
@@ -126,6 +131,7 @@ fn recorded(
         let status = recorder.status();
         running.update(now, figures(&status));
         shown.show(&status, path, now, context);
+        notices.say(&seen(&status), path, now, context)?;
         unmatched.say(&status, &connection, context)?;
     }
     let status = recorder.stop();
@@ -144,6 +150,17 @@ fn has_sync_failed(status: &VariableRecorderStatus) -> bool {
 /// Nothing was found that could have been recorded.
 fn is_nothing(status: &VariableRecorderStatus) -> bool {
     status.progress.variables == 0 && status.refused_count == 0 && status.trouble.is_none()
+}
+
+fn seen(status: &VariableRecorderStatus) -> Seen<'_> {
+    Seen {
+        displaced: status.displaced.as_ref(),
+        sums_displaced: status.sums_displaced.as_ref(),
+        room: status.room,
+        trouble: status.trouble.as_deref(),
+        is_connected: Some(status.is_connected),
+        lost: status.progress.lost,
+    }
 }
 
 fn figures(status: &VariableRecorderStatus) -> Figures {
@@ -252,6 +269,7 @@ fn sum_up(
     elapsed: Duration,
 ) -> (String, Json) {
     let progress = status.progress;
+    let is_removed = status.displaced.as_ref().is_some_and(Displaced::is_removed);
     let is_safe = status.trouble.is_none() && progress.on_disk == progress.updates;
     let mut object = Object::new();
     object.put("event", "recorded");
@@ -280,6 +298,7 @@ fn sum_up(
     };
     let safe = match is_safe {
         true => "safe on the disk",
+        false if is_removed => "nothing of the last file is left",
         false => "not all safe on the disk",
     };
     let text = format!(
@@ -301,6 +320,8 @@ fn sum_up(
         }
         None => text,
     };
+    let displaced = [status.displaced.as_ref(), status.sums_displaced.as_ref()];
+    notices::sum_up(&displaced, &mut text, &mut object);
     unmatched::sum_up(status, &mut text, &mut object);
     (text, object.into_json())
 }

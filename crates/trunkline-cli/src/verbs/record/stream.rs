@@ -6,14 +6,16 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use trunkline::record::regions::{Pages, PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
-    BackendWanted, Directness, FileReport, QueueOptions, RecordError, RoomState, StreamRecorded,
-    TdmsRecording, TdmsSeries, record_stream, series_file, stopper, stream_layout, tdms_queue,
+    BackendWanted, Directness, Displaced, FileReport, QueueOptions, RecordError, RoomState,
+    StreamRecorded, TdmsRecording, TdmsSeries, record_stream, series_file, stopper, stream_layout,
+    tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
 
 use super::disk::{SHOWN_EVERY, room_text};
 use super::meeting::meet;
+use super::notices::{self, Notices, Seen};
 use super::running::{Ended, Figures, Running};
 use super::stream_file::{Came, StreamFile, check_folder};
 use super::way::{cache, say_way};
@@ -24,7 +26,7 @@ use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::targets;
-use crate::terminal::shown;
+use crate::terminal::{plain, shown};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
@@ -178,6 +180,7 @@ impl Recorder<'_> {
         let (stopper, stopped) = stopper();
         let mut stopper = Some(stopper);
         let mut shown = (started, 0);
+        let mut notices = Notices::new("the stream waits; free some");
         let on_region = |file: &_| {
             let now = context.clock.now();
             let is_over = until.is_some_and(|until| until <= now);
@@ -186,6 +189,8 @@ impl Recorder<'_> {
             }
             let figures = figures(file);
             running.update(now, figures);
+            // Whoever closed standard error is told at the end.
+            let _ = notices.say(&seen(file), self.path, now, context);
             let elapsed = now.since(shown.0);
             if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
                 let progress = StreamFile::progress(file);
@@ -204,6 +209,17 @@ impl Recorder<'_> {
         let done = record_stream(&mut stream, ends, &mut file, self.rows, &stopped, on_region);
         let copied = file.progress().bytes_copied;
         let closed = file.end(FILE_WAIT);
+        if self.args.rotation().is_none()
+            && let [Some(found), _] = file.displaced()
+            && found.is_removed()
+        {
+            let rows = counted(file.rows(), "element");
+            let sentence = format!(
+                "{found}, and {rows} that were in it are lost; record in another file, which no \
+                 program removes"
+            );
+            return Err(Problem::new(Exit::Lost, "removed", &plain(&sentence)).into());
+        }
         let done = done.map_err(|error| problem(&error))?;
         let came = closed.map_err(|error| problem(&error.into()))?;
         if let Some(failure) = &came.failure {
@@ -213,8 +229,9 @@ impl Recorder<'_> {
             return Err(Problem::new(Exit::SomeFailed, "file", &sentence).into());
         }
         let elapsed = context.clock.now().since(started);
-        let (text, object) = self.sum_up(&done, &came, copied, elapsed);
+        let (text, object) = self.sum_up(&done, &came, (copied, file.displaced()), elapsed);
         let exit = match came.lost {
+            _ if file.displaced().iter().any(Option::is_some) => Exit::Lost,
             0 if came.troubles.is_empty() => Exit::Done,
             0 => Exit::SomeFailed,
             _ => Exit::Lost,
@@ -226,7 +243,7 @@ impl Recorder<'_> {
         &self,
         done: &StreamRecorded,
         came: &Came,
-        copied: u64,
+        (copied, displaced): (u64, [Option<&Displaced>; 2]),
         elapsed: Duration,
     ) -> (String, Json) {
         let mut object = Object::new();
@@ -273,6 +290,7 @@ impl Recorder<'_> {
             text.push_str("; ");
             text.push_str(&trouble);
         }
+        notices::sum_up(&displaced, &mut text, &mut object);
         (text, object.into_json())
     }
 }
@@ -300,6 +318,18 @@ fn figures(file: &impl StreamFile) -> Figures {
             + progress.bytes_collected as u64,
         lost: StreamFile::lost(file),
         ..Figures::default()
+    }
+}
+
+fn seen(file: &impl StreamFile) -> Seen<'_> {
+    let [displaced, sums_displaced] = file.displaced();
+    Seen {
+        displaced,
+        sums_displaced,
+        room: StreamFile::progress(file).room,
+        trouble: None,
+        is_connected: None,
+        lost: StreamFile::lost(file),
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use trunkline::record::{
-    Backend, Closed, Durability, FailedStep, Progress, RecordError, RowsRecording, TdmsRecording,
-    TdmsSeries, WriteQueue,
+    Backend, Closed, Displaced, Durability, FailedStep, Progress, RecordError, RowsRecording,
+    TdmsRecording, TdmsSeries, WriteQueue,
 };
 
 /// What is shown of it while it runs, and how it ends.
@@ -18,6 +18,9 @@ pub(super) trait StreamFile: RowsRecording {
 
     /// Bytes of the files before.
     fn bytes_before(&self) -> u64;
+
+    /// Where the file that is written is, if its name no longer leads to it; and its checksums.
+    fn displaced(&self) -> [Option<&Displaced>; 2];
 
     /// Rows that are missing.
     fn lost(&self) -> u64;
@@ -71,6 +74,10 @@ impl<B: Backend> StreamFile for TdmsRecording<B> {
         0
     }
 
+    fn displaced(&self) -> [Option<&Displaced>; 2] {
+        [self.queue().displaced(), self.queue().sums_displaced()]
+    }
+
     fn lost(&self) -> u64 {
         self.lost()
     }
@@ -90,6 +97,11 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for Tdms
 
     fn bytes_before(&self) -> u64 {
         self.bytes_before()
+    }
+
+    fn displaced(&self) -> [Option<&Displaced>; 2] {
+        let queue = self.file().queue();
+        [queue.displaced(), queue.sums_displaced()]
     }
 
     fn lost(&self) -> u64 {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use self::applied::Applied;
 use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
+use crate::place::Displaced;
 
 /// What goes wrong with one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +46,7 @@ struct State {
     room_bytes: u64,
     cut_at: Option<u64>,
     trim_fault: Option<i32>,
+    displaced: Option<Displaced>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +83,7 @@ impl SimDisk {
             room_bytes: u64::MAX,
             cut_at: None,
             trim_fault: None,
+            displaced: None,
         })))
     }
 
@@ -103,6 +106,11 @@ impl SimDisk {
     /// From now on the file cannot be cut, with this number of the system; none: it can.
     pub fn set_trim_fault(&self, fault: Option<i32>) {
         self.state().trim_fault = fault;
+    }
+
+    /// The name of the file leads elsewhere from now on; none: it leads to the file.
+    pub fn set_displaced(&self, displaced: Option<Displaced>) {
+        self.state().displaced = displaced;
     }
 
     /// There is room for so many bytes.
@@ -351,6 +359,10 @@ impl Backend for SimDisk {
     fn room(&self) -> io::Result<u64> {
         let state = self.state();
         Ok(state.room_bytes.saturating_sub(state.reserved_to))
+    }
+
+    fn displaced(&self) -> Option<Displaced> {
+        self.state().displaced.clone()
     }
 
     fn trim(&mut self, length: u64) -> io::Result<()> {
