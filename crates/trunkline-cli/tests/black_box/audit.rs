@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use crate::libraries::Stored;
-use crate::rig::{Served, columns};
+use crate::rig::{Served, columns, exit_code};
 
 const BENCH: &str = "[library]\nname = \"bench\"\n\n[defaults]\naudit = true\n\n\
     [[variable]]\nname = \"volts\"\ntype = \"f64\"\nrange = [0, 30]\ninitial = 5.0\n\n\
@@ -90,7 +90,8 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
     let numbers = after.iter().map(|entry| entry["number"].as_u64().unwrap());
     assert!(numbers.eq(1..=9));
     engine.engine.signal("TERM");
-    assert_eq!(engine.engine.child.wait().unwrap().code(), Some(0));
+    let code = exit_code(&mut engine.engine.child, "the engine");
+    assert_eq!(code, Some(0));
 
     let engine = Stored::start(&store);
     let last = entries(&engine, &["--last", "2"]);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::rig::{Output, Running, Served, command, finish, run};
+use crate::rig::{Output, Running, Served, command, exit_code, finish, run};
 
 const BENCH: &str = "[library]\nname = \"bench\"\ndescription = \"Bench supply\"\n\n\
     [defaults]\nretain = true\n\n\
@@ -40,7 +40,7 @@ impl Stored {
     /// Ends the engine as the system does when nothing else helps, and starts it again.
     pub fn kill_and_restart(mut self) -> Self {
         self.engine.child.kill().unwrap();
-        self.engine.child.wait().unwrap();
+        exit_code(&mut self.engine.child, "the engine");
         Self::start(&self.store)
     }
 }
@@ -86,7 +86,8 @@ fn the_newest_values_are_there_after_an_orderly_stop() {
     assert_eq!(engine.run(&["deploy", &bench]).code, Some(0));
     assert_eq!(engine.run(&["put", "bench/volts", "12.5"]).code, Some(0));
     engine.engine.signal("TERM");
-    assert_eq!(engine.engine.child.wait().unwrap().code(), Some(0));
+    let code = exit_code(&mut engine.engine.child, "the engine");
+    assert_eq!(code, Some(0));
     let engine = Stored::start(&store);
     let read = engine.run(&["get", "-o", "jsonl", "bench/volts"]).out;
     assert!(read.contains("\"value\":12.5"), "{read}");

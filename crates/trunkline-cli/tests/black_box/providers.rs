@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use crate::json_lines::checked;
-use crate::rig::{Running, Served};
+use crate::rig::{Running, Served, exit_code};
 
 /// Its variables come from a process, and what the hardware is stands nowhere in it.
 const PLANT: &str = r#"
@@ -84,7 +84,7 @@ fn hardware_is_swapped_under_a_client_that_goes_on() {
     assert_eq!(put.code, Some(0), "{put:?}");
     // It is taken away without a word.
     first.child.kill().unwrap();
-    first.child.wait().unwrap();
+    exit_code(&mut first.child, "the first provider");
     let lost = until_all(&monitor, "bad");
     assert!(
         lost.values().all(|line| line["reason"] == "provider-gone"),

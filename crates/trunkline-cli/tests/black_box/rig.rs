@@ -6,6 +6,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+
 use tempfile::TempDir;
 
 /// Long enough for any machine; only a test that hangs ever waits for it.
@@ -123,9 +126,26 @@ pub fn run(arguments: &[&str]) -> Output {
 /// Runs a command to its end, with this on its standard input.
 pub fn finish(command: &mut Command, input: &str) -> Output {
     let mut drained = Drained::start(command, Stdio::piped());
-    // Whoever does not read its input closes it.
-    let _ = drained.input().write_all(input.as_bytes());
+    let (mut pipe, input) = (drained.input(), input.to_owned());
+    // In a thread of its own: a process that does not read its input closes it, or fails `end`.
+    std::thread::spawn(move || pipe.write_all(input.as_bytes()));
     drained.end()
+}
+
+/// Waits until a process ends, and returns its exit code.
+///
+/// # Panics
+///
+/// If it is still running after [`CUT_OFF`]; `what` says which process that is.
+pub fn exit_code(child: &mut Child, what: &str) -> Option<i32> {
+    let process = rustix::process::Pid::from_child(child);
+    // It is not reaped before `wait`, so the number is still its own.
+    let process = pidfd_open(process, PidfdFlags::empty()).unwrap();
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    let within = Timespec::try_from(CUT_OFF).unwrap();
+    let count = rustix::io::retry_on_intr(|| poll(&mut ended, Some(&within))).unwrap();
+    assert_eq!(count, 1, "{what} is still running after {CUT_OFF:?}");
+    child.wait().unwrap().code()
 }
 
 /// A process whose standard output and standard error are both read from its start to its end, so
@@ -181,7 +201,7 @@ impl Drained {
         let Ok(out) = self.out.recv_timeout(DRAINED_WITHIN) else {
             panic!("the output of process {} does not end", self.child.id());
         };
-        let code = self.child.wait().unwrap().code();
+        let code = exit_code(&mut self.child, "a process that closed its output");
         (code, out, String::from_utf8(err).unwrap())
     }
 }
@@ -298,7 +318,7 @@ impl Running {
 
     /// Waits until it ends by itself: its code, and what it wrote that was not read yet.
     pub fn end(mut self) -> (Option<i32>, Vec<String>) {
-        let code = self.child.wait().unwrap().code();
+        let code = exit_code(&mut self.child, "the process");
         (code, self.lines.iter().collect())
     }
 }
@@ -381,7 +401,7 @@ impl Served {
     pub fn restart(&mut self) {
         let address = self.url.strip_prefix("tl://").unwrap().to_owned();
         self.engine.signal("TERM");
-        assert_eq!(self.engine.child.wait().unwrap().code(), Some(0));
+        assert_eq!(exit_code(&mut self.engine.child, "the engine"), Some(0));
         let path: PathBuf = self.folder.path().join("plant.toml");
         (self.engine, self.url) = serve(&path, &address);
     }

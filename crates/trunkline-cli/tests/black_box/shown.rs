@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetwinsize, tcsetwinsize};
 
-use crate::rig::CUT_OFF;
+use crate::rig::{CUT_OFF, exit_code};
 
 /// Lines that are waited for; there are two in a second.
 const LINES_MAX: usize = 120;
@@ -88,12 +88,12 @@ impl Shown {
 
     /// All that is shown that was not waited for, until the process ends; and with which code.
     pub fn rest(mut self) -> (Option<i32>, Vec<String>) {
-        let code = self.child.wait().unwrap().code();
+        let code = exit_code(&mut self.child, "the process on a terminal");
         (code, self.lines.iter().collect())
     }
 
     pub fn end(mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        exit_code(&mut self.child, "the process on a terminal")
     }
 }
 

@@ -2,20 +2,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{tcgetwinsize, tcsetwinsize};
 use tempfile::TempDir;
 
 use crate::output;
-
-/// Long enough for any machine; only a page that does not work ever waits for it.
-const CUT_OFF: Duration = Duration::from_secs(90);
+use crate::rig::{CUT_OFF, exit_code};
 
 /// Wide enough for every line of a page.
 const COLUMNS: u16 = 240;
@@ -69,7 +65,8 @@ impl Drop for Network {
 #[derive(Debug)]
 pub struct Ended {
     pub output: String,
-    pub exit: i32,
+    /// `None` if a signal ended it.
+    pub exit: Option<i32>,
 }
 
 /// A command that goes on running.
@@ -140,11 +137,8 @@ impl<'a> Terminal<'a> {
                 }
             }
         }
-        let status = shown.child.wait().unwrap();
-        Ended {
-            output,
-            exit: exit_code(status),
-        }
+        let exit = exit_code(&mut shown.child, script);
+        Ended { output, exit }
     }
 
     /// Starts a command that goes on running, and waits until it prints `until`.
@@ -274,10 +268,4 @@ impl Drop for Shown {
         }
         let _ = self.child.wait();
     }
-}
-
-fn exit_code(status: ExitStatus) -> i32 {
-    status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Stdio;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, TimestampNanosecondType, UInt64Type};
@@ -15,7 +16,7 @@ use trunkline_tdms::{
 };
 
 use super::{Files, NEW_YEAR, check, mixture, read, tdms, vector, waveforms};
-use crate::rig::command;
+use crate::rig::{Drained, command};
 
 fn arrow(path: &str) -> Vec<RecordBatch> {
     let reader = FileReader::try_new(File::open(path).unwrap(), None).unwrap();
@@ -138,7 +139,7 @@ fn text_goes_to_files_and_to_standard_output() {
         "{output:?}"
     );
     let mut child = command(&["tdms", "convert", &path, "-", "--as", "arrow"]);
-    let stream = child.output().unwrap().stdout;
+    let (_, stream, _) = Drained::start(&mut child, Stdio::null()).end_raw();
     let batches: Vec<_> = StreamReader::try_new(&stream[..], None).unwrap().collect();
     assert_eq!(batches[0].as_ref().unwrap().num_rows(), 12);
     for nothing in [["convert", &path, "x.txt"], ["convert", &path, "-"]] {

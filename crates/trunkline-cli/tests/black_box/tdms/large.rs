@@ -8,22 +8,16 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use trunkline_tdms::{Arrangement, Share, TdmsType, Writer, WriterOptions};
 
 use super::Files;
-use crate::rig::{Output, command};
+use crate::rig::{Output, command, exit_code, finish};
 
 /// Runs the binary with so many KiB of addresses, which is more than of memory.
 fn within(kib: u64, arguments: &[&str]) -> Output {
     let script = format!("ulimit -v {kib}; exec \"$0\" tdms \"$@\"");
-    let output = std::process::Command::new("bash")
-        .args(["-c", &script, env!("CARGO_BIN_EXE_trunkline")])
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", &script, env!("CARGO_BIN_EXE_trunkline")])
         .args(arguments)
-        .env("TZ", "UTC")
-        .output()
-        .unwrap();
-    Output {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+        .env("TZ", "UTC");
+    finish(&mut bash, "")
 }
 
 /// A sparse file of zeros: two channels of so many rows, in one segment.
@@ -107,6 +101,7 @@ fn a_terminal_shows_progress_and_ctrl_c_leaves_nothing_behind() {
         .args(["-INT", &child.id().to_string()])
         .status();
     assert!(sent.unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let code = exit_code(&mut child, "the interrupted command");
+    assert_eq!(code, Some(130));
     assert_eq!(files.names(), ["run.tdms"]);
 }

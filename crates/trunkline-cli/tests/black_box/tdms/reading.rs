@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use trunkline_tdms::{Arrangement, ObjectPath, TdmsTime, TdmsType, Writer, WriterOptions};
 
 use super::{Files, NEW_YEAR, check, mixture, tdms, vector, waveforms};
+use crate::rig::finish;
 
 fn lines(text: &str) -> Vec<Json> {
     let lines = text.lines();
@@ -404,10 +405,6 @@ fn a_reader_that_stops_early_is_no_error() {
         "{} tdms cat '{path}' -o csv | head -n 1; echo ${{PIPESTATUS[0]}}",
         env!("CARGO_BIN_EXE_trunkline")
     );
-    let output = std::process::Command::new("bash")
-        .args(["-c", &script])
-        .output()
-        .unwrap();
-    let out = String::from_utf8(output.stdout).unwrap();
+    let out = finish(std::process::Command::new("bash").args(["-c", &script]), "").out;
     assert!(out.ends_with("\n0\n"), "{out}");
 }
