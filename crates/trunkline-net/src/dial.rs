@@ -66,7 +66,8 @@ pub enum Beside {
 pub struct DialLimits {
     /// Time for the look-up of a host's name.
     pub lookup: Duration,
-    /// Time for each address to answer.
+    /// Time for each address to answer. TCP asks again after 1 s and after another 2 s, so a longer
+    /// time only delays the next dial where the network dropped the first two.
     pub connect: Duration,
     /// See [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
@@ -76,7 +77,7 @@ impl Default for DialLimits {
     fn default() -> Self {
         Self {
             lookup: Duration::from_secs(5),
-            connect: Duration::from_secs(3),
+            connect: Duration::from_millis(1500),
             user_timeout: crate::tcp::USER_TIMEOUT,
         }
     }

@@ -68,6 +68,7 @@ pub use self::reader::{Reader, StreamClose};
 pub use self::walk::{ElementTooLong, ElementWalk};
 pub use self::writer::{Left, Writer};
 pub use crate::message::stream::{Incarnation, Until};
+pub use session::REDIAL_MAX;
 
 /// Most bytes of one S_DATA: what the reader checks as one, and what delays a keep-alive.
 pub const DATA_BYTES_MAX: u64 = 256 << 10;

@@ -14,6 +14,10 @@ use crate::message::stream::control::{encode_goodbye, encode_keepalive};
 use crate::message::stream::{EndState, StreamEnd};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
+/// Ceiling of the wait before a dial. Below that of a client: a stream has one peer, so no crowd
+/// comes back with it, and its writer's buffer has to last until the dial that succeeds.
+pub const REDIAL_MAX: Duration = Duration::from_millis(400);
+
 /// A transport, from the dial or the hello to its end.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
@@ -74,7 +78,7 @@ impl Session {
             is_finished: false,
             attempt: 0,
             dial_at: (options.role == Role::Active).then_some(now),
-            backoff: Backoff::default(),
+            backoff: Backoff::new(Backoff::BASE, REDIAL_MAX),
             random: options.seed,
             disconnections: 0,
             away_since: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_proto::stream::{StreamFault, Until};
+use trunkline_proto::stream::{REDIAL_MAX, StreamFault, Until};
 use trunkline_types::Tick;
 
 use crate::rig::{End, SIZE, World, ms, options, varying};
@@ -203,17 +203,20 @@ fn an_outage_of_ten_seconds_at_100_kb_a_second_is_held_by_a_megabyte() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(capacity, capacity, writer_dials);
         // 100 kB/s in pieces of 10 ms, for 20 s; cut from 5 s to 15 s. The first dial after that
-        // may be up to 1.6 s later; so long, and no longer, a write may wait.
+        // may be up to 0.4 s later; so long, and no longer, a write may wait.
         let mut waited = 0;
         for step in 0..2000 {
             match step {
-                500 => sut.cut(),
+                500 => sut.cut_and_refuse(),
                 1500 => sut.heal(),
                 _ => {}
             }
             while !sut.write(125) {
                 waited += 1;
-                assert!(step >= 1499 && waited < 1600, "{waited} ms at step {step}");
+                assert!(
+                    step >= 1499 && waited < REDIAL_MAX.as_millis(),
+                    "{waited} ms at step {step}"
+                );
                 sut.run(ms(1));
             }
             let fill = sut.reader.fill();
@@ -230,6 +233,46 @@ fn an_outage_of_ten_seconds_at_100_kb_a_second_is_held_by_a_megabyte() {
         assert_eq!(sut.reader.next, 2000 * 125);
         assert_eq!(sut.writer.link.disconnections(), 1);
     }
+}
+
+/// A buffer that has room for the outage and for the longest wait before a dial is enough, whatever
+/// the random part of that wait is.
+///
+/// Behaviour: NS-67, NS-70.
+#[test]
+fn a_buffer_for_the_outage_and_the_longest_redial_never_makes_a_write_wait() {
+    const PIECE: u64 = 125;
+    let (outage, step) = (ms(10_000), ms(10));
+    let pieces = (outage + REDIAL_MAX).as_millis() / step.as_millis();
+    // One that is written at the moment of the cut, and one that is on its way then.
+    let capacity = (pieces as u64 + 2) * PIECE;
+    let mut longest = Duration::ZERO;
+    for (seed, writer_dials) in (0..10).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let (mut w, mut r) = options(capacity, capacity, writer_dials);
+        (w.seed, r.seed) = (seed, seed);
+        let mut sut = World::with(w, r);
+        sut.run(ms(100));
+        sut.cut_and_refuse();
+        for _ in 0..outage.as_millis() / step.as_millis() {
+            assert!(sut.write(PIECE));
+            sut.run(step);
+        }
+        sut.heal();
+        let healed = sut.now;
+        while !sut.writer.link.is_connected() {
+            assert!(
+                sut.write(PIECE),
+                "seed {seed}, writer dials: {writer_dials}"
+            );
+            sut.run(step);
+        }
+        longest = longest.max(sut.now.since(healed));
+        assert!(sut.write(PIECE));
+    }
+    assert!(
+        longest > REDIAL_MAX / 2,
+        "{longest:?}: it did not come to the longest"
+    );
 }
 
 #[test]

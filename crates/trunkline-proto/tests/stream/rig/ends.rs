@@ -15,6 +15,7 @@ use super::SIZE;
 pub trait End {
     fn poll_dial(&self) -> Option<Tick>;
     fn dialled(&mut self, now: Tick, id: u64);
+    fn dial_failed(&mut self, now: Tick, cause: Disconnect);
     /// The connection that is replaced, or the bytes of a refusal.
     fn hello(&mut self, now: Tick, id: u64, hello: &StreamHello) -> Result<Option<u64>, Vec<u8>>;
     fn input(&mut self, now: Tick, id: u64, bytes: &[u8]);
@@ -311,6 +312,9 @@ macro_rules! end {
         }
         fn dialled(&mut self, now: Tick, id: u64) {
             self.link.handle_dialled(now, id, None);
+        }
+        fn dial_failed(&mut self, now: Tick, cause: Disconnect) {
+            self.link.handle_dial_failed(now, cause);
         }
         fn hello(
             &mut self,

@@ -93,6 +93,8 @@ impl World {
         if net.can_dial && active.poll_dial().is_some_and(|at| at <= now) {
             let id = net.dial();
             active.dialled(now, id);
+        } else if net.refuses && active.poll_dial().is_some_and(|at| at <= now) {
+            active.dial_failed(now, Disconnect::PeerClosed);
         }
         pump(active, true, now, net);
         pump(passive, false, now, net);
@@ -140,7 +142,7 @@ impl World {
             self.pump();
             let now = self.now;
             let (active, passive, net) = self.ends();
-            let dial = active.poll_dial().filter(|_| net.can_dial);
+            let dial = active.poll_dial().filter(|_| net.can_dial || net.refuses);
             let due = [
                 active.poll_timeout(),
                 passive.poll_timeout(),
@@ -175,8 +177,15 @@ impl World {
         }
     }
 
+    /// The same, and each dial fails at once until [`heal`](Self::heal).
+    pub fn cut_and_refuse(&mut self) {
+        self.cut();
+        self.net.refuses = true;
+    }
+
     pub fn heal(&mut self) {
         self.net.can_dial = true;
+        self.net.refuses = false;
     }
 
     /// Writes the next `count` elements if there is room for all of them.

@@ -29,6 +29,8 @@ pub struct Net {
     connections: BTreeMap<u64, Connection>,
     last: u64,
     pub can_dial: bool,
+    /// While nobody can dial, each dial fails at once; otherwise it waits until that is over.
+    pub refuses: bool,
     /// How long bytes of connections dialled from now on are on their way.
     pub delay: Duration,
     /// Longest piece that bytes arrive in.
@@ -47,6 +49,7 @@ impl Default for Net {
             connections: BTreeMap::new(),
             last: 0,
             can_dial: true,
+            refuses: false,
             delay: Duration::from_micros(100),
             piece: usize::MAX,
             is_leaky: false,
