@@ -253,8 +253,11 @@ impl ClientCore {
         self.writes
             .connected(welcome.write_credit_count, welcome.write_credit_bytes);
         for subscription in self.subscriptions.values_mut() {
-            let (session, epoch) = (welcome.session, welcome.epoch);
-            subscription.connection_changed(Event::Connected { session, epoch });
+            subscription.connection_changed(Event::Connected {
+                session: welcome.session,
+                epoch: welcome.epoch,
+                engine_id: welcome.engine_id,
+            });
         }
         self.restore(same_epoch);
         self.restore_watches();

@@ -48,7 +48,6 @@ pub(crate) struct Connection {
     pub(crate) keepalive_due: bool,
     /// The last session: what the next one goes on from.
     last_session: Option<Resume>,
-    last_engine: [u8; 16],
     pub(crate) receipt: Receipt,
     pub(crate) counters: ConnectionCounters,
 }
@@ -87,7 +86,6 @@ impl Connection {
             hello_due: false,
             keepalive_due: false,
             last_session: None,
-            last_engine: [0; 16],
             receipt: Receipt::default(),
             counters: ConnectionCounters::default(),
         }
@@ -125,8 +123,8 @@ impl Connection {
         }
     }
 
-    /// The engine has accepted the hello. Whether it is the engine, in the epoch, of the last
-    /// session.
+    /// The engine has accepted the hello. Also returns whether this is the start of the engine that
+    /// the last session was with: positions of another one mean nothing here.
     pub(crate) fn welcome(
         &mut self,
         now: Tick,
@@ -151,14 +149,18 @@ impl Connection {
             engine_id,
             ..
         } = welcome;
-        let same_epoch = self.last_session.is_some_and(|last| last.epoch == epoch)
-            && self.last_engine == engine_id;
+        let same_epoch = self
+            .last_session
+            .is_some_and(|last| (last.epoch, last.engine_id) == (epoch, engine_id));
         #[cfg(feature = "planted")]
         let same_epoch = same_epoch
             || (trunkline_types::planted::is(trunkline_types::planted::Bug::EpochTakenForSame)
                 && self.last_session.is_some());
-        self.last_session = Some(Resume { session, epoch });
-        self.last_engine = engine_id;
+        self.last_session = Some(Resume {
+            session,
+            epoch,
+            engine_id,
+        });
         let session = Session {
             session,
             epoch,

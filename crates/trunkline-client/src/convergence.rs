@@ -262,11 +262,13 @@ impl Held {
     }
 }
 
-/// What is here of an item, of this epoch; `None` where no updates are taken.
+/// What is here of an item, of this start of the engine; `None` where no updates are taken.
 fn held(wire: &WireSubscription, handle: u32, epoch: Option<u64>) -> Option<Held> {
     let item = live(wire, handle)?;
     let copy = item.copy.as_ref();
-    let copy = copy.filter(|copy| Some(copy.position.epoch) == epoch);
+    // The copy stays when the engine is replaced; the account begins anew.
+    let is_of_this_start = item.account.position().is_some();
+    let copy = copy.filter(|copy| is_of_this_start && Some(copy.position.epoch) == epoch);
     Some(copy.map_or(Held::default(), |copy| Held {
         sequence: copy.position.sequence,
         digest: copy.digest(handle),

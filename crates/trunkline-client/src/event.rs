@@ -17,6 +17,8 @@ pub enum Event {
         session: u64,
         /// The engine's epoch.
         epoch: u64,
+        /// Identifies the engine's store.
+        engine_id: [u8; 16],
     },
     /// The connection is down: what is known may be old from here on.
     Disconnected {

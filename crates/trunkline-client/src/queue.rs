@@ -329,6 +329,7 @@ mod tests {
         sut.push_connection(Event::Connected {
             session: 4,
             epoch: 1,
+            engine_id: [0; 16],
         });
         push_reading(&mut sut, 5);
         assert_eq!(sut.kill_reading(gone, |queued| queued.item), Some(2));
@@ -374,7 +375,11 @@ mod tests {
     fn connection_changes_are_bounded_and_stay_in_pairs() {
         let mut sut = Queue::default();
         for session in 0..100 {
-            sut.push_connection(Event::Connected { session, epoch: 1 });
+            sut.push_connection(Event::Connected {
+                session,
+                epoch: 1,
+                engine_id: [0; 16],
+            });
             let cause = std::sync::Arc::new(trunkline_proto::Disconnect::PeerClosed);
             sut.push_connection(Event::Disconnected {
                 cause,
@@ -388,6 +393,7 @@ mod tests {
         let expected = Event::Connected {
             session: 92,
             epoch: 1,
+            engine_id: [0; 16],
         };
         assert_eq!(first, expected);
     }

@@ -4,9 +4,8 @@
 //! the same epoch    every variable is opened again by its name, then every item is subscribed
 //! behind
 //!                   the last update it has: what was missed is counted exactly by the engine
-//! another epoch     every item is opened and subscribed in one round trip: its next reading says
-//! that
-//!                   an unknown number was lost
+//! another start     every item is opened and subscribed in one round trip: its next reading says
+//!                   that an unknown number was lost
 //! ```
 //!
 //! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The
@@ -98,7 +97,7 @@ impl ClientCore {
             let mut items = Vec::new();
             for (index, item) in wire.items_mut() {
                 if !same_epoch {
-                    item.forget_own();
+                    item.forget_life();
                 }
                 if pause != Pause::Overrun {
                     item.status = Status::Opening;

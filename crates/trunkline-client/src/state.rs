@@ -36,7 +36,8 @@ pub struct Session {
     pub session: u64,
     /// The engine's epoch: the first half of every position.
     pub epoch: u64,
-    /// The engine's identity, the same over restarts.
+    /// Identifies the engine's store: the same at every start with it, and in copies of it. Without
+    /// a store, another one at each start.
     pub engine_id: [u8; 16],
     /// What it calls itself.
     pub engine_name: String,

@@ -81,8 +81,11 @@ impl ClientCore {
         let wire_id = self.wires.find_or_add(contract, flags);
         let mut subscription = Subscription::new(wire_id, contract, options);
         if let Some(session) = self.connection.session() {
-            let (session, epoch) = (session.session, session.epoch);
-            subscription.connection_changed(Event::Connected { session, epoch });
+            subscription.connection_changed(Event::Connected {
+                session: session.session,
+                epoch: session.epoch,
+                engine_id: session.engine_id,
+            });
         }
         subscription.items.reserve_exact(names.len());
         let key = self.subscriptions.insert(subscription);

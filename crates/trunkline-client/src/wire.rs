@@ -402,9 +402,11 @@ impl WireItem {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
     }
 
-    /// What was remembered of writes belongs to an epoch that is over.
-    pub(crate) fn forget_own(&mut self) {
+    /// The engine is another one, or was restarted: the positions known here are not compared with
+    /// its positions, whatever their epochs.
+    pub(crate) fn forget_life(&mut self) {
         self.own = None;
+        self.account.replaced();
     }
 
     /// Whether trying again later can help without anybody noticing the program. Not while the

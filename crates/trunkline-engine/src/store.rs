@@ -16,11 +16,11 @@ pub trait Store: Send {
     /// Where it keeps them, for people.
     fn location(&self) -> String;
 
-    /// Counts this start. The number is greater than that of every start before.
+    /// Counts this start, durably.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn begin_epoch(&mut self) -> Result<u64, StoreError>;
+    fn begin_start(&mut self) -> Result<Start, StoreError>;
 
     /// The libraries that were saved and not removed, in the order in which they were first saved.
     ///
@@ -79,6 +79,33 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError`].
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
+}
+
+/// What tells one start of an engine from every other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// Identifies the store. Random, drawn when the store was made; copies of the file share it.
+    pub engine_id: [u8; 16],
+    /// Starts with this store so far, this one included: greater than that of every start before.
+    pub count: u64,
+}
+
+impl Start {
+    /// The epoch of this start, given random bits.
+    ///
+    /// The count alone is no epoch: a store that is made anew, a backup that is put back and a store
+    /// on another machine all count 1, 2, 3. So the count takes the upper 21 bits, which makes two
+    /// starts of one store differ for certain, and the random bits take the lower 32, which makes
+    /// starts of different stores and of copies differ. 53 bits are exact in every JSON reader.
+    pub fn epoch(&self, random: u64) -> u64 {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochIsCount) {
+            return self.count;
+        }
+        let (count, random) = (self.count & 0x1f_ffff, random & 0xffff_ffff);
+        // 0 stands for no epoch.
+        (count << 32 | random).max(1)
+    }
 }
 
 /// A library as a store keeps it.

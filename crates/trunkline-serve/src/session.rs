@@ -163,7 +163,10 @@ impl Session {
             }
         };
         self.caller.origin = described(&self.caller.origin, hello);
-        let before = hello.resume.filter(|one| one.epoch == self.engine.epoch());
+        let here = (self.engine.epoch(), self.options.engine_id);
+        let before = hello
+            .resume
+            .filter(|one| (one.epoch, one.engine_id) == here);
         if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
             self.consumer.follow(&self.caller, session);
             self.sampled_due = self.consumer.poll(now);

@@ -117,8 +117,8 @@ pub struct Checker {
     pub violation: Option<String>,
     /// Counts of what was checked.
     pub totals: Totals,
-    /// The engine's epoch.
-    pub epoch: u64,
+    /// The epochs of all starts of the engine, in their order.
+    epochs: Vec<u64>,
     /// What may have to be repaired.
     pub repairs: Repairs,
     /// The witness has seen only the last update of each turn; what was before it is known from
@@ -140,6 +140,19 @@ impl Checker {
         if self.violation.is_none() {
             self.violation = Some(what());
         }
+    }
+
+    /// The engine was started, or another one in its place. A position is of one start only (B-01).
+    pub fn started(&mut self, epoch: u64) {
+        if self.epochs.contains(&epoch) {
+            self.fail(|| format!("B-01: two starts of the engine have the epoch {epoch}"));
+        }
+        self.epochs.push(epoch);
+    }
+
+    /// Which start of the engine had this epoch.
+    fn start_of(&self, epoch: u64) -> Option<usize> {
+        self.epochs.iter().position(|one| *one == epoch)
     }
 
     /// A write that is about to be made; its number is its content.
@@ -338,7 +351,8 @@ impl Checker {
                 sequence: expected.sequence + 1,
                 ..expected
             };
-            let has_moved = self.seen(variable, next).is_some() || self.epoch != expected.epoch;
+            let has_moved =
+                self.seen(variable, next).is_some() || self.epochs.last() != Some(&expected.epoch);
             if !has_moved {
                 self.fail(|| {
                     format!("B-22: a conflict at {expected:?}, where the variable still is")

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use trunkline_engine::store::Start;
 use trunkline_engine::{
     Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Principal, Retained, Rights,
     Sink, SubscribeOptions, Wake, Wakes,
@@ -16,6 +17,7 @@ use trunkline_types::{
 
 use crate::checker::{Checker, Seen, Writer, is_engines, number_of};
 use crate::plan::{Content, Plan};
+use crate::rng::Rng;
 
 /// The name of the only library.
 pub const LIBRARY: &str = "sim";
@@ -55,12 +57,20 @@ pub struct Running {
 }
 
 /// The machine the engine runs on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EngineHost {
     /// The process, while there is one.
     pub running: Option<Running>,
-    /// Epochs so far: the counter of its store.
+    /// The epoch of the last start.
     pub epoch: u64,
+    /// The store that the next start uses.
+    store: StoreImage,
+    /// A copy of a store, made at an earlier start.
+    backup: Option<StoreImage>,
+    /// The store of another engine, which the address may lead to.
+    elsewhere: StoreImage,
+    /// Draws what a store draws from the system's random numbers.
+    chance: Rng,
     /// All variables had a value before anybody connected.
     pub all_written: bool,
     /// When a killed process is started again.
@@ -71,8 +81,40 @@ pub struct EngineHost {
     pub refuses_until: Tick,
     /// Sessions so far, of all processes.
     sessions: u32,
+}
+
+/// What is in a store's file.
+#[derive(Clone, Debug)]
+struct StoreImage {
+    engine_id: [u8; 16],
+    starts: u64,
     /// Retained values by name.
-    store: BTreeMap<String, Stored>,
+    retained: BTreeMap<String, Stored>,
+}
+
+impl StoreImage {
+    fn new(chance: &mut Rng) -> Self {
+        let mut engine_id = [0; 16];
+        engine_id[..8].copy_from_slice(&chance.bits().to_le_bytes());
+        Self {
+            engine_id,
+            starts: 0,
+            retained: BTreeMap::new(),
+        }
+    }
+}
+
+/// Which store a start of the engine finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// The one that the last start had.
+    Same,
+    /// A copy that was made at an earlier start.
+    Backup,
+    /// None: it makes one.
+    Nothing,
+    /// That of another engine, which the address leads to now.
+    Elsewhere,
 }
 
 #[derive(Clone, Debug)]
@@ -112,10 +154,60 @@ pub fn name_of(variable: u32) -> String {
 }
 
 impl EngineHost {
+    /// A machine on which no engine has run.
+    pub fn new(seed: u64) -> Self {
+        let mut chance = Rng::new(seed ^ 0x7374_6f72_6573_0000);
+        Self {
+            running: None,
+            epoch: 0,
+            store: StoreImage::new(&mut chance),
+            backup: None,
+            elsewhere: StoreImage::new(&mut chance),
+            chance,
+            all_written: false,
+            restart_at: None,
+            paused_until: Tick::ZERO,
+            refuses_until: Tick::ZERO,
+            sessions: 0,
+        }
+    }
+
+    /// Draws the store that the next start finds.
+    fn find_store(&mut self) -> Found {
+        if self.chance.chance(0.3) {
+            self.backup = Some(self.store.clone());
+        }
+        let found = match self.chance.below(10) {
+            0 if self.backup.is_some() => Found::Backup,
+            1 => Found::Nothing,
+            2 => Found::Elsewhere,
+            _ => Found::Same,
+        };
+        match found {
+            Found::Same => {}
+            Found::Backup => self.store = self.backup.clone().unwrap_or(self.store.clone()),
+            Found::Nothing => self.store = StoreImage::new(&mut self.chance),
+            Found::Elsewhere => std::mem::swap(&mut self.store, &mut self.elsewhere),
+        }
+        found
+    }
+
     /// Starts the process: a new epoch, the library, what the store has retained.
-    pub fn start(&mut self, plan: &Plan, now: Tick, wall: Timestamp, checker: &mut Checker) {
-        self.epoch += 1;
-        checker.epoch = self.epoch;
+    pub fn start(
+        &mut self,
+        plan: &Plan,
+        now: Tick,
+        wall: Timestamp,
+        checker: &mut Checker,
+    ) -> Found {
+        let found = self.find_store();
+        self.store.starts += 1;
+        let start = Start {
+            engine_id: self.store.engine_id,
+            count: self.store.starts,
+        };
+        self.epoch = start.epoch(self.chance.bits());
+        checker.started(self.epoch);
         self.restart_at = None;
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
         let definition = LibraryDefinition {
@@ -141,7 +233,7 @@ impl EngineHost {
                 .collect(),
         };
         let retained = |name: &trunkline_types::Name, properties: &Properties| {
-            let stored = self.store.get(name.as_str())?;
+            let stored = self.store.retained.get(name.as_str())?;
             (stored.data_type == properties.data_type).then(|| Retained {
                 value: stored.value.clone(),
                 source_timestamp: stored.source_timestamp,
@@ -151,7 +243,10 @@ impl EngineHost {
         let deployed = engine.deploy_retained(&definition, false, &retained, now, wall, &mut wakes);
         let handles = match deployed {
             Ok(deployed) => deployed.handles,
-            Err(error) => return checker.fail(|| format!("the library is refused: {error}")),
+            Err(error) => {
+                checker.fail(|| format!("the library is refused: {error}"));
+                return found;
+            }
         };
         let mut witness = Consumer::service(engine.clone(), Box::new(Unheard));
         let mut retention = Consumer::service(engine.clone(), Box::new(Unheard));
@@ -181,12 +276,16 @@ impl EngineHost {
             engine,
             handles,
             sessions: BTreeMap::new(),
-            options: Arc::new(ServeOptions::default()),
+            options: Arc::new(ServeOptions {
+                engine_id: start.engine_id,
+                ..ServeOptions::default()
+            }),
             witness: Witness { consumer: witness },
             retention,
             woken: Arc::default(),
             house_at: now,
         });
+        found
     }
 
     /// A session for a connection that was accepted.
@@ -234,7 +333,7 @@ impl EngineHost {
         if running.retention.is_idle() {
             return;
         }
-        let mut sink = Changes(&mut self.store);
+        let mut sink = Changes(&mut self.store.retained);
         running.retention.drain(&mut sink, &mut Wakes::new());
     }
 }

@@ -134,7 +134,7 @@ impl World {
             checker: Checker::default(),
             faults: BTreeMap::new(),
             connections: 0,
-            engine: EngineHost::default(),
+            engine: EngineHost::new(plan.seed),
             programs,
             links: BTreeMap::new(),
             ways: vec![ways; plan.programs.len()],
@@ -287,10 +287,11 @@ impl World {
 
     fn restart(&mut self) {
         let (now, wall) = (self.now, self.wall(0));
-        self.engine.start(&self.plan, now, wall, &mut self.checker);
+        let found = self.engine.start(&self.plan, now, wall, &mut self.checker);
         let epoch = self.engine.epoch;
-        self.trace
-            .say(now, || format!("engine starts, epoch {epoch}"));
+        self.trace.say(now, || {
+            format!("engine starts, store {found:?}, epoch {epoch}")
+        });
         self.after_engine();
         self.schedule(now, Event::House);
         // Its sources know their values at once, most of the time.

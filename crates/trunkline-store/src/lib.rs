@@ -7,7 +7,7 @@
 //! before the call or as it is after it. It is open in one engine at a time.
 //!
 //! ```text
-//! start      count                                          one row
+//! start      count | engine_id                              one row
 //! library    place | name | description | state | variables        in the order of `place`
 //! retained   name | type | value | source_timestamp | quality
 //! audit      number | at | who | origin | action | name | type | old | new | outcome ..
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
-use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
+use trunkline_engine::store::{RetainedValue, Start, Store, StoreError, StoredLibrary};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
 use crate::trouble::Problem;
@@ -139,14 +139,16 @@ impl Store for SqliteStore {
         self.path.display().to_string()
     }
 
-    fn begin_epoch(&mut self) -> Result<u64, StoreError> {
+    fn begin_start(&mut self) -> Result<Start, StoreError> {
         self.transaction(|transaction| {
-            let count: i64 = transaction.query_row(
-                "UPDATE start SET count = count + 1 RETURNING count",
+            let (count, engine_id): (i64, [u8; 16]) = transaction.query_row(
+                "UPDATE start SET count = count + 1 RETURNING count, engine_id",
                 [],
-                |row| row.get(0),
+                |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
-            u64::try_from(count).map_err(|_| Problem::damaged("its count of starts is negative"))
+            let count = u64::try_from(count)
+                .map_err(|_| Problem::damaged("its count of starts is negative"))?;
+            Ok(Start { engine_id, count })
         })
     }
 

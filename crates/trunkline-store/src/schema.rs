@@ -7,7 +7,7 @@ use crate::trouble::Problem;
 /// Says that a file is a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
 /// The form of the tables; it rises with every change of them.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 const TABLES: &str = "
 CREATE TABLE start (count INTEGER NOT NULL);
@@ -57,6 +57,15 @@ WHEN OLD.number <> (SELECT min(number) FROM audit)
 BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the audit is removed'); END;
 ";
 
+/// New in form 3: what tells this store from every other.
+const ENGINE_ID: &str = "
+ALTER TABLE start ADD COLUMN engine_id BLOB NOT NULL DEFAULT x'';
+UPDATE start SET engine_id = randomblob(16);
+";
+
+/// What brings a file of each form to the next one.
+const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID];
+
 /// Makes the tables in a new file, and looks at an old one: whether it is a store, of a form that
 /// is known, and whole.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
@@ -71,13 +80,16 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
         // New, or cut off before its tables were there.
         (0, 0) if tables == 0 => {
             transaction.execute_batch(TABLES)?;
-            transaction.execute_batch(AUDIT)?;
+            STEPS
+                .iter()
+                .try_for_each(|step| transaction.execute_batch(step))?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", FORM)?;
         }
         (APPLICATION_ID, FORM) => {}
-        (APPLICATION_ID, 1) => {
-            transaction.execute_batch(AUDIT)?;
+        (APPLICATION_ID, older @ 1..FORM) => {
+            let mut steps = STEPS.iter().skip(older as usize - 1);
+            steps.try_for_each(|step| transaction.execute_batch(step))?;
             transaction.pragma_update(None, "user_version", FORM)?;
         }
         (APPLICATION_ID, found) if found > FORM => {

@@ -217,15 +217,18 @@ fn store_of_an_older_form_gets_an_audit() {
     let (_folder, path) = place();
     let saved = library("plant", 20);
     let mut store = open(&path);
-    store.begin_epoch().unwrap();
+    store.begin_start().unwrap();
     store.save_library(&saved).unwrap();
     drop(store);
     let older = Connection::open(&path).unwrap();
-    let as_it_was = "DROP TABLE audit; PRAGMA user_version = 1;";
+    let as_it_was = "DROP TABLE audit; ALTER TABLE start DROP COLUMN engine_id; \
+                     PRAGMA user_version = 1;";
     older.execute_batch(as_it_was).unwrap();
     drop(older);
     let mut store = open(&path);
-    assert_eq!(store.begin_epoch(), Ok(2));
+    let start = store.begin_start().unwrap();
+    assert_eq!(start.count, 2);
+    assert_ne!(start.engine_id, [0; 16]);
     assert_eq!(store.libraries(), Ok(vec![saved]));
     store.append_audit(&entries(1..=3), 10).unwrap();
     drop(store);

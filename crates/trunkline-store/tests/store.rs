@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use rig::{library, open, place, value};
 use trunkline_engine::LibraryState;
-use trunkline_engine::store::{Store, StoreTrouble, StoredLibrary};
+use trunkline_engine::store::{Start, Store, StoreTrouble, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{DataType, Value};
 
@@ -26,11 +26,34 @@ fn trouble(path: &PathBuf) -> StoreTrouble {
 }
 
 #[test]
-fn every_start_has_a_higher_number() {
+fn every_start_has_a_higher_number_and_the_identity_of_the_store() {
     let (_folder, path) = place();
-    for expected in 1..=5 {
-        assert_eq!(open(&path).begin_epoch(), Ok(expected));
+    let first = open(&path).begin_start().expect("there is room");
+    assert_eq!(first.count, 1);
+    for count in 2..=5 {
+        let expected = Start { count, ..first };
+        assert_eq!(open(&path).begin_start(), Ok(expected));
     }
+    let (_other_folder, other_path) = place();
+    let other = open(&other_path).begin_start().expect("there is room");
+    assert_eq!(other.count, 1);
+    assert_ne!(other.engine_id, first.engine_id);
+}
+
+/// Two starts with the same count differ, as after a backup was put back or a store made anew, and
+/// every JSON reader takes the number exactly.
+#[test]
+fn epochs_of_equal_counts_differ_and_are_exact_in_json() {
+    let start = |count| Start {
+        engine_id: [1; 16],
+        count,
+    };
+    for count in [0, 1, 2, u64::from(u32::MAX), u64::MAX] {
+        let epochs = [0, 1, u64::MAX].map(|random| start(count).epoch(random));
+        assert!(epochs.iter().all(|epoch| (1..1 << 53).contains(epoch)));
+        assert_ne!(epochs[1], epochs[2]);
+    }
+    assert_ne!(start(1).epoch(7), start(2).epoch(7));
 }
 
 /// Behaviour: DP-06.
@@ -156,7 +179,7 @@ fn store_of_a_newer_version_is_refused() {
         trouble(&path),
         StoreTrouble::Newer {
             found: 99,
-            known: 2
+            known: 3
         }
     );
 }
@@ -200,7 +223,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     let look = |bytes: &[u8]| {
         fs::write(&copy, bytes).expect("there is room");
         let found = SqliteStore::open(&copy).and_then(|mut store| {
-            store.begin_epoch()?;
+            store.begin_start()?;
             store.retained("plant")?;
             store.libraries()
         });

@@ -68,6 +68,8 @@ bugs! {
     GroupTorn = "group-torn",
     /// After a reconnect the client takes another epoch for the same one.
     EpochTakenForSame = "epoch-taken-for-same",
+    /// The epoch is the count of starts, which begins again with a restored or new store.
+    EpochIsCount = "epoch-is-count",
     /// A write without an answer when the connection broke ends as refused, not as unknown.
     UnknownAsRefused = "unknown-as-refused",
     /// What the buffer of `last:n` drops is not counted.

@@ -27,7 +27,12 @@ const STILL_PERIODS: u32 = 4;
 /// What is measured: path, type, unit, description.
 const VARIABLES: &[(&str, DataType, &str, &str)] = &[
     ("uptime", DataType::F64, "s", "Since the engine started"),
-    ("epoch", DataType::U64, "", "The number of this start"),
+    (
+        "epoch",
+        DataType::U64,
+        "",
+        "Identifies this start; compared for equality only",
+    ),
     ("sessions", DataType::U64, "", "Connections"),
     (
         "sessions_max",

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline::store::{
-    LibraryState, RetainedValue, Store, StoreError, StoreTrouble, StoredLibrary,
+    LibraryState, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
 };
 use trunkline::types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
@@ -205,8 +205,12 @@ impl Store for Faulty {
         "in memory".to_owned()
     }
 
-    fn begin_epoch(&mut self) -> Result<u64, StoreError> {
-        self.check().map(|()| 1)
+    fn begin_start(&mut self) -> Result<Start, StoreError> {
+        let start = Start {
+            engine_id: [1; 16],
+            count: 1,
+        };
+        self.check().map(|()| start)
     }
 
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError> {

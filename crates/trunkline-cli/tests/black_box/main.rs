@@ -25,6 +25,7 @@ mod following;
 mod full_disks;
 mod helping;
 mod hosting;
+mod identities;
 mod json_lines;
 mod libraries;
 mod local_sockets;

@@ -210,7 +210,8 @@ fn the_hello_names_the_session_that_went_before() {
         hello.resume,
         Some(Resume {
             session: 1,
-            epoch: 10
+            epoch: 10,
+            engine_id: rig.engine.welcome.engine_id,
         })
     );
 }

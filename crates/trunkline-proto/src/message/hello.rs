@@ -5,7 +5,7 @@
 //!            1 features varint     2 client_name text   3 program text      4 user text
 //!            5 pid varint          6 frame_max varint   7 message_max varint
 //!            8 window_records varint                    9 window_bytes varint
-//!           10 resume: session u64, epoch u64
+//!           10 resume: session u64, epoch u64, engine_id 16 bytes
 //!           50 throughput: bytes varint, delay_us varint
 //!
 //! WELCOME  "TRNK" | version u8 | fields
@@ -76,6 +76,8 @@ pub struct Resume {
     pub session: u64,
     /// The epoch of its positions.
     pub epoch: u64,
+    /// The engine that had it.
+    pub engine_id: [u8; 16],
 }
 
 /// The engine's consent.
@@ -87,7 +89,8 @@ pub struct Welcome {
     pub features: Features,
     /// The engine's epoch: the first half of every position on this connection.
     pub epoch: u64,
-    /// The engine's identity, the same over restarts.
+    /// Identifies the engine's store: the same at every start with it, and in copies of it. Without
+    /// a store, another one at each start.
     pub engine_id: [u8; 16],
     /// The session's number.
     pub session: u64,
@@ -158,6 +161,7 @@ impl Hello {
             put_nested(out, 10, |out| {
                 put_u64(out, resume.session);
                 put_u64(out, resume.epoch);
+                out.extend_from_slice(&resume.engine_id);
             });
         }
         put_throughput(out, self.throughput);
@@ -195,6 +199,7 @@ impl Hello {
                     hello.resume = Some(Resume {
                         session: field.u64()?,
                         epoch: field.u64()?,
+                        engine_id: field.read(|reader| reader.array())?,
                     });
                 }
                 50 => hello.throughput = Some(throughput(field)?),

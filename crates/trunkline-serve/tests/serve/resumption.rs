@@ -274,3 +274,36 @@ fn what_is_kept_counts_in_the_engines_bytes_and_gives_way_to_what_waits() {
     assert_eq!(world.engine().queue_memory().unwrap().used, before);
     assert_eq!(world.engine().absent_sessions(), 0);
 }
+
+/// Another engine behind the same address, whose epoch is equal by chance: neither end goes on with
+/// what the session before had.
+///
+/// Behaviour: B-03.
+#[test]
+fn another_engine_with_an_equal_epoch_is_not_resumed() {
+    let world = world();
+    let mut pair = Pair::on(&world);
+    let id = pair.subscribe(&NAMES, "all:1000");
+    pair.exchange();
+    Had::default().take(&mut pair, id);
+    set_all(&world, 3);
+    pair.cut();
+    set_all(&world, 2);
+    pair.becomes_engine([7; 16]);
+    pair.connect();
+    pair.exchange();
+    let mut had = Had::default();
+    had.take(&mut pair, id);
+    assert!(had.unknown, "what lies between nobody can know");
+    let first = had.sequences.each_ref().map(|one| one.first().copied());
+    assert_eq!(
+        first,
+        [Some(6); 3],
+        "the present value, not what the other engine owed"
+    );
+    assert_eq!(
+        world.engine().absent_sessions(),
+        1,
+        "the absent session is left alone"
+    );
+}

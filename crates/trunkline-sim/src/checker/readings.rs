@@ -116,7 +116,7 @@ impl Checker {
                 if !lost.unknown {
                     self.fail(|| format!("B-03: across epochs the loss is unknown; {}", who()));
                 }
-                if before.epoch > position.epoch {
+                if self.start_of(before.epoch) > self.start_of(position.epoch) {
                     self.fail(|| format!("B-01: back to an earlier epoch; {}", who()));
                 }
             }

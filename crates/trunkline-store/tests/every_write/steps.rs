@@ -30,7 +30,7 @@ impl Contents {
     /// Looks into the store of a folder. Looking counts as a start, which is not counted here.
     pub fn of(folder: &Path) -> Self {
         let mut store = open(folder);
-        let starts = store.begin_epoch().expect("it can be written") - 1;
+        let starts = store.begin_start().expect("it can be written").count - 1;
         let retained = LIBRARIES.map(|name| store.retained(name).expect("it can be read"));
         Self {
             starts,
@@ -84,7 +84,7 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         (0..count).map(of).collect()
     };
     let done = match step {
-        0 | 7 => store.begin_epoch().map(|_| ()),
+        0 | 7 => store.begin_start().map(|_| ()),
         1 => store.save_library(&library("plant", 1000)),
         2 => store.retain(&values(1000, 0.0)),
         3 => store.save_library(&library("rig", 5)),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
-use trunkline_engine::store::Store;
+use trunkline_engine::store::{Start, Store};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
@@ -88,11 +88,11 @@ impl Engine {
         prepare: impl FnOnce(&Engine) -> Result<(), StartError>,
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
-        let epoch = match &mut store {
-            Some(store) => store.begin_epoch()?,
-            // Without a store, the start time tells one engine start from another.
-            None => clock.wall().as_nanos() as u64,
+        let start = match &mut store {
+            Some(store) => store.begin_start()?,
+            None => start_without_store(),
         };
+        let epoch = start.epoch(random());
         let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
         core_options.queue_bytes_max = options.queue_bytes_max;
         let core = Core::new(core_options);
@@ -106,7 +106,7 @@ impl Engine {
         let flushes = Arc::new(Flushes::default());
         let serve = ServeOptions {
             flushes: Arc::clone(&flushes),
-            engine_id: engine_id(),
+            engine_id: start.engine_id,
             pid: std::process::id(),
             started: clock.now(),
             keepalive: options.keep_alive,
@@ -429,13 +429,19 @@ fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartEr
     })
 }
 
-/// 128 bits that no other engine has: from the system's random numbers by way of the hash seeds.
-fn engine_id() -> [u8; 16] {
+/// An engine that remembers nothing is another one at each start.
+fn start_without_store() -> Start {
+    let mut engine_id = [0; 16];
+    engine_id[..8].copy_from_slice(&random().to_le_bytes());
+    engine_id[8..].copy_from_slice(&random().to_le_bytes());
+    let count = random();
+    Start { engine_id, count }
+}
+
+/// 64 bits from the system's random numbers, by way of the hash seeds.
+fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&RandomState::new().hash_one(0).to_le_bytes());
-    id[8..].copy_from_slice(&RandomState::new().hash_one(1).to_le_bytes());
-    id
+    RandomState::new().hash_one(0)
 }
 
 /// Loads configuration files; see [`trunkline_config::load`].

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         patterns: &patterns,
         tally: Tally::default(),
         count: 0,
-        epoch: None,
+        engine: None,
     };
     for problem in &problems {
         monitor.complain(problem)?;
@@ -171,7 +171,8 @@ struct Monitor<'a> {
     /// Readings so far.
     count: u64,
     /// Of the engine, once the subscription is connected.
-    epoch: Option<u64>,
+    /// Epoch and identity of the engine that readings are from.
+    engine: Option<(u64, [u8; 16])>,
 }
 
 impl Monitor<'_> {
@@ -301,29 +302,45 @@ impl Monitor<'_> {
                     return Ok(true);
                 }
             }
-            Event::Connected { session, epoch } => self.take_connected(session, epoch)?,
+            Event::Connected {
+                session,
+                epoch,
+                engine_id,
+            } => self.take_connected(session, epoch, engine_id)?,
             _ => {}
         }
         Ok(false)
     }
 
-    fn take_connected(&mut self, session: u64, epoch: u64) -> Result<(), Stop> {
-        let Some(before) = self.epoch.replace(epoch) else {
+    fn take_connected(
+        &mut self,
+        session: u64,
+        epoch: u64,
+        engine_id: [u8; 16],
+    ) -> Result<(), Stop> {
+        let Some(before) = self.engine.replace((epoch, engine_id)) else {
             return Ok(());
         };
         let values = self.context.settings.values;
-        let is_restarted = before != epoch;
+        let is_restarted = before != (epoch, engine_id);
+        let is_replaced = before.1 != engine_id;
         let mut object = Object::new();
         object.put("event", "connected");
         object.put("session", values.json_u64(session));
         object.put("epoch", values.json_u64(epoch));
         object.put("restarted", is_restarted);
-        let sentence = match is_restarted {
-            true => format!(
-                "*** connected again to {}, which was restarted",
-                self.connection.address
+        object.put(
+            "engine_id",
+            format!("{:032x}", u128::from_be_bytes(engine_id)),
+        );
+        let address = &self.connection.address;
+        let sentence = match (is_restarted, is_replaced) {
+            (true, false) => format!("*** connected again to {address}, which was restarted"),
+            (_, true) => format!(
+                "*** connected again to {address}, which was restarted with another store or \
+                 without one"
             ),
-            false => format!("*** connected again to {}", self.connection.address),
+            (false, false) => format!("*** connected again to {address}"),
         };
         self.say(object, Mood::Fine, &sentence)?;
         if is_restarted {

@@ -33,6 +33,7 @@ pub(super) fn hello(hello: &Hello) -> Json {
         "window_records": hello.window_records, "window_bytes": hello.window_bytes,
         "resume": hello.resume.map(|resume| json!({
             "session": resume.session.to_string(), "epoch": resume.epoch.to_string(),
+            "engine_id": hex(&resume.engine_id),
         })),
         "throughput": hello.throughput.map(throughput),
     })

@@ -42,6 +42,7 @@ fn hellos(samples: &mut Vec<Sample>) {
                 resume: Some(Resume {
                     session: 17,
                     epoch: 42,
+                    engine_id: *b"0123456789abcdef",
                 }),
                 ..hello.clone()
             }

@@ -16,14 +16,14 @@ use super::{all, fault, fault_ref, frame, throughput};
 proptest! {
     #[test]
     fn hello(versions: (u8, u8), features: u64, texts in any::<[String; 3]>(), numbers: [u32; 5],
-        resume: Option<(u64, u64)>, throughput in option::of(throughput())) {
+        resume: Option<(u64, u64, [u8; 16])>, throughput in option::of(throughput())) {
         let [client_name, program, user] = texts.map(|text| text.chars().take(60).collect());
         let [pid, frame_max, message_max, window_records, window_bytes] = numbers;
         let hello = Hello {
             versions: VersionRange { min: versions.0, max: versions.1 },
             features: Features::from_bits(features),
             client_name, program, user, pid, frame_max, message_max, window_records, window_bytes,
-            resume: resume.map(|(session, epoch)| Resume { session, epoch }),
+            resume: resume.map(|(session, epoch, engine_id)| Resume { session, epoch, engine_id }),
             throughput,
         };
         let mut out = Vec::new();

@@ -141,6 +141,14 @@ impl Pair {
         }
     }
 
+    /// What answers at the address from now on says that it is this engine.
+    pub fn becomes_engine(&mut self, engine_id: [u8; 16]) {
+        self.options = Arc::new(ServeOptions {
+            engine_id,
+            ..(*self.options).clone()
+        });
+    }
+
     /// Lets time pass until the client dials, and lets both say hello.
     pub fn connect(&mut self) {
         self.dial();
