@@ -215,6 +215,7 @@ fn read_limits(section: &Table, report: &mut Report) -> Limits {
     };
     let queue = bytes("queue_bytes_per_session_max", 64 << 10, 64 << 30);
     let all_queues = bytes("queue_bytes_max", 1 << 20, 16 << 40);
+    let requests = bytes("request_bytes_max", 1 << 20, 16 << 40);
     let write_bytes = bytes("write_bytes_per_session_max", 1 << 10, 1 << 30);
     limits.sessions_max = sessions.unwrap_or(limits.sessions_max);
     limits.handshakes_max = handshakes.unwrap_or(limits.handshakes_max);
@@ -225,6 +226,7 @@ fn read_limits(section: &Table, report: &mut Report) -> Limits {
     limits.queue_bytes_per_session_max =
         queue.map_or(limits.queue_bytes_per_session_max, |bytes| bytes as u64);
     limits.queue_bytes_max = all_queues.map(|bytes| bytes as u64);
+    limits.request_bytes_max = requests.map(|bytes| bytes as u64);
     limits.write_bytes_per_session_max =
         write_bytes.map_or(limits.write_bytes_per_session_max, |bytes| bytes as u32);
     limits

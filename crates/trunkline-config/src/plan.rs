@@ -80,6 +80,9 @@ pub struct Limits {
     /// Bytes that may wait to be sent to all sessions and programs together; `None`: a quarter of
     /// the machine's memory.
     pub queue_bytes_max: Option<u64>,
+    /// Bytes that the requests and items of all sessions together may take; `None`: a quarter of
+    /// the machine's memory.
+    pub request_bytes_max: Option<u64>,
     /// Writes of one session that may be without an answer.
     pub writes_per_session_max: u32,
     /// Bytes of the values of those writes.
@@ -161,6 +164,7 @@ impl Default for Limits {
             items_per_session_max: 2_000_000,
             queue_bytes_per_session_max: 64 << 20,
             queue_bytes_max: None,
+            request_bytes_max: None,
             writes_per_session_max: 4_096,
             write_bytes_per_session_max: 1 << 20,
             variables_max: 1_000_000,

@@ -3,6 +3,7 @@
 //! Carrying one out may take the disk, so a session hands it to the engine's host and goes on; the
 //! host carries orders out one after the other, and its reply comes like the outcome of a write.
 
+use std::any::Any;
 use std::fmt;
 
 use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
@@ -143,6 +144,8 @@ pub struct Reply {
     outbox: Arc<Outbox>,
     id: u32,
     is_sent: bool,
+    /// Dropped with it.
+    held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Reply {
@@ -151,7 +154,15 @@ impl Reply {
             outbox,
             id,
             is_sent: false,
+            held: None,
         }
+    }
+
+    /// Keeps something until the end of the order is told, such as what its memory is counted by.
+    #[must_use]
+    pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self.held = Some(Box::new(held));
+        self
     }
 
     /// Tells the end of the order.

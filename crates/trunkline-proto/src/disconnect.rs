@@ -93,10 +93,19 @@ pub enum Disconnect {
         /// How long it had.
         deadline: Duration,
     },
+    /// This end has no memory for what the other end sends.
+    #[error("{sentence}")]
+    OutOfMemory {
+        /// What there is no memory for, and what to do.
+        sentence: String,
+    },
     /// This end closed the connection.
     #[error("the connection was closed by this program")]
     Local,
 }
+
+/// When a peer that there was no memory for may come again.
+const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Disconnect {
     /// Whether dialling again by itself can help. False only when a person must act first; a client
@@ -150,17 +159,20 @@ impl Disconnect {
         let code = match self {
             Disconnect::Dead { .. } | Disconnect::Slow { .. } => FaultCode::PeerSilent,
             Disconnect::Malformed { .. } => FaultCode::Malformed,
+            Disconnect::OutOfMemory { .. } => FaultCode::MemoryFull,
             _ => return None,
         };
         let sentence = match self {
             Disconnect::Malformed { sentence } => {
                 format!("this program sent what is not the protocol: {sentence}")
             }
+            Disconnect::OutOfMemory { sentence } => sentence.clone(),
             _ => code.meaning().to_owned(),
         };
+        let is_full = matches!(self, Disconnect::OutOfMemory { .. });
         Some(Goodbye {
             code,
-            retry_after: None,
+            retry_after: is_full.then_some(MEMORY_RETRY_AFTER),
             sentence,
         })
     }
@@ -220,6 +232,9 @@ impl From<FrameError> for Disconnect {
             FrameError::Slow { deadline } => Disconnect::Slow {
                 what: "frame",
                 deadline,
+            },
+            FrameError::NoMemory { .. } => Disconnect::OutOfMemory {
+                sentence: format!("{error}; try again later, or give this program more memory"),
             },
             malformed => Disconnect::Malformed {
                 sentence: malformed.to_string(),

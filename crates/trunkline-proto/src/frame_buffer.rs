@@ -56,6 +56,12 @@ pub enum FrameError {
         /// The number of its kind.
         kind: u8,
     },
+    /// The system gives no memory for a frame or a message.
+    #[error("there is no memory for {bytes} bytes of a frame")]
+    NoMemory {
+        /// How many were asked for.
+        bytes: usize,
+    },
     /// A frame did not arrive completely in time.
     #[error("a frame was not complete within {} ms", deadline.as_millis())]
     Slow {
@@ -183,7 +189,7 @@ impl FrameBuffer {
                         max: self.limits.message_max,
                     });
                 }
-                self.parts.extend_from_slice(bytes);
+                append(&mut self.parts, bytes)?;
                 empty(&mut self.pending);
                 if is_part {
                     self.note_part(now, length);
@@ -238,6 +244,13 @@ impl FrameBuffer {
         }
     }
 
+    /// Memory that it has, used or not.
+    pub fn held_bytes(&self) -> usize {
+        self.pending
+            .capacity()
+            .saturating_add(self.parts.capacity())
+    }
+
     /// A part has made the message `length` bytes long.
     fn note_part(&mut self, now: Tick, length: usize) {
         let stretch = self.stretch.get_or_insert(Stretch {
@@ -279,13 +292,13 @@ impl FrameBuffer {
             }
             self.started_at = Some(now);
         }
-        self.take(input, HEADER_BYTES);
+        self.take(input, HEADER_BYTES)?;
         let Some(head) = self.pending.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
         let header = self.check(head)?;
         let whole = HEADER_BYTES.saturating_add(header.length as usize);
-        self.take(input, whole);
+        self.take(input, whole)?;
         if self.pending.len() < whole {
             return Ok(None);
         }
@@ -294,11 +307,12 @@ impl FrameBuffer {
     }
 
     /// Moves bytes from `input` until `pending` has `whole`, or the input is empty.
-    fn take(&mut self, input: &mut &[u8], whole: usize) {
+    fn take(&mut self, input: &mut &[u8], whole: usize) -> Result<(), FrameError> {
         let missing = whole.saturating_sub(self.pending.len()).min(input.len());
         let (taken, rest) = input.split_at(missing);
-        self.pending.extend_from_slice(taken);
+        append(&mut self.pending, taken)?;
         *input = rest;
+        Ok(())
     }
 
     fn check(&self, head: &[u8; HEADER_BYTES]) -> Result<FrameHeader, FrameError> {
@@ -315,6 +329,16 @@ impl FrameBuffer {
         }
         Ok(header)
     }
+}
+
+/// Appends, if there is memory for it.
+fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
+    if buffer.try_reserve(bytes.len()).is_err() {
+        let bytes = buffer.len().saturating_add(bytes.len());
+        return Err(FrameError::NoMemory { bytes });
+    }
+    buffer.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// Empties a buffer; one that a long frame has made large gives its memory back (F25).

@@ -22,6 +22,10 @@ pub const FRAME_DEADLINE: Duration = Duration::from_secs(5);
 pub const ITEMS_MAX_DEFAULT: u32 = 2_000_000;
 /// Bytes that may wait in one session's subscriptions.
 pub const QUEUE_BYTES_MAX_DEFAULT: usize = 64 << 20;
+/// Bytes that the requests and items of all sessions may take, unless the host says otherwise.
+pub const REQUEST_BYTES_MAX_DEFAULT: usize = 1 << 30;
+/// Time from a frame of a request to the next one of the same request.
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 /// Writes that may be on their way or parked without an answer.
 pub const WRITE_CREDIT_COUNT: u32 = 4096;
 /// Bytes of the values of those writes; a single write that is larger may be on its way alone.

@@ -21,6 +21,15 @@ pub(crate) fn of_access(error: &AccessError) -> Fault {
     Fault::new(code, error.to_string())
 }
 
+/// The system gives no memory.
+pub(crate) fn out_of_memory(bytes: usize) -> Fault {
+    let sentence = format!(
+        "the engine's machine gives it no {bytes} bytes of memory for this; try again later, or \
+         give the engine more memory"
+    );
+    Fault::new(FaultCode::MemoryFull, sentence)
+}
+
 /// Why a write was refused.
 pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
     let code = match refusal {

@@ -17,7 +17,9 @@
 //! What a client can make a session hold is bounded: answers it does not read (1 MiB and a page),
 //! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit), records
 //! it has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their
-//! contracts). Beyond the first two its input is left unread.
+//! contracts). Beyond the first two its input is left unread. All sessions together take at most what
+//! the [`RequestBudget`] has for incomplete frames, requests, libraries on their way to the host and
+//! items; what does not fit is refused with the fault `memory-full`.
 //!
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.
@@ -25,6 +27,7 @@
 //! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`:
 //!   clients as sources; `watch`: patterns that are followed.
 //! - `write_run`: how writes end, in packed runs.
+//! - `request_budget`: the memory that requests and items take.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
 //! - `gathering`: throughput mode, and how a flush reaches every session.
@@ -48,6 +51,7 @@ mod options;
 mod orders;
 mod provider;
 mod read;
+mod request_budget;
 mod requests;
 mod session;
 mod sync;
@@ -60,4 +64,5 @@ mod write_run;
 
 pub use gathering::Flushes;
 pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
+pub use request_budget::RequestBudget;
 pub use session::Session;

@@ -13,6 +13,7 @@ use trunkline_types::name::NameError;
 use trunkline_types::{Contract, Position, Tick};
 
 use crate::fault::{of_access, unknown_handle};
+use crate::request_budget::{ITEM_BYTES, Use};
 use crate::session::Session;
 use crate::updates::Records;
 use crate::work::{Names, OpenWork, Progress, SubscribeWork, Work};
@@ -161,6 +162,7 @@ impl Session {
                 hint: "close subscriptions or open another connection",
             }));
         }
+        self.charge_item(items)?;
         let options = SubscribeOptions {
             only_changes: flags.only_changes,
         };
@@ -196,6 +198,16 @@ impl Session {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes the memory for one more item than `items`. It stays taken: what an item has used is
+    /// kept for the next one, until the session ends.
+    fn charge_item(&mut self, items: usize) -> Result<(), Fault> {
+        let bytes = items.saturating_add(1).saturating_mul(ITEM_BYTES);
+        if bytes <= self.account.taken(Use::Items) {
+            return Ok(());
+        }
+        self.account.set(Use::Items, bytes)
     }
 
     /// The filters of a subscription there is.

@@ -8,12 +8,13 @@ use trunkline_engine::Administrator;
 use trunkline_proto::Negotiation;
 use trunkline_proto::limits::{
     HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL,
-    QUEUE_BYTES_MAX_DEFAULT, WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
+    QUEUE_BYTES_MAX_DEFAULT, REQUEST_BYTES_MAX_DEFAULT, WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_types::Tick;
 
 use crate::gathering::Flushes;
+use crate::request_budget::RequestBudget;
 
 /// How long a session that broke is kept: several attempts to reconnect, and a switch that starts
 /// anew.
@@ -64,6 +65,8 @@ pub struct ServeOptions {
     pub write_credit_bytes: u32,
     /// Bytes that may wait in the subscriptions of one session: values, and 64 for each update.
     pub queue_bytes_max: usize,
+    /// Memory that the requests and items of all sessions may take.
+    pub requests: Arc<RequestBudget>,
     /// How long the `all` subscriptions of a session that broke are kept for the next one of its
     /// client; 0: not at all.
     pub resume_for: Duration,
@@ -90,6 +93,7 @@ impl Default for ServeOptions {
             write_credit_count: WRITE_CREDIT_COUNT,
             write_credit_bytes: WRITE_CREDIT_BYTES,
             queue_bytes_max: QUEUE_BYTES_MAX_DEFAULT,
+            requests: Arc::new(RequestBudget::new(REQUEST_BYTES_MAX_DEFAULT)),
             resume_for: RESUME_FOR,
             facts: None,
             flushes: Arc::default(),

@@ -4,15 +4,21 @@
 use trunkline_engine::{
     LibraryState, Order, OrderRefused, OrderResult, OrderRule, Report, VARIABLES_MAX, Wakes,
 };
-use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::limits::{PAGE_BYTES, REQUEST_DEADLINE};
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::library::{
     Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{AuditOutcome, AuditPage, AuditQuery, LibraryDefinition, Pattern};
+use trunkline_types::definition::Properties;
+use trunkline_types::{
+    AuditOutcome, AuditPage, AuditQuery, DataType, LibraryDefinition, Pattern, Tick,
+    VariableDefinition,
+};
 
+use crate::fault::out_of_memory;
+use crate::request_budget::{Account, Loan, Use};
 use crate::session::Session;
 use crate::work::{Progress, Work};
 
@@ -30,12 +36,27 @@ pub(crate) struct Orders {
     unanswered: usize,
 }
 
+impl Orders {
+    /// When the next frame of a DEPLOY has to be there.
+    pub(crate) fn poll_timeout(&self) -> Option<Tick> {
+        self.incoming.as_ref().map(|incoming| incoming.due)
+    }
+
+    /// What has come of a DEPLOY is not carried out.
+    pub(crate) fn forget_incoming(&mut self) {
+        self.incoming = None;
+    }
+}
+
 #[derive(Debug)]
 struct Incoming {
     request: u32,
     library: LibraryDefinition,
     replace: bool,
     bytes: usize,
+    /// Heap bytes of the variables, beside their list.
+    content: usize,
+    due: Tick,
     /// Why it is refused when its last frame has come; what comes until then is not kept.
     refused: Option<Fault>,
 }
@@ -60,17 +81,27 @@ impl Session {
                 },
                 replace: head.replace,
                 bytes: 0,
+                content: 0,
+                due: Tick::ZERO,
                 refused: self.refuse_order(),
             },
         };
         incoming.bytes += frame.payload().len();
+        incoming.due = self.last_seen.0.saturating_add(REQUEST_DEADLINE);
+        incoming.make_room(frame, &mut self.account);
         for variable in deploy {
             let variable = variable?;
             if incoming.refused.is_none() {
+                incoming.content += bytes_of_type(&variable.properties.data_type);
                 incoming.library.variables.push(variable);
             }
         }
+        incoming.charge(incoming.library.variables.capacity(), &mut self.account);
         incoming.check_size();
+        if incoming.refused.is_some() {
+            incoming.library.variables = Vec::new();
+            self.account.lower(Use::Orders, 0);
+        }
         if frame.has_more() {
             self.orders.incoming = Some(incoming);
             return Ok(());
@@ -159,14 +190,27 @@ impl Session {
     /// Behind the requests that came before it.
     fn queue_order(&mut self, request: u32, order: Order) {
         self.orders.unanswered += 1;
-        let order = Some(order);
-        self.work.push(Work::Order { request, order });
+        let loan = match &order {
+            Order::Deploy { .. } => Some(self.account.lend_out(Use::Orders)),
+            _ => None,
+        };
+        self.work.push(Work::Order {
+            request,
+            order: Some(order),
+            loan,
+        });
     }
 
-    pub(crate) fn submit(&mut self, request: u32, order: Option<Order>) -> Progress {
+    pub(crate) fn submit(
+        &mut self,
+        request: u32,
+        order: Option<Order>,
+        loan: Option<Loan>,
+    ) -> Progress {
         // There was an administrator when the order was taken in.
         if let (Some(order), Some(administrator)) = (order, &self.options.administrator) {
-            administrator.submit(&self.caller, order, self.consumer.reply(request));
+            let reply = self.consumer.reply(request).holding(loan);
+            administrator.submit(&self.caller, order, reply);
         }
         Progress::Done
     }
@@ -199,6 +243,41 @@ impl Session {
 }
 
 impl Incoming {
+    /// Takes the memory for the variables of a frame, before they are decoded.
+    fn make_room(&mut self, frame: &Frame<'_>, account: &mut Account) {
+        if self.refused.is_some() {
+            return;
+        }
+        let payload = frame.payload().len();
+        // A variable has a byte at least, whatever the header says.
+        let count = (frame.count() as usize).min(payload);
+        let variables = &self.library.variables;
+        let (needed, capacity) = (variables.len().saturating_add(count), variables.capacity());
+        let planned = match needed > capacity {
+            true => needed.max(capacity.saturating_add(capacity / 2)),
+            false => capacity,
+        };
+        let properties = size_of::<Properties>().saturating_mul(count);
+        // Texts and values, each in a buffer of its own.
+        self.content += properties.saturating_add(payload.saturating_mul(2));
+        self.charge(planned, account);
+        let more = planned.saturating_sub(self.library.variables.len());
+        if self.refused.is_none() && self.library.variables.try_reserve_exact(more).is_err() {
+            let bytes = more.saturating_mul(size_of::<VariableDefinition>());
+            self.refused = Some(out_of_memory(bytes));
+        }
+    }
+
+    /// Takes the memory for a list with this capacity, and its content.
+    fn charge(&mut self, capacity: usize, account: &mut Account) {
+        if self.refused.is_some() {
+            return;
+        }
+        let list = capacity.saturating_mul(size_of::<VariableDefinition>());
+        let charged = account.set(Use::Orders, list.saturating_add(self.content));
+        self.refused = charged.err();
+    }
+
     /// A library that is too large is refused while it comes, and forgotten.
     fn check_size(&mut self) {
         let variables = self.library.variables.len();
@@ -213,6 +292,23 @@ impl Incoming {
             );
             Fault::new(FaultCode::TooLarge, sentence)
         });
+    }
+}
+
+/// Heap bytes of the labels and fields of a type: a byte of a frame may make one of them.
+fn bytes_of_type(data_type: &DataType) -> usize {
+    /// The text with its counters, and the reference to it.
+    const LABEL: usize = 48;
+    match data_type {
+        DataType::Enum(of) => of.labels.len().saturating_mul(LABEL),
+        DataType::Struct(of) => {
+            let field = |(_, field): &(_, DataType)| {
+                let own = LABEL.saturating_add(size_of::<DataType>());
+                own.saturating_add(bytes_of_type(field))
+            };
+            of.fields.iter().map(field).fold(0, usize::saturating_add)
+        }
+        _ => 0,
     }
 }
 

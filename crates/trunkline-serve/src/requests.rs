@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 
-use trunkline_engine::Wakes;
-use trunkline_proto::limits::FRAME_MAX_DEFAULT;
+use trunkline_engine::search::Condition;
+use trunkline_engine::{Update, Wakes};
+use trunkline_proto::limits::{FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
 use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
+use trunkline_proto::message::subscribe::SubscribeItem;
 use trunkline_proto::{Disconnect, Frame, FrameKind};
 use trunkline_types::{Tick, Timestamp};
 
+use crate::request_budget::Use;
 use crate::session::Session;
-use crate::work::{Page, Progress, Work};
+use crate::work::{OwnedWrite, Page, Progress, Work};
 
 /// Requests that may be sent in several frames at the same time.
 const PAGED_REQUESTS_MAX: usize = 1024;
@@ -20,8 +24,108 @@ const REQUEST_BYTES_MAX: usize = 2 * FRAME_MAX_DEFAULT as usize;
 /// Slices of requests that are worked off before updates and other sessions get their turn.
 const SLICES_MAX: usize = 16;
 
-/// Items of the earlier frames of requests that come in several.
-pub(crate) type Pages = HashMap<u32, u32>;
+/// Requests that come in several frames, and whose last one has not come.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished {
+    requests: HashMap<u32, Begun>,
+    /// No deadline passes before.
+    look_at: Option<Tick>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Begun {
+    /// Items of its earlier frames.
+    items: u32,
+    /// It was refused: its other frames are not looked at.
+    is_refused: bool,
+    /// The next frame has to be there by then.
+    due: Tick,
+}
+
+impl Unfinished {
+    /// A frame of the request has come, and others follow.
+    ///
+    /// # Errors
+    /// Too many requests are unfinished.
+    pub(crate) fn go_on(
+        &mut self,
+        now: Tick,
+        request: u32,
+        items: u32,
+        is_refused: bool,
+    ) -> Result<(), Disconnect> {
+        if self.requests.len() >= PAGED_REQUESTS_MAX && !self.requests.contains_key(&request) {
+            return Err(Disconnect::Malformed {
+                sentence: format!("more than {PAGED_REQUESTS_MAX} requests are unfinished"),
+            });
+        }
+        let due = now.saturating_add(REQUEST_DEADLINE);
+        let begun = Begun {
+            items,
+            is_refused,
+            due,
+        };
+        self.requests.insert(request, begun);
+        self.look_at.get_or_insert(due);
+        Ok(())
+    }
+
+    /// The last frame of the request has come. Returns the items of the earlier ones.
+    pub(crate) fn end(&mut self, request: u32) -> u32 {
+        let begun = self.requests.remove(&request);
+        if self.requests.is_empty() {
+            self.look_at = None;
+        }
+        begun.map_or(0, |begun| begun.items)
+    }
+
+    fn is_refused(&self, request: u32) -> bool {
+        let begun = self.requests.get(&request);
+        begun.is_some_and(|begun| begun.is_refused)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Tick> {
+        self.look_at
+    }
+
+    /// Whether the next frame of a request is out of time. One that was refused is only forgotten:
+    /// its client may have heard of it and sends nothing more.
+    pub(crate) fn handle_timeout(&mut self, now: Tick) -> bool {
+        if self.look_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.requests
+            .retain(|_, begun| !begun.is_refused || now < begun.due);
+        self.look_at = self.requests.values().map(|begun| begun.due).min();
+        self.look_at.is_some_and(|due| due <= now)
+    }
+}
+
+/// Most bytes that a request of this kind takes while it waits; 0: it does not wait, or what it
+/// holds is counted where it is decoded.
+fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
+    let payload = frame.payload().len();
+    // An item has a byte at least, whatever the header says.
+    let count = (frame.count() as usize).min(payload);
+    let item = match kind {
+        FrameKind::Open | FrameKind::Close | FrameKind::Read | FrameKind::Info => size_of::<u32>(),
+        FrameKind::Unsubscribe | FrameKind::RequestValue => size_of::<u32>(),
+        FrameKind::Subscribe => size_of::<SubscribeItem>(),
+        FrameKind::Lease => size_of::<(u32, u64)>(),
+        FrameKind::Compare => size_of::<CompareItem>(),
+        FrameKind::GroupWrite => size_of::<OwnedWrite>(),
+        FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
+        // A condition keeps its text twice.
+        FrameKind::Find => size_of::<Condition>().saturating_add(payload),
+        FrameKind::Why | FrameKind::Engine | FrameKind::Flush | FrameKind::Forcing => 0,
+        _ => return 0,
+    };
+    let items = count.saturating_mul(item);
+    size_of::<Work>()
+        .saturating_add(payload)
+        .saturating_add(items)
+}
 
 impl Session {
     /// Takes one frame in.
@@ -59,6 +163,9 @@ impl Session {
                  several frames"
             );
             return Err(Disconnect::Malformed { sentence });
+        }
+        if !self.admit(now, kind, frame)? {
+            return Ok(());
         }
         match kind {
             FrameKind::Keepalive => {
@@ -123,22 +230,43 @@ impl Session {
         Err(Disconnect::Malformed { sentence })
     }
 
+    /// Takes the memory for a request before it is decoded. False: it is refused, or was before.
+    fn admit(&mut self, now: Tick, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Disconnect> {
+        let bytes = bytes_waiting(kind, frame);
+        if bytes == 0 {
+            return Ok(true);
+        }
+        let request = frame.request();
+        let was_refused = self.unfinished.is_refused(request);
+        let waiting = self.work.bytes().saturating_add(bytes);
+        let admitted = match was_refused {
+            true => Ok(()),
+            false => self.account.set(Use::Work, waiting),
+        };
+        match admitted {
+            Ok(()) if !was_refused => return Ok(true),
+            Ok(()) => {}
+            Err(fault) => self.put_fault(request, &fault),
+        }
+        self.unfinished.end(request);
+        if frame.has_more() {
+            self.unfinished.go_on(now, request, 0, true)?;
+        }
+        Ok(false)
+    }
+
     /// Where the frame's items stand in their request, which may come in several frames.
     pub(crate) fn page(&mut self, frame: &Frame<'_>) -> Result<Page, Disconnect> {
         let (request, more) = (frame.request(), frame.has_more());
-        let base = self.pages.remove(&request).unwrap_or(0);
+        let base = self.unfinished.end(request);
         if more {
             let next = base
                 .checked_add(frame.count())
                 .ok_or_else(|| Disconnect::Malformed {
                     sentence: "a request with more than 2^32 items".to_owned(),
                 })?;
-            if self.pages.len() >= PAGED_REQUESTS_MAX {
-                return Err(Disconnect::Malformed {
-                    sentence: format!("more than {PAGED_REQUESTS_MAX} requests are unfinished"),
-                });
-            }
-            self.pages.insert(request, next);
+            let (now, _) = self.last_seen;
+            self.unfinished.go_on(now, request, next, false)?;
         }
         Ok(Page {
             request,
@@ -195,7 +323,11 @@ impl Session {
                     slices = 1;
                     self.run_forcing(*request, *forcing, now, wall, wakes)
                 }
-                Work::Order { request, order } => self.submit(*request, order.take()),
+                Work::Order {
+                    request,
+                    order,
+                    loan,
+                } => self.submit(*request, order.take(), loan.take()),
             };
             slices -= 1;
             match progress {

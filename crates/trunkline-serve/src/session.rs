@@ -20,7 +20,8 @@ use crate::gathering::{Gathering, SharedWake};
 use crate::options::ServeOptions;
 use crate::orders::Orders;
 use crate::provider::Provided;
-use crate::requests::Pages;
+use crate::request_budget::{Account, Use};
+use crate::requests::Unfinished;
 use crate::updates::{Records, UpdateSink};
 use crate::watch::Watches;
 use crate::window::Window;
@@ -48,7 +49,9 @@ pub struct Session {
     pub(crate) liveness: Liveness,
     pub(crate) answers: Answers,
     pub(crate) work: Queue,
-    pub(crate) pages: Pages,
+    /// The memory that it takes for requests and items.
+    pub(crate) account: Account,
+    pub(crate) unfinished: Unfinished,
     pub(crate) unanswered: Unanswered,
     pub(crate) orders: Orders,
     pub(crate) provided: Provided,
@@ -116,7 +119,8 @@ impl Session {
             liveness: Liveness::new(Tick::ZERO, options.keepalive, options.deadline),
             answers: Answers::default(),
             work: Queue::default(),
-            pages: Pages::new(),
+            account: Account::new(&options.requests),
+            unfinished: Unfinished::default(),
             unanswered: Unanswered::default(),
             orders: Orders::default(),
             provided: Provided::default(),
@@ -249,6 +253,10 @@ impl Session {
         self.stop_providing();
         self.engine.end_session(self.caller.session);
         self.work.clear();
+        self.frames = FrameBuffer::new(FrameLimits::HELLO);
+        self.unfinished = Unfinished::default();
+        self.orders.forget_incoming();
+        self.account = Account::new(&self.options.requests);
         self.watches = Watches::default();
         self.sweep = Sweep::default();
         self.parked_until = None;
@@ -259,6 +267,18 @@ impl Session {
             let until = self.last_seen.0.saturating_add(self.options.resume_for);
             consumer.leave(&self.caller, until);
         }
+    }
+
+    /// Notes what the requests that wait and the incomplete frames take now. What came in one read
+    /// of the transport is taken over already; a session that may not keep it ends.
+    pub(crate) fn settle_account(&mut self) -> Result<(), Disconnect> {
+        // What a request was admitted with is at least what it takes.
+        self.account.lower(Use::Work, self.work.bytes());
+        let held = self.frames.held_bytes();
+        let settled = self.account.set(Use::Frames, held);
+        settled.map_err(|fault| Disconnect::OutOfMemory {
+            sentence: fault.sentence.to_string(),
+        })
     }
 
     pub(crate) fn is_over(&self) -> bool {

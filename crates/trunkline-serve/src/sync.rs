@@ -3,12 +3,12 @@
 pub(crate) use std::sync::Arc;
 
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 

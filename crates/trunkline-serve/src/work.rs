@@ -17,6 +17,7 @@ use trunkline_proto::message::write::WriteOptions;
 
 use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
+use crate::request_budget::Loan;
 
 /// Items handled at a time; an answer may end before, at about a page of bytes.
 pub(crate) const SLICE: usize = 1000;
@@ -82,6 +83,8 @@ pub(crate) enum Work {
         request: u32,
         /// `None` once it is handed over.
         order: Option<Order>,
+        /// The memory that it takes, until it is answered.
+        loan: Option<Loan>,
     },
 }
 

@@ -9,8 +9,9 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
-use crate::fault::unknown_handle;
+use crate::fault::{out_of_memory, unknown_handle};
 use crate::options::ServeOptions;
+use crate::request_budget::Use;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Progress, Work, WritesWork};
 use crate::write_run::{Answer, Packed, Run};
@@ -142,16 +143,22 @@ impl Session {
             };
             // Behind anything that waits, a write waits too: requests keep their order.
             if !self.work.is_empty() || !queued.is_empty() {
-                queued.push(self.queued(&write, is_published));
+                match self.queued(&write, is_published) {
+                    Ok(write) => queued.push(write),
+                    Err(fault) => run.push(&mut self.answers.frames, write.write, refused(fault)),
+                }
                 continue;
             }
             match self.attempt(&engine, (now, wall), &write, is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.write, answer),
                 Attempted::Later => {}
-                Attempted::Parked(until) => {
-                    self.parked_until = Some(until);
-                    queued.push(self.queued(&write, is_published));
-                }
+                Attempted::Parked(until) => match self.queued(&write, is_published) {
+                    Ok(write) => {
+                        self.parked_until = Some(until);
+                        queued.push(write);
+                    }
+                    Err(fault) => run.push(&mut self.answers.frames, write.write, refused(fault)),
+                },
             }
         }
         run.flush(&mut self.answers.frames);
@@ -165,21 +172,32 @@ impl Session {
         result.and_then(|()| self.unanswered.check_bytes(&self.options))
     }
 
-    fn queued(&mut self, write: &WriteRecord<'_>, is_published: bool) -> OwnedWrite {
+    /// A write that has to wait.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn queued(&mut self, write: &WriteRecord<'_>, is_published: bool) -> Result<OwnedWrite, Fault> {
+        let bytes = size_of::<Work>() + size_of::<OwnedWrite>() + write.value.len();
+        self.account.add(Use::Work, bytes)?;
+        let mut value = Vec::new();
+        if value.try_reserve_exact(write.value.len()).is_err() {
+            return Err(out_of_memory(write.value.len()));
+        }
+        value.extend_from_slice(write.value);
         self.unanswered.wait(write.value.len());
         let WriteRecord {
             write: id,
             handle,
             options,
-            value,
+            ..
         } = *write;
-        OwnedWrite {
+        Ok(OwnedWrite {
             id,
             handle,
             options,
-            value: value.into(),
+            value: value.into_boxed_slice(),
             is_published,
-        }
+        })
     }
 
     /// Goes on with writes that waited.
@@ -332,6 +350,10 @@ impl Session {
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
     }
+}
+
+fn refused(fault: Fault) -> Packed {
+    Packed::from(Answer::Fault(fault))
 }
 
 /// Whether a write says nothing beside its value: it is put as it is, stamped on arrival.

@@ -3,9 +3,9 @@
 /// Where neither the system nor a container says how much memory there is.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 
-/// A quarter of the memory that this process may use: what may wait for subscribers, unless
-/// somebody says otherwise.
-pub(crate) fn queue_bytes_max() -> usize {
+/// A quarter of the memory that this process may use: what may wait for subscribers, and what
+/// requests may take, unless somebody says otherwise.
+pub(crate) fn quarter_of_memory() -> usize {
     usize::try_from(memory_bytes() / 4).unwrap_or(usize::MAX)
 }
 
@@ -35,6 +35,6 @@ mod tests {
         let text = "MemFree: 1 kB\nMemTotal:       16384 kB\n";
         assert_eq!(parse_meminfo(text), Some(16 << 20));
         assert_eq!(parse_meminfo("nonsense"), None);
-        assert!(memory_bytes() > 0 && queue_bytes_max() as u64 <= memory_bytes());
+        assert!(memory_bytes() > 0 && quarter_of_memory() as u64 <= memory_bytes());
     }
 }

@@ -10,7 +10,7 @@ use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
-use trunkline_serve::{EngineFacts, ServeOptions, Session};
+use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
 use trunkline_stream::directory::DirectoryHost;
 
 use crate::door::Door;
@@ -57,14 +57,23 @@ impl SessionNumbers {
 }
 
 /// What ENGINE frames say about the host of the engine.
-#[derive(Default)]
 pub(crate) struct Facts {
+    /// The memory for the requests and items of all sessions.
+    pub(crate) requests: Arc<RequestBudget>,
     pub(crate) server: OnceLock<Weak<Server>>,
     /// Set before the server is shut down, which then wakes every session.
     pub(crate) stopping: AtomicBool,
 }
 
 impl Facts {
+    pub(crate) fn new(requests: Arc<RequestBudget>) -> Self {
+        Self {
+            requests,
+            server: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
     /// As many sessions as there may be; the largest number where nothing bounds them.
     pub(crate) fn sessions_max(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);

@@ -38,13 +38,15 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 /// What the engine measures of itself, as asked for.
-const MEASURED: [&str; 6] = [
+const MEASURED: [&str; 8] = [
     "_engine/sessions",
     "_engine/sessions_max",
     "_engine/variables",
     "_engine/subscriptions",
     "_engine/queued",
     "_engine/queued_max",
+    "_engine/requested",
+    "_engine/requested_max",
 ];
 
 /// Something that is bounded, or at least counted.
@@ -77,6 +79,8 @@ fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
         subscriptions,
         queued,
         queued_max,
+        requested,
+        requested_max,
     ] = measured(connection)?;
     let session = connection.client.wait_connected(connection.timeout());
     let session = session.map_err(|error| connection.failed(&error))?;
@@ -98,6 +102,13 @@ fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
             None,
             "B",
             "queue_bytes_per_session_max",
+        ),
+        limit(
+            "requests and items",
+            requested,
+            requested_max,
+            "B",
+            "request_bytes_max",
         ),
         limit(
             "items of a session",

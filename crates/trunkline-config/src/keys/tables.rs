@@ -189,6 +189,13 @@ pub(super) const LIMITS: &[Key] = &[
         "bytes that may wait to be sent to all sessions together",
     ),
     key(
+        "request_bytes_max",
+        "bytes, 1 MiB to 16 TiB",
+        "a quarter of the memory",
+        "bytes that the requests and items of all sessions together may take; one session has at \
+         most half of them",
+    ),
+    key(
         "writes_per_session_max",
         "1 to 1,000,000",
         "4_096",

@@ -118,6 +118,14 @@ fn limits() -> String {
             count(BUFFER_ELEMENTS_MAX, "elements"),
         ),
         (
+            "requests and items of all sessions, unless configured; of one session half of it",
+            bytes(REQUEST_BYTES_MAX_DEFAULT as u64),
+        ),
+        (
+            "time from a frame of a request to the next frame of the same request",
+            seconds(REQUEST_DEADLINE),
+        ),
+        (
             "interval of keep-alives (`keepalive_ms`)",
             seconds(KEEPALIVE_INTERVAL),
         ),

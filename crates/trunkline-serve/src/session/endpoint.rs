@@ -1,8 +1,11 @@
 //! What the driver of a connection calls: input, output, time and its end.
 
 use trunkline_engine::Wakes;
+use trunkline_proto::limits::REQUEST_DEADLINE;
 use trunkline_proto::{Disconnect, Endpoint, LivenessAction};
 use trunkline_types::{Tick, Timestamp};
+
+use crate::request_budget::Use;
 
 use super::{ANSWERS_BYTES_MAX, Phase, Session, WORK_BYTES_MAX, may_come_back};
 
@@ -28,6 +31,9 @@ impl Endpoint for Session {
                 Ok(Some(frame)) => self.dispatch(now, wall, &frame, &mut wakes),
                 Ok(None) => {
                     self.frames = frames;
+                    if let Err(cause) = self.settle_account() {
+                        return self.fail(cause);
+                    }
                     // What these frames wrote for other sessions goes, where this thread may.
                     return wakes.send();
                 }
@@ -69,6 +75,7 @@ impl Endpoint for Session {
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
             more |= self.run_watches(budget);
             more |= self.run_sweep(budget);
+            self.account.lower(Use::Work, self.work.bytes());
         }
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate)
@@ -117,7 +124,16 @@ impl Endpoint for Session {
                     .gathering
                     .as_ref()
                     .and_then(|buffer| buffer.poll_timeout());
-                let others = [frame, self.parked_until, self.sampled_due, gathered];
+                let unfinished = [self.unfinished.poll_timeout(), self.orders.poll_timeout()];
+                let request = unfinished.into_iter().flatten().min();
+                let request = request.map(|due| due.max(self.excused_until));
+                let others = [
+                    frame,
+                    request,
+                    self.parked_until,
+                    self.sampled_due,
+                    gathered,
+                ];
                 let others = others.into_iter().flatten();
                 Some(others.fold(self.liveness.poll_timeout(), Tick::min))
             }
@@ -149,6 +165,15 @@ impl Endpoint for Session {
             && let Err(error) = self.frames.handle_timeout(now)
         {
             return self.fail(error.into());
+        }
+        let order_due = self.orders.poll_timeout();
+        if now >= self.excused_until
+            && (self.unfinished.handle_timeout(now) || order_due.is_some_and(|due| due <= now))
+        {
+            return self.fail(Disconnect::Slow {
+                what: "request",
+                deadline: REQUEST_DEADLINE,
+            });
         }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}

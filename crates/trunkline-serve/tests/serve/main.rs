@@ -8,6 +8,7 @@
 )]
 
 mod audit;
+mod budget;
 mod bulk;
 mod contracts;
 #[cfg(not(shuttle))]

@@ -18,7 +18,7 @@ use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_serve::{Flushes, ServeOptions};
+use trunkline_serve::{Flushes, RequestBudget, ServeOptions};
 use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
@@ -100,7 +100,8 @@ impl Engine {
             Keeper::new(&core, clock, store, options.audit_entries).map_err(StartError::Thread)?;
         let keeper = Arc::new(keeper);
         let clerk = Clerk::start(Arc::clone(&keeper), clock).map_err(StartError::Thread)?;
-        let facts = Arc::new(Facts::default());
+        let requests = Arc::new(RequestBudget::new(options.request_bytes_max));
+        let facts = Arc::new(Facts::new(Arc::clone(&requests)));
         let numbers = Arc::new(SessionNumbers::new());
         let uid = rustix::process::getuid().as_raw();
         let flushes = Arc::new(Flushes::default());
@@ -115,6 +116,7 @@ impl Engine {
             write_credit_count: options.write_credit.0,
             write_credit_bytes: options.write_credit.1,
             queue_bytes_max: options.queue_bytes_per_session_max,
+            requests,
             facts: Some(Arc::clone(&facts) as Arc<_>),
             administrator: Some(Arc::new(clerk)),
             ..ServeOptions::default()
@@ -225,7 +227,12 @@ impl Engine {
                 .unwrap_or(usize::MAX),
             queue_bytes_max: limits
                 .queue_bytes_max
-                .map_or_else(crate::machine::queue_bytes_max, |bytes| {
+                .map_or_else(crate::machine::quarter_of_memory, |bytes| {
+                    usize::try_from(bytes).unwrap_or(usize::MAX)
+                }),
+            request_bytes_max: limits
+                .request_bytes_max
+                .map_or_else(crate::machine::quarter_of_memory, |bytes| {
                     usize::try_from(bytes).unwrap_or(usize::MAX)
                 }),
             keep_alive: config.keep_alive,

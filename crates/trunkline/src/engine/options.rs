@@ -53,6 +53,9 @@ pub struct EngineOptions {
     /// Bytes that may wait in the subscriptions of all connections and of this program together;
     /// by default a quarter of the machine's memory.
     pub queue_bytes_max: usize,
+    /// Bytes that the requests and items of all connections together may take, of which one
+    /// connection has at most half; by default a quarter of the machine's memory.
+    pub request_bytes_max: usize,
     /// Interval of keep-alives.
     pub keep_alive: Duration,
     /// Silence after which a connection counts as dead.
@@ -82,7 +85,8 @@ impl Default for EngineOptions {
             items_per_session_max: ITEMS_MAX_DEFAULT,
             write_credit: (WRITE_CREDIT_COUNT, WRITE_CREDIT_BYTES),
             queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
-            queue_bytes_max: machine::queue_bytes_max(),
+            queue_bytes_max: machine::quarter_of_memory(),
+            request_bytes_max: machine::quarter_of_memory(),
             keep_alive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,
             spin: SPIN_DEFAULT,
