@@ -145,6 +145,21 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         column.map_or(&[], |column| scalers(column))
     }
 
+    /// Whether its values are numbers, or what DAQmx scalers make numbers of.
+    pub(crate) fn is_number(&self) -> bool {
+        let of = |data_type: TdmsType| {
+            !matches!(
+                data_type.without_unit(),
+                TdmsType::String
+                    | TdmsType::Time
+                    | TdmsType::Void
+                    | TdmsType::ComplexF32
+                    | TdmsType::ComplexF64
+            )
+        };
+        of(self.data_type()) && self.scalers().iter().all(|scaler| of(scaler.data_type))
+    }
+
     /// The values chunk by chunk, as they were written: the numbers of each chunk's values.
     pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> {
         self.starts

@@ -57,6 +57,9 @@ pub enum Fault {
     },
 
     // Taken as it is, and read on.
+    /// A lead-in whose tag or length is damaged, and can be told from the rest of the file.
+    #[error("the lead-in of a segment is damaged; it is read as the rest of the file has it")]
+    DamagedLeadIn,
     /// Not a version this crate knows.
     #[error("version {version} is not known; read as if it were 4713")]
     UnknownVersion {
@@ -225,11 +228,8 @@ pub enum Fault {
         /// How long that file is.
         bytes: u64,
     },
-    /// Checksums whose first segment is another one.
-    #[error(
-        "the first segment is not what its checksum says: the checksums are of another file, or it \
-         is damaged; nothing else was compared"
-    )]
+    /// Checksums that no segment agrees with, and that the file does not name.
+    #[error("no segment is what the checksums say: they are of another file")]
     SumsOfAnother,
     /// A segment that has changed since it was written.
     #[error("the {bytes} bytes from here on are not what their checksum says; do not trust them")]

@@ -1,5 +1,7 @@
 //! An open file: what is in it.
 
+use std::sync::Arc;
+
 use crate::channel::Channel;
 use crate::fault::Finding;
 use crate::map::Map;
@@ -12,7 +14,7 @@ use crate::text::Text;
 #[derive(Debug)]
 pub struct TdmsFile<R> {
     pub(crate) source: R,
-    pub(crate) map: Map,
+    pub(crate) map: Arc<Map>,
 }
 
 /// How sound a file is.
@@ -27,6 +29,8 @@ pub struct Report<'a> {
     pub incomplete: Option<&'a Finding>,
     /// Bytes at the end that belong to no value.
     pub bytes_lost: u64,
+    /// Bytes of damaged segments that were skipped, with sound ones behind them.
+    pub bytes_skipped: u64,
     /// What else is not as it should be, in the order of the file.
     pub findings: &'a [Finding],
     /// Further findings that were not kept.
@@ -42,17 +46,21 @@ impl Report<'_> {
 
 impl<R> TdmsFile<R> {
     pub(crate) fn of(source: R, map: Map) -> Self {
-        Self { source, map }
+        Self {
+            source,
+            map: Arc::new(map),
+        }
     }
 
     /// How sound the file is.
     pub fn report(&self) -> Report<'_> {
-        let map = &self.map;
+        let map = &*self.map;
         Report {
             segments: map.segments,
             version: map.version,
             incomplete: map.incomplete.as_ref(),
             bytes_lost: map.bytes_lost,
+            bytes_skipped: map.bytes_skipped,
             findings: &map.findings,
             findings_dropped: map.findings_dropped,
         }

@@ -1,8 +1,7 @@
 //! The index file beside a data file: the lead-ins and metadata again, without the data.
 //!
-//! It may be older than the data, or another file's. So it is taken at its word only for a segment
-//! whose lead-in in the data file is the same but for the tag, and whose file names the same
-//! objects in its first segment.
+//! It may be older than the data, damaged, or another file's. Data that is there counts: an index is
+//! compared with it, and what the index alone says is read only where there is no data file.
 
 use std::io;
 

@@ -72,6 +72,18 @@ impl LeadIn {
         out.extend(self.metadata_bytes.to_le_bytes());
     }
 
+    /// Appends the lead-in of a segment of a data file in its own byte order.
+    pub(crate) fn encode_as(&self, out: &mut Vec<u8>) {
+        if self.order() == ByteOrder::Little {
+            return self.encode(out);
+        }
+        out.extend(DATA_TAG);
+        out.extend(self.toc.to_le_bytes());
+        out.extend(self.version.to_be_bytes());
+        out.extend(self.segment_bytes.to_be_bytes());
+        out.extend(self.metadata_bytes.to_be_bytes());
+    }
+
     pub(crate) fn has(&self, flag: u32) -> bool {
         self.toc & flag != 0
     }

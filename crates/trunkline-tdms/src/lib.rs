@@ -79,6 +79,7 @@ mod time;
 mod values;
 mod walk;
 mod waveform;
+mod windowed;
 mod writer;
 
 pub use channel::{Channel, ReadError};
@@ -104,6 +105,7 @@ pub use text::Text;
 pub use time::TdmsTime;
 pub use values::Values;
 pub use waveform::Waveform;
+pub use windowed::Windowed;
 pub use writer::{
     Arrangement, ChannelId, Data, SegmentPlace, Share, Version, WriteError, Writer, WriterOptions,
     lengthen_segment,

@@ -56,6 +56,8 @@ pub(crate) struct Map {
     pub(crate) incomplete: Option<Finding>,
     /// Bytes at the end that belong to no value that is delivered.
     pub(crate) bytes_lost: u64,
+    /// Bytes between segments that were skipped.
+    pub(crate) bytes_skipped: u64,
     pub(crate) last: Option<LastSegment>,
     /// Where the next segment would begin.
     pub(crate) end: u64,

@@ -67,11 +67,11 @@ impl<R: ReadAt> TdmsFile<R> {
         Ok(Self::of(source, map))
     }
 
-    /// Opens a data file with its index file, which saves reading the metadata between the data.
+    /// Opens a data file, and compares its index file with it.
     ///
-    /// The result is the same with any index, or none: one that is old or of another file is not
-    /// used from the first lead-in on in which it differs. What is not seen is an index made by
-    /// hand with the same first segment and the same lengths throughout.
+    /// The result is the same with any index, or none: what the data file says counts. An index
+    /// that differs, because it is old, damaged or of another file, is a finding
+    /// ([`Fault::StaleIndex`](crate::Fault::StaleIndex)).
     ///
     /// # Errors
     /// [`OpenError`].

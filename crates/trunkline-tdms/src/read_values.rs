@@ -1,5 +1,7 @@
 //! Reading values: into a caller's slice, as strings, or as whatever type the channel has.
 
+use std::ops::Range;
+
 use crate::channel::{Channel, ReadError, Span};
 use crate::data_type::TdmsType;
 use crate::element::{ByteOrder, Element};
@@ -15,6 +17,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 struct Strings {
     found: Vec<Text>,
     room: u64,
+    /// Which of them cannot be read, and are empty instead; none where that is an error.
+    unreadable: Option<Vec<Range<usize>>>,
 }
 
 impl<R: ReadAt> Channel<'_, R> {
@@ -64,9 +68,31 @@ impl<R: ReadAt> Channel<'_, R> {
         let mut out = Strings {
             found: Vec::new(),
             room: bytes_max.max(1),
+            unreadable: None,
         };
         self.visit(start, count, None, |span| self.strings(&span, &mut out))?;
         Ok(out.found)
+    }
+
+    /// The same where some of them cannot be read: those are empty, and their places among what was
+    /// read are given beside it.
+    ///
+    /// # Errors
+    /// [`ReadError`], but not [`ReadError::Damaged`].
+    pub fn read_strings_lossy(
+        &self,
+        start: u64,
+        count: u64,
+        bytes_max: u64,
+    ) -> Result<(Vec<Text>, Vec<Range<usize>>), ReadError> {
+        self.check_type(self.data_type(), TdmsType::String)?;
+        let mut out = Strings {
+            found: Vec::new(),
+            room: bytes_max.max(1),
+            unreadable: Some(Vec::new()),
+        };
+        self.visit(start, count, None, |span| self.strings(&span, &mut out))?;
+        Ok((out.found, out.unreadable.unwrap_or_default()))
     }
 
     /// Reads values from number `start` on, at most `count`, in the type they have.
@@ -286,6 +312,12 @@ impl<R: ReadAt> Channel<'_, R> {
             {
                 let (from, to) = (u64::from(begin), u64::from(end));
                 if to < from || to > text_bytes {
+                    if let Some(unreadable) = &mut out.unreadable {
+                        let (from, left) = (out.found.len(), (last - number) as usize);
+                        out.found.resize(from + left, Text::default());
+                        unreadable.push(from..from + left);
+                        return Ok(());
+                    }
                     return Err(ReadError::Damaged {
                         path: self.path().clone(),
                         finding: Finding {

@@ -145,10 +145,26 @@ impl<R: ReadAt> TdmsFile<R> {
         }
         let mut findings: Vec<Finding> = self.map.incomplete.iter().cloned().collect();
         findings.extend(self.map.findings.iter().cloned());
-        let (mut channels, mut values) = (0, 0);
+        let channels = self.channels().count() as u64;
+        let values = self.channels().map(|channel| channel.len()).sum();
+        findings.extend(self.damaged_strings()?);
+        let is_index_same = index.map(|index| self.is_index(index)).transpose();
+        let is_index_same = is_index_same.map_err(|error| failed(0, error))?;
+        Ok(Verification {
+            findings,
+            channels,
+            values,
+            is_index_same,
+        })
+    }
+
+    /// Where strings cannot be read: all of them are tried.
+    ///
+    /// # Errors
+    /// [`OpenError::Source`].
+    pub fn damaged_strings(&self) -> Result<Vec<Finding>, OpenError> {
+        let mut findings = Vec::new();
         for channel in self.channels() {
-            channels += 1;
-            values += channel.len();
             if channel.data_type() != TdmsType::String {
                 continue;
             }
@@ -170,14 +186,7 @@ impl<R: ReadAt> TdmsFile<R> {
                 }
             }
         }
-        let is_index_same = index.map(|index| self.is_index(index)).transpose();
-        let is_index_same = is_index_same.map_err(|error| failed(0, error))?;
-        Ok(Verification {
-            findings,
-            channels,
-            values,
-            is_index_same,
-        })
+        Ok(findings)
     }
 
     fn is_index<I: ReadAt + ?Sized>(&self, index: &I) -> io::Result<bool> {
@@ -245,6 +254,10 @@ impl<R: ReadAt> TdmsFile<R> {
         let mut at = 0;
         for _ in 0..self.map.segments {
             let mut bytes = [0; LEAD_IN_BYTES as usize];
+            if self.source.byte_len()?.saturating_sub(at) < LEAD_IN_BYTES {
+                // Behind a lead-in whose length is damaged.
+                break;
+            }
             self.source.read_exact_at(&mut bytes, at)?;
             let lead_in = LeadIn::decode(&bytes);
             if !visit(at, &bytes, lead_in.metadata_bytes)? || lead_in.segment_bytes == NOT_CLOSED {

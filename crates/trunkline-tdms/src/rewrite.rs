@@ -11,6 +11,7 @@ use crate::read_at::ReadAt;
 use crate::scale::ScaleChain;
 use crate::text::Text;
 use crate::values::with_element;
+use crate::windowed::ROWS_BYTES;
 use crate::writer::{
     Arrangement, ChannelId, Data, Share, Version, WriteError, Writer, WriterOptions,
 };
@@ -27,6 +28,12 @@ pub struct Rewritten {
     pub bytes: u64,
     /// Values of all channels.
     pub values: u64,
+    /// Values that could not be read: empty strings stand for them, so that rows keep their
+    /// numbers.
+    pub unreadable: u64,
+    /// Channels that are left out, and why: the format has no plain channel for them, or they cannot
+    /// be read.
+    pub channels_left_out: Vec<(ObjectPath, String)>,
     /// Properties of types that are not written, by object and name: they are left out.
     pub left_out: Vec<(ObjectPath, Text)>,
 }
@@ -59,6 +66,7 @@ pub enum RewriteError {
 
 struct Rewrite<'a, R, W> {
     file: &'a TdmsFile<R>,
+    is_wanted: &'a dyn Fn(&ObjectPath) -> bool,
     writer: Writer,
     out: &'a mut W,
     done: Rewritten,
@@ -66,7 +74,8 @@ struct Rewrite<'a, R, W> {
 
 impl<R: ReadAt> TdmsFile<R> {
     /// Writes the whole file anew: little-endian, all values of a channel together, in one segment;
-    /// each channel of strings follows in segments of its own.
+    /// each channel of strings follows in segments of its own. Of channels that lie row by row, so
+    /// many rows are in a segment as are read at once, 4 MiB: each byte is read once.
     ///
     /// Memory is bounded whatever the length of the file. A file that is not whole is written with
     /// what can be read of it.
@@ -78,27 +87,63 @@ impl<R: ReadAt> TdmsFile<R> {
         version: Version,
         out: &mut impl io::Write,
     ) -> Result<Rewritten, RewriteError> {
-        let mut rewrite = Rewrite {
-            file: self,
-            writer: Writer::new(WriterOptions {
-                version,
-                ..WriterOptions::default()
-            }),
-            out,
-            done: Rewritten::default(),
-        };
-        rewrite.run()?;
-        Ok(rewrite.done)
+        self.rewrite_of(version, &|_| true, out)
+    }
+
+    /// The same with those channels alone that are wanted.
+    ///
+    /// # Errors
+    /// [`RewriteError`].
+    pub fn rewrite_of(
+        &self,
+        version: Version,
+        is_wanted: &dyn Fn(&ObjectPath) -> bool,
+        out: &mut impl io::Write,
+    ) -> Result<Rewritten, RewriteError> {
+        let writer = Writer::new(WriterOptions {
+            version,
+            ..WriterOptions::default()
+        });
+        match self.is_row_by_row() {
+            true => Rewrite {
+                file: &self.windowed(),
+                is_wanted,
+                writer,
+                out,
+                done: Rewritten::default(),
+            }
+            .run(),
+            false => Rewrite {
+                file: self,
+                is_wanted,
+                writer,
+                out,
+                done: Rewritten::default(),
+            }
+            .run(),
+        }
     }
 }
 
 impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
-    fn run(&mut self) -> Result<(), RewriteError> {
+    fn run(mut self) -> Result<Rewritten, RewriteError> {
         let (mut fixed, mut texts) = (Vec::new(), Vec::new());
         for path in self.file.paths() {
+            if path.is_channel() && !(self.is_wanted)(path) {
+                continue;
+            }
             self.writer.object(path)?;
             if let Some(channel) = self.file.channel(path) {
-                match self.declare(&channel)? {
+                let declared = match self.declare(&channel) {
+                    // One channel without a counterpart does not stop all others.
+                    Err(error @ (RewriteError::Daqmx { .. } | RewriteError::Write(_))) => {
+                        let left_out = (path.clone(), error.to_string());
+                        self.done.channels_left_out.push(left_out);
+                        None
+                    }
+                    declared => declared?,
+                };
+                match declared {
                     Some(id) if channel.data_type() == TdmsType::String => {
                         texts.push((id, channel));
                     }
@@ -113,20 +158,46 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             count,
             bytes: 0,
         };
-        let mut shares: Vec<_> = fixed.iter().map(|(id, c)| share(*id, c.len())).collect();
+        let most = fixed.iter().map(|(_, channel)| channel.len()).max();
+        let most = most.unwrap_or(0);
+        let rows = match self.file.is_row_by_row() {
+            true => self.file.rows_of(ROWS_BYTES),
+            false => most.max(1),
+        };
+        let within =
+            |channel: &Channel<'_, R>, from: u64| channel.len().saturating_sub(from).min(rows);
+        let mut shares: Vec<_> = fixed
+            .iter()
+            .map(|(id, channel)| share(*id, within(channel, 0)))
+            .collect();
         // So that a channel of strings has its type even where it has no strings.
         shares.extend(texts.iter().map(|(id, _)| share(*id, 0)));
         let mut header = Vec::new();
         self.writer
             .header(&shares, Arrangement::Contiguous, &mut header)?;
         self.put(&header)?;
-        for (_, channel) in &fixed {
-            self.values(channel)?;
+        let mut from = 0;
+        loop {
+            for (_, channel) in &fixed {
+                self.values(channel, from, within(channel, from))?;
+            }
+            from += rows;
+            if from >= most {
+                break;
+            }
+            let there = fixed.iter().filter(|(_, channel)| channel.len() > from);
+            let shares: Vec<_> = there
+                .map(|(id, channel)| share(*id, within(channel, from)))
+                .collect();
+            header.clear();
+            self.writer
+                .header(&shares, Arrangement::Contiguous, &mut header)?;
+            self.put(&header)?;
         }
         for (id, channel) in &texts {
             self.texts(*id, channel)?;
         }
-        Ok(())
+        Ok(self.done)
     }
 
     /// Makes the channel; none where it never had a type.
@@ -173,29 +244,70 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         Ok(())
     }
 
-    fn values(&mut self, channel: &Channel<'_, R>) -> Result<(), RewriteError> {
+    fn values(
+        &mut self,
+        channel: &Channel<'_, R>,
+        from: u64,
+        count: u64,
+    ) -> Result<(), RewriteError> {
         with_element!(
             channel.only_type()?,
-            T => self.values_of::<T>(channel),
+            T => self.values_of::<T>(channel, (from, from + count)),
             Ok(())
         )
     }
 
-    fn values_of<T: Element>(&mut self, channel: &Channel<'_, R>) -> Result<(), RewriteError> {
-        let mut values = vec![T::default(); PIECE.min(channel.len()) as usize];
-        let (mut at, mut bytes) = (0, Vec::new());
-        while at < channel.len() {
-            let read = channel.read_into(at, &mut values)?;
+    fn values_of<T: Element>(
+        &mut self,
+        channel: &Channel<'_, R>,
+        (from, to): (u64, u64),
+    ) -> Result<(), RewriteError> {
+        let mut values = vec![T::default(); PIECE.min(to - from) as usize];
+        let (mut at, mut bytes) = (from, Vec::new());
+        while at < to {
+            let most = (to - at).min(values.len() as u64) as usize;
+            let values = values.get_mut(..most).unwrap_or_default();
+            let read = match channel.read_into(at, values) {
+                Ok(read) => read,
+                Err(error @ ReadError::Source { .. }) => return Err(error.into()),
+                Err(error) => return self.unreadable::<T>(channel, (at, to), &error),
+            };
             if read == 0 {
                 // Every value of the length stands somewhere; a source that shrinks fails above.
                 break;
             }
             bytes.clear();
-            T::encode_all(values.get(..read).unwrap_or(&values), &mut bytes);
+            T::encode_all(values.get(..read).unwrap_or(values), &mut bytes);
             self.put(&bytes)?;
             at += read as u64;
+            self.done.values += read as u64;
         }
-        self.done.values += at;
+        Ok(())
+    }
+
+    /// Fills up what was announced of a channel whose scalers change on the way.
+    fn unreadable<T: Element>(
+        &mut self,
+        channel: &Channel<'_, R>,
+        (from, to): (u64, u64),
+        error: &ReadError,
+    ) -> Result<(), RewriteError> {
+        let left = to - from;
+        self.done.unreadable += left;
+        let left_out = (channel.path().clone(), error.to_string());
+        if !self.done.channels_left_out.contains(&left_out) {
+            self.done.channels_left_out.push(left_out);
+        }
+        let mut bytes = Vec::new();
+        T::encode_all(&vec![T::default(); left.min(PIECE) as usize], &mut bytes);
+        let mut written = 0;
+        while written < left {
+            let now = (left - written).min(PIECE);
+            let piece = bytes.get(..(now as usize) * T::SIZE).unwrap_or(&bytes);
+            let piece = piece.to_vec();
+            self.put(&piece)?;
+            written += now;
+        }
         Ok(())
     }
 
@@ -204,7 +316,9 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         while at < channel.len() {
             let (mut strings, mut bytes) = (Vec::new(), 0);
             while bytes < TEXT_BYTES && at < channel.len() {
-                let more = channel.read_strings(at, PIECE)?;
+                let (more, unreadable) = channel.read_strings_lossy(at, PIECE, u64::MAX)?;
+                let unreadable: usize = unreadable.iter().map(ExactSizeIterator::len).sum();
+                self.done.unreadable += unreadable as u64;
                 at += more.len() as u64;
                 bytes += Data::String(&more).byte_len();
                 strings.extend(more);

@@ -4,11 +4,16 @@
 //! scale; each takes the result of another one, or the raw numbers. Only reading knows scales: what
 //! is written is engineering values.
 
+mod sensors;
+mod thermocouple;
+
 use std::collections::HashMap;
 
+use self::sensors::Sensor;
 use crate::channel::{Channel, ReadError};
 use crate::path::ObjectPath;
 use crate::property::{Properties, PropertyValue};
+use crate::raw_index::Scaler;
 use crate::read_at::ReadAt;
 use crate::text::Text;
 
@@ -53,6 +58,12 @@ pub enum ScaleError {
         /// Its number.
         scale: u64,
     },
+    /// A scale that takes from a DAQmx scaler that the channel does not have.
+    #[error("scale {scale} takes from a DAQmx scaler that the channel does not have")]
+    NoScaler {
+        /// Its number, which is the scaler's.
+        scale: u32,
+    },
     /// A table that does not rise or fall all along.
     #[error("the table of scale {scale} neither rises nor falls all along")]
     NotMonotonic {
@@ -89,6 +100,11 @@ enum Step {
         of: usize,
         pairs: Vec<(f64, f64)>,
     },
+    /// What a sensor makes of it.
+    Sensor {
+        of: usize,
+        sensor: Sensor,
+    },
     Add(usize, usize),
     /// The second minus the first, as the tools that write it compute it.
     Subtract(usize, usize),
@@ -99,6 +115,10 @@ impl<R: ReadAt> Channel<'_, R> {
     pub fn scaling(&self) -> Scaling {
         let group = self.path().parent().unwrap_or(ObjectPath::File);
         let file = self.file();
+        // What is no number is not scaled, whatever its group says.
+        if !self.is_number() {
+            return Scaling::None;
+        }
         let of = [
             Some(self.properties()),
             file.properties(&group),
@@ -108,7 +128,10 @@ impl<R: ReadAt> Channel<'_, R> {
             .flatten()
             .find_map(|properties| ScaleChain::of(properties).transpose())
             .map_or(Scaling::None, |made| match made {
-                Ok(chain) => Scaling::Chain(chain),
+                Ok(chain) => match chain.missing_scaler(self.scalers()) {
+                    None => Scaling::Chain(chain),
+                    Some(scale) => Scaling::Unknown(ScaleError::NoScaler { scale }),
+                },
                 Err(error) => Scaling::Unknown(error),
             })
     }
@@ -186,6 +209,7 @@ impl Step {
                 one(*of, now, &sum);
             }
             Self::Table { of, pairs } => one(*of, now, &|x| interpolate(pairs, x)),
+            Self::Sensor { of, sensor } => one(*of, now, &|x| sensor.value(x)),
             Self::Add(a, b) => two(*a, *b, now, |a, b| a + b),
             Self::Subtract(a, b) => two(*a, *b, now, |a, b| b - a),
         }
@@ -207,6 +231,16 @@ fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
 }
 
 impl ScaleChain {
+    /// A scaler that a step takes from and that is none of these. The raw numbers of a channel with
+    /// several scalers are none of theirs.
+    fn missing_scaler(&self, scalers: &[Scaler]) -> Option<u32> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Raw if scalers.len() > 1 => Some(u32::MAX),
+            Step::Scaler(id) if !scalers.iter().any(|one| one.scale_id == *id) => Some(*id),
+            _ => None,
+        })
+    }
+
     /// The chain that properties describe; none where they describe none, or say that it has been
     /// applied.
     ///
@@ -285,7 +319,8 @@ impl Maker<'_> {
         };
         let one = |kind: &str| Ok(vec![source(&format!("{kind}_Input_Source")).unwrap_or(RAW)]);
         match &*kind.to_str() {
-            kind @ ("Linear" | "Polynomial" | "Table" | "AdvancedAPI") => one(kind),
+            kind @ ("Linear" | "Polynomial" | "Table" | "AdvancedAPI" | "Thermocouple" | "RTD"
+            | "Thermistor" | "Strain") => one(kind),
             kind @ ("Add" | "Subtract") => {
                 let operand = |side: &str| {
                     let field = format!("{kind}_{side}_Operand_Input_Source");
@@ -332,7 +367,10 @@ impl Maker<'_> {
             },
             "Add" => Step::Add(at(0), at(1)),
             "Subtract" => Step::Subtract(at(0), at(1)),
-            _ => Step::Same(at(0)),
+            kind => match self.sensor(scale, kind)? {
+                Some(sensor) => Step::Sensor { of: at(0), sensor },
+                None => Step::Same(at(0)),
+            },
         })
     }
 

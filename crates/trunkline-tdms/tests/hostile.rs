@@ -73,7 +73,8 @@ fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&
             peak = peak.max(peak_of(|| read(&bytes)));
         }
     }
-    let bound = 64 * 1024 + whole.len();
+    // And what is found wrong, which is kept.
+    let bound = 72 * 1024 + whole.len();
     assert!(
         peak <= bound,
         "{name}: {peak} bytes were held, {bound} are justified"

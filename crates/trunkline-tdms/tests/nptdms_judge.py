@@ -206,12 +206,73 @@ def random_scales(rng):
     return properties
 
 
+def random_sensor(rng):
+    """Properties of one sensor's scale, and raw numbers that it can have."""
+    kind = rng.choice(["Thermocouple", "RTD", "Thermistor", "Strain"])
+    of = f"NI_Scale[0]_{kind}_"
+    properties = {
+        "NI_Number_Of_Scales": np.uint32(1),
+        "NI_Scale[0]_Scale_Type": kind,
+        of + "Input_Source": np.uint32(0xFFFFFFFF),
+    }
+    wires = rng.choice([2, 3, 4])
+    lead = rng.uniform(0, 2)
+    some = lambda low, high: [rng.uniform(low, high) for _ in range(9)]
+    if kind == "Thermocouple":
+        types = [10047, 10055, 10072, 10073, 10077, 10082, 10085, 10086]
+        direction = rng.randrange(2)
+        properties[of + "Thermocouple_Type"] = np.uint32(rng.choice(types))
+        properties[of + "Scaling_Direction"] = np.uint32(direction)
+        return properties, some(-150, 1200) if direction else some(-3000, 15000)
+    if kind == "RTD":
+        current, r0 = rng.uniform(1e-4, 2e-3), rng.choice([100.0, 1000.0])
+        properties |= {
+            of + "Current_Excitation": current,
+            of + "R0_Nominal_Resistance": r0,
+            of + "A": 3.9083e-3,
+            of + "B": -5.775e-7,
+            of + "C": -4.183e-12,
+            of + "Lead_Wire_Resistance": lead,
+            of + "Resistance_Configuration": np.uint32(wires),
+        }
+        return properties, [(r0 * share + lead) * current for share in some(0.2, 3)]
+    if kind == "Thermistor":
+        is_current = bool(rng.randrange(2))
+        properties |= {
+            of + "Excitation_Type": np.uint32(10134 if is_current else 10322),
+            of + "Excitation_Value": 1e-4 if is_current else 2.5,
+            of + "R1_Reference_Resistance": 5000.0,
+            of + "Lead_Wire_Resistance": lead,
+            of + "Resistance_Configuration": np.uint32(wires),
+            of + "A": 1.1e-3,
+            of + "B": 2.4e-4,
+            of + "C": 7.5e-8,
+            of + "Temperature_Offset": rng.choice([0.0, 273.15]),
+        }
+        return properties, some(0.1, 2.0)
+    properties |= {
+        of + "Configuration": np.uint32(
+            rng.choice([10183, 10184, 10185, 10188, 10189, 10271, 10272])
+        ),
+        of + "Poisson_Ratio": 0.3,
+        of + "Gage_Resistance": 350.0,
+        of + "Lead_Wire_Resistance": lead,
+        of + "Initial_Bridge_Voltage": rng.choice([0.0, 1e-4]),
+        of + "Gage_Factor": 2.1,
+        of + "Bridge_Shunt_Calibration_Gain_Adjustment": rng.choice([1.0, 1.02]),
+        of + "Voltage_Excitation": 2.5,
+    }
+    return properties, some(-5e-3, 5e-3)
+
+
 def scale(folder, count, seed):
     for at in range(count):
         rng = random.Random(f"{seed} {at}")
         path = folder / f"{at}.tdms"
-        values = np.array([rng.uniform(-50, 50) for _ in range(9)], dtype="f8")
-        channel = ChannelObject("g", "c", values, random_scales(rng))
+        properties, values = random_scales(rng), [rng.uniform(-50, 50) for _ in range(9)]
+        if at % 2:
+            properties, values = random_sensor(rng)
+        channel = ChannelObject("g", "c", np.array(values, dtype="f8"), properties)
         with TdmsWriter(str(path)) as writer:
             writer.write_segment([channel])
         scaled = TdmsFile.read(path)["g"]["c"][:]

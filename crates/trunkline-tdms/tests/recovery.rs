@@ -10,7 +10,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trunkline_tdms::{
-    Fault, Mending, ObjectPath, Repair, RewriteError, Scaling, TdmsFile, Text, Values, Version,
+    Arrangement, Data, Fault, Limits, Mending, ObjectPath, ReadAt, ReadError, Repair, ScaleError,
+    Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
 };
 
 use self::dump::dump_of;
@@ -191,10 +192,16 @@ fn daqmx_becomes_plain_with_its_scales() {
         .daqmx(A, false, (u32::MAX, 1), &[(3, 0, 0, 0), (3, 0, 0, 1)], &[2])
         .raw([5, 0])
         .bytes();
-    let error = TdmsFile::open(&two)
+    let done = TdmsFile::open(&two)
         .unwrap()
-        .rewrite(Version::V2, &mut Vec::new());
-    assert!(matches!(error, Err(RewriteError::Daqmx { .. })));
+        .rewrite(Version::V2, &mut Vec::new())
+        .unwrap();
+    assert_eq!(done.channels_left_out[0].0, path);
+    assert!(
+        done.channels_left_out[0]
+            .1
+            .contains("DAQmx data whose scales")
+    );
 }
 
 #[test]
@@ -212,12 +219,13 @@ fn what_is_never_written_is_left_out_by_name_or_refused() {
     assert_eq!(done.unwrap().left_out, left_out);
     assert_eq!(values_of(&anew), 1);
     let extended = segment(FIRST).plain(A, 11, 1).raw([0; 10]).bytes();
-    let error = TdmsFile::open(&extended)
+    let done = TdmsFile::open(&extended)
         .unwrap()
         .rewrite(Version::V2, &mut Vec::new())
-        .unwrap_err();
-    let expected = "/'g'/'a': values of type f80 are not written";
-    assert_eq!(error.to_string(), expected);
+        .unwrap();
+    let why = "/'g'/'a': values of type f80 are not written".to_owned();
+    let left_out = vec![(ObjectPath::channel("g", "a"), why)];
+    assert_eq!(done.channels_left_out, left_out);
 }
 
 #[test]
@@ -281,4 +289,143 @@ proptest! {
             }
         }
     }
+}
+
+/// Counts the bytes that are read.
+struct Counted<'a>(&'a [u8], std::cell::Cell<u64>);
+
+impl ReadAt for Counted<'_> {
+    fn byte_len(&self) -> std::io::Result<u64> {
+        self.0.byte_len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<usize> {
+        let read = self.0.read_at(buffer, position)?;
+        self.1.set(self.1.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Behaviour: B-71.
+#[test]
+fn rows_of_many_channels_are_written_anew_in_one_pass() {
+    const CHANNELS: u64 = 32;
+    const ROWS: u64 = 200_000;
+    let mut writer = Writer::new(WriterOptions::default());
+    let channels: Vec<_> = (0..CHANNELS)
+        .map(|number| {
+            writer
+                .channel("g", format!("c{number}"), TdmsType::I32)
+                .unwrap()
+        })
+        .collect();
+    let shares: Vec<_> = channels
+        .iter()
+        .map(|channel| Share {
+            channel: *channel,
+            count: ROWS,
+            bytes: 0,
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    writer
+        .header(&shares, Arrangement::Interleaved, &mut bytes)
+        .unwrap();
+    let rows = (0..ROWS * CHANNELS).flat_map(|number| (number as i32).to_le_bytes());
+    bytes.extend(rows);
+    let source = Counted(&bytes, std::cell::Cell::new(0));
+    let file = TdmsFile::open(source).unwrap();
+    let mut anew = Vec::new();
+    let done = file.rewrite(Version::V2, &mut anew).unwrap();
+    assert_eq!((done.values, done.unreadable), (ROWS * CHANNELS, 0));
+    let read = file.source().1.get();
+    assert!(
+        read < bytes.len() as u64 * 3,
+        "{read} of {} bytes",
+        bytes.len()
+    );
+    let anew = TdmsFile::open(&anew).unwrap();
+    assert!(anew.report().is_sound());
+    for number in 0..CHANNELS {
+        let path = ObjectPath::channel("g", format!("c{number}"));
+        let (before, after) = (file.channel(&path).unwrap(), anew.channel(&path).unwrap());
+        assert_eq!(before.read(0, ROWS).unwrap(), after.read(0, ROWS).unwrap());
+    }
+}
+
+/// Behaviour: B-71.
+#[test]
+fn one_damaged_table_of_strings_costs_its_own_strings_alone() {
+    let mut writer = Writer::new(WriterOptions::default());
+    let number = writer.channel("g", "n", TdmsType::I32).unwrap();
+    let text = writer.channel("g", "s", TdmsType::String).unwrap();
+    let mut bytes = Vec::new();
+    let mut starts = Vec::new();
+    for segment in 0..3_i32 {
+        let texts: Vec<Text> = (0..4)
+            .map(|at| Text::from(format!("{segment}.{at}")))
+            .collect();
+        let numbers = [segment; 4];
+        let data = [(number, (&numbers).into()), (text, Data::String(&texts))];
+        writer
+            .write(&data, Arrangement::Contiguous, &mut bytes)
+            .unwrap();
+        starts.push(bytes.len());
+    }
+    // The end of the third string of the second segment: 4 ends and 12 bytes of text.
+    let at = starts[1] - 12 - 8;
+    bytes[at + 3] = 0x7f;
+    let file = TdmsFile::open(&bytes).unwrap();
+    let texts = file.channel(&ObjectPath::channel("g", "s")).unwrap();
+    assert!(matches!(
+        texts.read_strings(0, 12),
+        Err(ReadError::Damaged { .. })
+    ));
+    let (read, unreadable) = texts.read_strings_lossy(0, 12, u64::MAX).unwrap();
+    assert_eq!((read.len(), unreadable.len()), (12, 1));
+    assert_eq!(unreadable[0], 6..8);
+    assert_eq!(
+        (&read[5].to_str()[..], &read[8].to_str()[..]),
+        ("1.1", "2.0")
+    );
+    assert_eq!(file.damaged_strings().unwrap().len(), 1);
+    let mut anew = Vec::new();
+    let done = file.rewrite(Version::V2, &mut anew).unwrap();
+    assert_eq!((done.values, done.unreadable), (24, 2));
+    assert!(TdmsFile::open(&anew).unwrap().report().is_sound());
+}
+
+/// Behaviour: B-71.
+#[test]
+fn a_damaged_index_changes_nothing_that_is_read() {
+    let bytes = vector("five_segments.tdms");
+    let index = vector("five_segments.tdms_index");
+    let expected = text(&bytes);
+    for at in 0..index.len() {
+        for flip in [0x01, 0x80] {
+            let mut index = index.clone();
+            index[at] ^= flip;
+            let indexed = TdmsFile::open_indexed(&bytes, &index, Limits::default()).unwrap();
+            assert_eq!(dump_of(&indexed).unwrap().text(), expected, "byte {at}");
+            let findings = indexed.report().findings;
+            assert!(findings.iter().any(|one| one.fault == Fault::StaleIndex));
+        }
+    }
+}
+
+#[test]
+fn scales_that_take_from_a_scaler_that_is_not_there_leave_the_numbers_as_they_are() {
+    // One scale is announced, the first, and the scaler is the second.
+    let bytes = segment(FIRST)
+        .daqmx(A, false, (u32::MAX, 2), &[(3, 0, 0, 1)], &[2])
+        .with_property(b"NI_Number_Of_Scales", 7, &1_u32.to_le_bytes())
+        .raw([5, 0, 0xff, 0xff])
+        .bytes();
+    let file = TdmsFile::open(&bytes).unwrap();
+    let channel = file.channel(&ObjectPath::channel("g", "a")).unwrap();
+    let scaling = channel.scaling();
+    assert_eq!(scaling, Scaling::Unknown(ScaleError::NoScaler { scale: 0 }));
+    let mut numbers = [0.0; 2];
+    channel.read_scaled_into(&scaling, 0, &mut numbers).unwrap();
+    assert_eq!(numbers, [5.0, -1.0]);
 }

@@ -69,15 +69,12 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
             assert_eq!(found.findings.len(), 1, "byte {at}, bit {bit}");
             let position = starts[segment] as u64;
             assert_eq!(found.findings[0].position, position);
-            if segment == 0 {
-                assert_eq!(found.state, SumsState::OfAnother);
-                assert_eq!(found.findings[0].fault, Fault::SumsOfAnother);
-            } else {
-                let bytes = (starts[segment + 1] - starts[segment]) as u64;
-                assert_eq!(found.findings[0].fault, Fault::WrongSum { bytes });
-                assert_eq!(found.first_wrong, Some(position));
-                assert_eq!((found.segments, found.good_to), (11, position));
-            }
+            // Of the first one too: the file names its checksums, or the others agree with them.
+            assert_eq!(found.state, SumsState::OfThisFile);
+            let bytes = (starts[segment + 1] - starts[segment]) as u64;
+            assert_eq!(found.findings[0].fault, Fault::WrongSum { bytes });
+            assert_eq!(found.first_wrong, Some(position));
+            assert_eq!((found.segments, found.good_to), (11, position));
             data[at] ^= 1 << bit;
         }
     }
@@ -317,4 +314,73 @@ fn bytes_are_in_the_segment_that_they_lie_in() {
     assert_eq!(file.segments_of(&[]).unwrap(), []);
     let nothing = TdmsFile::open(&[][..]).unwrap();
     assert_eq!(nothing.segments_of(&[0, 5]).unwrap(), [None, None]);
+}
+
+/// Behaviour: B-70.
+#[test]
+fn one_damaged_lead_in_hides_no_sound_segment() {
+    let (whole, sums, starts) = summed(11, 7);
+    let salvaging = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    for (segment, at) in starts.iter().copied().enumerate().take(11).skip(1) {
+        // The tag, and the length of the segment.
+        for (byte, bit) in (0..4).chain(12..20).flat_map(|byte| [(byte, 0), (byte, 7)]) {
+            let mut data = whole.clone();
+            data[at + byte] ^= 1 << bit;
+            let sut = TdmsFile::open_guided(data.as_slice(), &sums, salvaging).unwrap();
+            let what = format!("segment {segment}, byte {byte}, bit {bit}");
+            assert_eq!(values(&sut), (0..110).collect::<Vec<i32>>(), "{what}");
+            let report = sut.report();
+            // Of a length that is too short, what is left of the segment is seen as well.
+            assert_eq!(report.incomplete, None, "{what}");
+            assert_eq!(report.findings[0].position, at as u64, "{what}");
+            assert_eq!(report.findings[0].fault, Fault::DamagedLeadIn, "{what}");
+            // Nothing is to be cut off.
+            assert_eq!(sut.repair(Mending::Cut).unwrap(), None, "{what}");
+            if byte < 4 {
+                // Without the checksums too: the segment behind it is where it should be.
+                let sut = TdmsFile::open_with(data.as_slice(), salvaging).unwrap();
+                assert_eq!(values(&sut).len(), 110, "{what}");
+            }
+        }
+    }
+}
+
+/// Behaviour: B-70.
+#[test]
+fn what_is_behind_a_segment_that_cannot_be_read_is_read_where_it_describes_itself() {
+    let salvaging = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    // Channels change from segment to segment, so that each one describes its own.
+    let mut writer = Writer::new(WriterOptions::default());
+    let channel = writer.channel("g", "a", TdmsType::I32).unwrap();
+    let (mut data, mut starts) = (Vec::new(), Vec::new());
+    for segment in 0..8_i32 {
+        starts.push(data.len());
+        let count = 10 + segment;
+        let numbers: Vec<i32> = (0..count).map(|at| segment * 100 + at).collect();
+        let values = [(channel, numbers.as_slice().into())];
+        writer
+            .write(&values, Arrangement::Contiguous, &mut data)
+            .unwrap();
+    }
+    for segment in 2..7 {
+        let mut damaged = data.clone();
+        // All of its lead-in, and the number of its objects.
+        damaged[starts[segment]..starts[segment] + 32].fill(0xa5);
+        let sut = TdmsFile::open_with(damaged.as_slice(), salvaging).unwrap();
+        let found = values(&sut);
+        assert!(found.iter().all(|one| one / 100 != segment as i32));
+        let report = sut.report();
+        let skipped = (starts[segment + 1] - starts[segment]) as u64;
+        assert_eq!((report.incomplete, report.bytes_skipped), (None, skipped));
+        let bytes = skipped;
+        assert_eq!(report.findings[0].fault, Fault::Garbage { bytes });
+        // The list of channels may have been changed by it: what relies on that is not read.
+        assert!(found.len() >= (0..segment).map(|one| 10 + one).sum::<usize>());
+    }
 }

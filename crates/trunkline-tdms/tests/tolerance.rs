@@ -283,15 +283,18 @@ fn contradictions_are_refused_where_they_stand() {
         let finding = refused(&bytes);
         assert_eq!(finding.fault, fault);
         assert_eq!(finding.position, at, "{fault}");
-        // Salvaging keeps what came before, and says the same.
+        // Salvaging keeps what is before and behind it, and says the same.
         let limits = Limits {
             is_salvaging: true,
             ..Limits::default()
         };
         let file = TdmsFile::open_with(&bytes, limits).unwrap();
-        assert_eq!(file.report().incomplete, Some(&finding));
-        assert_eq!(file.report().bytes_lost, bytes.len() as u64 - position);
-        assert_eq!(file.channel(&path()).unwrap().len(), 1);
+        let report = file.report();
+        assert_eq!(report.incomplete, None);
+        assert_eq!(report.findings, [finding]);
+        let sound = 2 * one().bytes().len() as u64;
+        assert_eq!(report.bytes_skipped, bytes.len() as u64 - sound);
+        assert_eq!(file.channel(&path()).unwrap().len(), 2);
     }
 }
 

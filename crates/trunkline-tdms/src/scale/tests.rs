@@ -121,9 +121,9 @@ fn scales_that_cannot_be_followed_give_the_raw_numbers_and_say_so() {
         Err(Scaling::Unknown(error)) => error,
         other => panic!("{other:?}"),
     };
-    let kind = Text::from("RTD");
+    let kind = Text::from("Acceleration");
     assert_eq!(
-        of(&[("NI_Scale[0]_Scale_Type", "RTD".into())]),
+        of(&[("NI_Scale[0]_Scale_Type", "Acceleration".into())]),
         ScaleError::UnknownKind { scale: 0, kind }
     );
     assert_eq!(
@@ -170,4 +170,55 @@ fn thousands_of_scales_take_no_stack() {
     let properties = properties.into_iter().map(|(n, v)| (Text::from(n), v));
     let chain = ScaleChain::of(&properties.collect()).unwrap().unwrap();
     assert_eq!(chain.steps.len(), 20_001);
+}
+
+#[test]
+fn sensors_give_the_values_of_the_tables() {
+    let of = |kind: &str, numbers: &[(&str, f64)], codes: &[(&str, u32)]| {
+        let mut properties = vec![(
+            "NI_Scale[0]_Scale_Type".to_owned(),
+            PropertyValue::from(kind),
+        )];
+        for (name, value) in numbers {
+            properties.push((format!("NI_Scale[0]_{kind}_{name}"), (*value).into()));
+        }
+        for (name, value) in codes {
+            properties.push((format!("NI_Scale[0]_{kind}_{name}"), (*value).into()));
+        }
+        let properties: Vec<_> = properties.iter().map(|(n, v)| (&**n, v.clone())).collect();
+        scaled(&channel(), &properties).unwrap()
+    };
+    let near = |found: f64, expected: f64, most: f64| {
+        assert!(
+            (found - expected).abs() <= most,
+            "{found}, and not {expected}"
+        );
+    };
+    // NIST ITS-90: type K, 10 degrees are 0.397 mV; type J, 10 degrees are 0.507 mV.
+    let to_microvolts = [("Thermocouple_Type", 10_073), ("Scaling_Direction", 1)];
+    near(of("Thermocouple", &[], &to_microvolts)[3], 397.0, 0.5);
+    near(
+        of("Thermocouple", &[], &[("Scaling_Direction", 1)])[3],
+        507.0,
+        0.5,
+    );
+    near(
+        of("Thermocouple", &[], &[("Thermocouple_Type", 10_073)])[3],
+        0.25,
+        0.05,
+    );
+    // IEC 60751: a Pt100 has 60.26 ohms at -100 degrees, and 103.90 ohms at 10.
+    let pt100 = |r0: f64| {
+        let numbers = [
+            ("Current_Excitation", 1.0),
+            ("R0_Nominal_Resistance", r0),
+            ("A", 3.9083e-3),
+            ("B", -5.775e-7),
+            ("C", -4.183e-12),
+        ];
+        of("RTD", &numbers, &[("Resistance_Configuration", 4)])[3]
+    };
+    near(pt100(10.0 / 0.602_558), -100.0, 0.01);
+    near(pt100(10.0 / 1.039_025), 10.0, 0.01);
+    near(pt100(10.0), 0.0, 1e-9);
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
+use crate::data_type::TdmsType;
 use crate::fault::{Fault, Finding};
 use crate::read_at::ReadAt;
 
@@ -17,8 +18,7 @@ const FINDINGS_MAX: usize = 1_000;
 pub enum SumsState {
     /// They are of this file.
     OfThisFile,
-    /// The first segment is not what they say: they are of another file, or it is damaged. Nothing
-    /// else was compared.
+    /// No segment is what they say, and the file does not name them: they are of another file.
     OfAnother,
     /// They cannot be read, or there is none.
     Unusable,
@@ -114,13 +114,18 @@ impl SumsCheck {
                 Some(sum) => self.take(comparing, &sum)?,
                 None => comparing.damaged += 1,
             }
-            if self.state == SumsState::OfAnother {
-                self.bytes_unsummed = comparing.data_len;
-                return Ok(());
-            }
         }
         self.report_damaged(comparing);
         self.report_unsummed(comparing, comparing.data_len);
+        if self.first_wrong == Some(0) && !comparing.are_of_this_file(id, self.segments)? {
+            self.state = SumsState::OfAnother;
+            self.bytes_unsummed = comparing.data_len;
+            self.first_wrong = None;
+            self.findings.clear();
+            self.findings_dropped = 0;
+            self.find(0, Fault::SumsOfAnother);
+            return Ok(());
+        }
         let cut = sums_len % entry_bytes;
         if cut > 0 {
             let position = comparing.next;
@@ -153,11 +158,6 @@ impl SumsCheck {
             return Ok(());
         };
         comparing.is_good_so_far = false;
-        if sum.position == 0 {
-            self.state = SumsState::OfAnother;
-            self.find(0, Fault::SumsOfAnother);
-            return Ok(());
-        }
         self.first_wrong.get_or_insert(sum.position);
         self.find(sum.position, fault);
         Ok(())
@@ -203,6 +203,29 @@ struct Comparing<'a, R: ?Sized> {
 }
 
 impl<R: ReadAt + ?Sized> Comparing<'_, R> {
+    /// Whether the checksums are of this file, whose first segment is not what they say: it names
+    /// them in the property `sums_id`, or that is damaged and `good` other segments agree.
+    fn are_of_this_file(&mut self, id: SumsId, good: u64) -> io::Result<bool> {
+        let mut name = b"sums_id".to_vec();
+        name.extend(TdmsType::U64.code().to_le_bytes());
+        let bytes = self.data_len.min(PIECE_BYTES) as usize;
+        self.piece.resize(bytes, 0);
+        self.data.read_exact_at(&mut self.piece, 0)?;
+        let mut places = self.piece.windows(name.len() + size_of::<u64>());
+        let named = places.find_map(|bytes| {
+            let number = bytes.strip_prefix(name.as_slice())?.first_chunk()?;
+            Some(u64::from_le_bytes(*number))
+        });
+        // Numbers of files are drawn at random: two that are nearly the same are one.
+        Ok(
+            match named.map(|named| (named ^ id.number()).count_ones()) {
+                Some(0) => true,
+                Some(1..=2) | None => good > 0,
+                Some(_) => false,
+            },
+        )
+    }
+
     /// Whether an entry goes on in the file.
     fn may_follow(&self, sum: &SegmentSum) -> bool {
         let has_end = sum.position.checked_add(sum.bytes).is_some();

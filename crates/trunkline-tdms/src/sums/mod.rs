@@ -14,6 +14,10 @@
 //! begin, so that entries of another file are none of this one. Every entry has the same length:
 //! where one is damaged, the next is found.
 
+use std::io;
+
+use crate::read_at::ReadAt;
+
 mod check;
 mod open;
 
@@ -129,4 +133,31 @@ impl SegmentSum {
         };
         (made.entry(id) == *bytes).then_some(made)
     }
+}
+
+/// Where the segments of a file begin that have checksums, and where the last of them ends;
+/// ascending.
+pub(crate) fn begins<S: ReadAt + ?Sized>(sums: &S) -> io::Result<Vec<u64>> {
+    let entry_bytes = SUMS_ENTRY_BYTES as u64;
+    let entries = sums.byte_len()? / entry_bytes;
+    let (mut begins, mut end) = (Vec::new(), 0);
+    let mut entry = [0; SUMS_ENTRY_BYTES];
+    let mut id = None;
+    for number in 0..entries {
+        sums.read_exact_at(&mut entry, number * entry_bytes)?;
+        let Some(id) = id else {
+            id = SumsId::read(&entry);
+            if id.is_none() {
+                break;
+            }
+            continue;
+        };
+        let sum = SegmentSum::read(&entry, id);
+        if let Some(sum) = sum.filter(|sum| begins.is_empty() || sum.position >= end) {
+            begins.push(sum.position);
+            end = sum.position.saturating_add(sum.bytes);
+        }
+    }
+    begins.extend((end > 0).then_some(end));
+    Ok(begins)
 }

@@ -1,6 +1,6 @@
 //! Opening a file as far as its checksums vouch for it.
 
-use super::{SumsCheck, SumsState};
+use super::{SumsCheck, SumsState, begins};
 use crate::fault::{Fault, Finding};
 use crate::file::TdmsFile;
 use crate::open::{Limits, OpenError};
@@ -57,7 +57,11 @@ impl<R: ReadAt> TdmsFile<R> {
             (SumsState::OfThisFile, Unsummed::Keep) => check.first_wrong.unwrap_or(len),
             _ => len,
         };
-        let walk = |end, limits| Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?.run_to(end);
+        let begins = begins(sums).map_err(failed)?;
+        let walk = |end, limits| {
+            let walk = Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?;
+            walk.with_begins(&begins).run_to(end)
+        };
         let mut map = walk(end, limits)?;
         let mut values_of_all = 0;
         if end < len {
@@ -83,6 +87,27 @@ impl<R: ReadAt> TdmsFile<R> {
             file,
             check,
         })
+    }
+
+    /// Opens a data file, and reads on behind damaged segments with the help of the checksums,
+    /// which say where each segment begins. Nothing is compared with them.
+    ///
+    /// Checksums that are of another file are of no use.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_guided<S: ReadAt + ?Sized>(
+        source: R,
+        sums: &S,
+        limits: Limits,
+    ) -> Result<Self, OpenError> {
+        let begins = begins(sums).map_err(|source| OpenError::Source {
+            position: 0,
+            source,
+        })?;
+        let walk = Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?;
+        let map = walk.with_begins(&begins).run()?;
+        Ok(Self::of(source, map))
     }
 
     /// Values of all channels.

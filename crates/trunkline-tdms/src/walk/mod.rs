@@ -5,6 +5,7 @@
 //! stands, in runs of segments laid out alike.
 
 mod data;
+mod resume;
 
 use std::io;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct Walk<'a, R: ?Sized, I: ?Sized> {
     index: Option<IndexCursor<'a, I>>,
     kind: Kind,
     limits: Limits,
+    /// Where segments begin, as the checksums have it; ascending, and none where there are none.
+    begins: &'a [u64],
     len: u64,
     /// Where the segment stands in what is walked, and in the data file.
     at: u64,
@@ -58,6 +61,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             index: index.map(IndexCursor::new),
             kind,
             limits,
+            begins: &[],
             len,
             at: 0,
             position: 0,
@@ -68,6 +72,12 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             columns: 0,
             columns_max: data::columns_max(len),
         })
+    }
+
+    /// Reads on behind damage with the help of these places, where segments begin; ascending.
+    pub(crate) fn with_begins(mut self, begins: &'a [u64]) -> Self {
+        self.begins = begins;
+        self
     }
 
     /// Walks to the end of what can be read, as if the file ended at `end` or before.
@@ -81,13 +91,16 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         loop {
             match self.segment() {
                 Ok(true) => {}
+                Ok(false) if self.map.incomplete.is_some() && self.resume()? => {}
                 Ok(false) => break,
                 Err(OpenError::Refused(finding))
                     if self.limits.is_salvaging && self.map.segments > 0 =>
                 {
                     self.map.bytes_lost = self.len - self.at;
                     self.map.incomplete = Some(finding);
-                    break;
+                    if !self.resume()? {
+                        break;
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -120,6 +133,9 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         self.source
             .read_exact_at(&mut bytes[..there], self.at)
             .map_err(|error| failed(self.at, error))?;
+        if there == bytes.len() {
+            self.mend(&mut bytes)?;
+        }
         if !self.check_tag(&bytes[..there.min(4)])? {
             return self.ends(Fault::Garbage { bytes: left }, left);
         }
@@ -210,9 +226,8 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         let Some(index) = &mut self.index else {
             return Ok(());
         };
-        let is_first = self.map.segments == 0;
-        let place = self.at + LEAD_IN_BYTES;
-        let metadata = is_first.then_some((self.source, place));
+        // All of it: a damaged index is of the right length.
+        let metadata = Some((self.source, self.at + LEAD_IN_BYTES));
         let is_same = index
             .matches(bytes, lead_in.metadata_bytes, metadata)
             .map_err(|error| failed(self.at, error))?;

@@ -135,7 +135,7 @@ pub fn exercise_beside(bytes: &[u8]) {
     let check = trunkline_tdms::SumsCheck::of(damaged.as_slice(), sums.as_slice());
     let check = check.expect("memory is read");
     match segments.iter().find(|(from, to)| (from..to).contains(&&at)) {
-        Some((0, _)) => assert_eq!(check.state, SumsState::OfAnother),
+        Some((0, _)) if segments.len() == 1 => assert_eq!(check.state, SumsState::OfAnother),
         Some((from, _)) => assert_eq!(check.first_wrong, Some(*from as u64)),
         None => assert!(check.first_wrong.is_none()),
     }
@@ -167,14 +167,18 @@ fn segments(bytes: &[u8]) -> Vec<(usize, usize)> {
 /// A file that is written anew holds the same values.
 fn check_rewritten(file: &TdmsFile<&[u8]>) {
     let mut anew = Vec::new();
-    if file.rewrite(Version::V2, &mut anew).is_err() {
+    let Ok(done) = file.rewrite(Version::V2, &mut anew) else {
         return;
-    }
+    };
     let Ok(anew) = TdmsFile::open(&anew) else {
         panic!("a file written anew cannot be opened");
     };
     assert!(anew.report().is_sound());
+    let left_out = &done.channels_left_out;
     for before in file.channels() {
+        if left_out.iter().any(|(path, _)| path == before.path()) {
+            continue;
+        }
         let Some(after) = anew.channel(before.path()) else {
             panic!("{} is gone", before.path());
         };

@@ -1,0 +1,163 @@
+//! Reading on behind damage: where the next segment begins, and which damage of a lead-in can be
+//! put right.
+//!
+//! A lead-in is put right only where what is left of it agrees with the rest of the file: with the
+//! places where segments begin, as the checksums beside the file have them, or with the segment
+//! behind it. What is skipped may have described channels, so that nothing behind it is read whose
+//! layout is not described again.
+
+use super::{Kind, Walk, failed};
+use crate::fault::{Fault, Finding};
+use crate::lead_in::{DATA_TAG, LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
+use crate::open::OpenError;
+use crate::read_at::ReadAt;
+
+/// Bytes that are searched at once.
+const PIECE_BYTES: u64 = 16 * 1024;
+
+impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
+    /// Whether a segment begins at this place in the file, as far as its tag says; none where the
+    /// file ends there.
+    fn has_tag(&self, at: u64) -> Result<Option<bool>, OpenError> {
+        if at >= self.len {
+            return Ok(None);
+        }
+        let mut tag = [0; DATA_TAG.len()];
+        let there = (self.len - at).min(tag.len() as u64) as usize;
+        let tag = &mut tag[..there];
+        self.source
+            .read_exact_at(tag, at)
+            .map_err(|error| failed(at, error))?;
+        Ok(Some(DATA_TAG.starts_with(tag)))
+    }
+
+    /// Whether these bytes at this place are a lead-in, whatever their tag: they agree with what is
+    /// behind the segment.
+    fn is_lead_in(&self, at: u64, bytes: &[u8; LEAD_IN_BYTES as usize]) -> Result<bool, OpenError> {
+        let lead_in = LeadIn::decode(bytes);
+        let is_known = matches!(lead_in.version, 4712 | 4713) && lead_in.unknown_flags() == 0;
+        let after = self.len.saturating_sub(at).saturating_sub(LEAD_IN_BYTES);
+        if !is_known
+            || lead_in.metadata_bytes > lead_in.segment_bytes
+            || lead_in.metadata_bytes > after
+        {
+            return Ok(false);
+        }
+        if lead_in.segment_bytes == NOT_CLOSED {
+            return Ok(bytes.starts_with(&DATA_TAG));
+        }
+        if lead_in.segment_bytes > after {
+            return Ok(false);
+        }
+        let next = self.has_tag(at + LEAD_IN_BYTES + lead_in.segment_bytes)?;
+        Ok(next.unwrap_or(true))
+    }
+
+    /// Puts right what can be of a lead-in whose tag or length is damaged.
+    pub(super) fn mend(
+        &mut self,
+        bytes: &mut [u8; LEAD_IN_BYTES as usize],
+    ) -> Result<(), OpenError> {
+        if !self.limits.is_salvaging || self.kind != Kind::Data || self.map.segments == 0 {
+            return Ok(());
+        }
+        let begins = self.begins;
+        let own = begins.binary_search(&self.at).ok();
+        let mut lead_in = LeadIn::decode(bytes);
+        let mut is_mended = false;
+        // Up to where it goes at most, if the checksums say so.
+        let next = own.and_then(|own| begins.get(own + 1)).copied();
+        if let Some(next) = next.filter(|next| (self.at + LEAD_IN_BYTES..=self.len).contains(next))
+        {
+            let end = self.at.checked_add(LEAD_IN_BYTES);
+            let end = end.and_then(|at| at.checked_add(lead_in.segment_bytes));
+            let most = next - self.at - LEAD_IN_BYTES;
+            let is_wrong = match end {
+                Some(end) if end < next => self.has_tag(end)? == Some(false),
+                Some(end) => end > next,
+                None => true,
+            };
+            if is_wrong && lead_in.metadata_bytes <= most {
+                lead_in.segment_bytes = most;
+                is_mended = true;
+            }
+        }
+        let has_tag = bytes.starts_with(&DATA_TAG);
+        let mut mended = Vec::with_capacity(bytes.len());
+        lead_in.encode_as(&mut mended);
+        if let Some(mended) = mended.first_chunk()
+            && (is_mended || !has_tag)
+            && self.is_lead_in(self.at, mended)?
+        {
+            *bytes = *mended;
+            self.map.find(self.position, Fault::DamagedLeadIn);
+        }
+        Ok(())
+    }
+
+    /// Goes on with the next segment behind what cannot be read; false where there is none.
+    pub(super) fn resume(&mut self) -> Result<bool, OpenError> {
+        let is_possible = self.limits.is_salvaging && self.kind == Kind::Data;
+        let from = self.at.saturating_add(1);
+        let damage = self.map.incomplete.as_ref().map(|finding| &finding.fault);
+        // The end of a file that was cut off, or not closed, is no damage to be read on behind.
+        let is_end = matches!(
+            damage,
+            None | Some(Fault::NotClosed | Fault::Empty | Fault::TornLeadIn { .. })
+        );
+        if !is_possible || is_end || self.map.segments == 0 || from >= self.len {
+            return Ok(false);
+        }
+        let Some(next) = self.next_lead_in(from)? else {
+            return Ok(false);
+        };
+        if let Some(Finding { position, fault }) = self.map.incomplete.take() {
+            let bytes = next - self.at;
+            self.map.find(
+                position,
+                match fault {
+                    Fault::Garbage { .. } => Fault::Garbage { bytes },
+                    other => other,
+                },
+            );
+        }
+        self.map.bytes_skipped += next - self.at;
+        self.map.bytes_lost = 0;
+        // What was skipped may have described channels.
+        self.map.objects.lose();
+        self.layout = None;
+        self.index = None;
+        (self.at, self.position) = (next, next);
+        Ok(true)
+    }
+
+    /// Where the next segment begins.
+    fn next_lead_in(&self, from: u64) -> Result<Option<u64>, OpenError> {
+        let behind = self.begins.partition_point(|begin| *begin < from);
+        let of_sums = self.begins.get(behind).filter(|begin| **begin < self.len);
+        let mut at = from;
+        let mut piece = vec![0; (self.len - from).min(PIECE_BYTES) as usize];
+        while at + LEAD_IN_BYTES <= self.len {
+            if let Some(begin) = of_sums.filter(|begin| **begin <= at) {
+                return Ok(Some(*begin));
+            }
+            let there = (self.len - at).min(PIECE_BYTES) as usize;
+            let piece = &mut piece[..there];
+            self.source
+                .read_exact_at(piece, at)
+                .map_err(|error| failed(at, error))?;
+            for (number, bytes) in piece.windows(LEAD_IN_BYTES as usize).enumerate() {
+                let Some(bytes) = bytes.first_chunk() else {
+                    continue;
+                };
+                let place = at + number as u64;
+                if bytes.starts_with(&DATA_TAG) && self.is_lead_in(place, bytes)? {
+                    return Ok(Some(of_sums.map_or(place, |begin| place.min(*begin))));
+                }
+            }
+            // One may begin in this piece and end in the next.
+            at += (there as u64 + 1).saturating_sub(LEAD_IN_BYTES).max(1);
+        }
+        Ok(of_sums.copied())
+    }
+}

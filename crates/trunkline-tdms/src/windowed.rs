@@ -1,0 +1,84 @@
+//! Reading rows of interleaved channels once: channel after channel of the same rows comes out of
+//! memory.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+use crate::file::TdmsFile;
+use crate::layout::Form;
+use crate::read_at::ReadAt;
+
+/// Bytes that are kept. Rows that are read together, channel after channel, have fewer.
+const WINDOW_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Bytes of rows that are read together so that each byte is read once.
+pub(crate) const ROWS_BYTES: u64 = WINDOW_BYTES / 2;
+
+/// A source of which the part that was read last is kept in memory: 8 MiB.
+#[derive(Debug)]
+pub struct Windowed<'a, R> {
+    source: &'a R,
+    window: RefCell<Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    position: u64,
+    bytes: Vec<u8>,
+}
+
+impl<R: ReadAt> ReadAt for Windowed<'_, R> {
+    fn byte_len(&self) -> io::Result<u64> {
+        self.source.byte_len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut window = self.window.borrow_mut();
+        let end = window.position + window.bytes.len() as u64;
+        if !(window.position..end).contains(&position) {
+            let left = self.source.byte_len()?.saturating_sub(position);
+            // A read that fails leaves nothing to be believed.
+            let mut bytes = std::mem::take(&mut window.bytes);
+            bytes.resize(left.min(WINDOW_BYTES) as usize, 0);
+            self.source.read_exact_at(&mut bytes, position)?;
+            *window = Window { position, bytes };
+        }
+        let from = (position - window.position) as usize;
+        let there = window.bytes.get(from..).unwrap_or_default();
+        let read = there.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&there[..read]);
+        Ok(read)
+    }
+}
+
+impl<R: ReadAt> TdmsFile<R> {
+    /// Whether the values of its channels lie row by row, in all segments.
+    pub fn is_row_by_row(&self) -> bool {
+        let mut runs = self.map.runs.iter();
+        !self.map.runs.is_empty() && runs.all(|run| !matches!(run.layout.form, Form::Contiguous))
+    }
+
+    /// The same file through a window of memory: channels of a file that is
+    /// [row by row](Self::is_row_by_row), read in blocks of rows that have no more than 4 MiB, read
+    /// each byte of it once.
+    pub fn windowed(&self) -> TdmsFile<Windowed<'_, R>> {
+        TdmsFile {
+            source: Windowed {
+                source: &self.source,
+                window: RefCell::default(),
+            },
+            map: Arc::clone(&self.map),
+        }
+    }
+
+    /// Rows of so many bytes, at least one; of the widest rows there are.
+    pub(crate) fn rows_of(&self, bytes: u64) -> u64 {
+        let widths = self.map.runs.iter().map(|run| {
+            let layout = &run.layout;
+            let rows = layout.columns.iter().map(|column| column.count).max();
+            layout.chunk_bytes / rows.unwrap_or(1).max(1)
+        });
+        (bytes / widths.max().unwrap_or(1).max(1)).max(1)
+    }
+}
