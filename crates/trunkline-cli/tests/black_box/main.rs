@@ -23,6 +23,7 @@ mod following;
 #[cfg(target_os = "linux")]
 mod full_disks;
 mod helping;
+mod hostile_text;
 mod hosting;
 mod json_lines;
 mod libraries;
