@@ -197,7 +197,7 @@ impl Entries {
         });
         // One monster among the names does not push everything else out of sight.
         names
-            .map(|name| name.chars().count())
+            .map(crate::terminal::width)
             .filter(|width| *width <= NAME_SHOWN_MAX)
             .max()
             .unwrap_or(0)

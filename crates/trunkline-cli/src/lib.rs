@@ -14,7 +14,7 @@
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
 //! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
 //!   prints.
-//! - `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
+//! - `foreign`: arguments of another subcommand. `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ mod arguments;
 mod condition;
 mod connection;
 mod exit;
+mod foreign;
 mod interrupt;
 mod output;
 mod problem;
@@ -52,18 +53,31 @@ pub fn run() -> ExitCode {
     let is_json = wants_json(&words);
     let terminal = Terminal::new(is_json);
     let result = match parse(&words) {
-        Ok((cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
+        Ok(Parsed::Command(cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
+        Ok(Parsed::Foreign(problem)) => Err(problem.into()),
         Err(error) => refuse(&error, &terminal, is_json),
     };
     end(result, &terminal).into()
 }
 
-/// The command line, and whether it or the environment says how long to wait.
-fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
-    let matches = Cli::command().try_get_matches_from(words)?;
+/// A command line that clap understands.
+enum Parsed {
+    /// With whether it or the environment says how long to wait.
+    Command(Box<Cli>, bool),
+    /// It has an argument that its subcommand would ignore.
+    Foreign(Problem),
+}
+
+fn parse(words: &[OsString]) -> Result<Parsed, clap::Error> {
+    let command = Cli::command();
+    let matches = command.clone().try_get_matches_from(words)?;
+    if let Err(problem) = foreign::check(&command, &matches) {
+        return Ok(Parsed::Foreign(problem));
+    }
     let source = matches.value_source("timeout");
     let is_timeout_given = source.is_some_and(|source| source != ValueSource::DefaultValue);
-    Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
+    let cli = Cli::from_arg_matches(&matches)?;
+    Ok(Parsed::Command(Box::new(cli), is_timeout_given))
 }
 
 fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, Stop> {

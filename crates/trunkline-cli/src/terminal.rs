@@ -1,8 +1,17 @@
 //! The one place that prints: standard output for data, standard error for everything else.
 //!
+//! Whatever is printed as text passes [`safe`] here: no character from outside, in whatever form,
+//! moves the cursor, ends a line, or hides or reorders what is around it. Cells of tables and of
+//! tab-separated columns pass [`plain`] before they are joined, so none begins another column.
+//!
 //! Output is kept back until a line is of use to somebody: at once on a terminal, otherwise when
 //! the command has nothing more to say for now. So a pipe gets whole lines, in time, and few system
 //! calls.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place that has standard output and standard error"
+)]
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -12,7 +21,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anstyle::{AnsiColor, Style};
+use trunkline_types::text::{escape, escape_except};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::problem::{Problem, Stop};
 
@@ -86,8 +96,19 @@ impl Terminal {
         self.out().list = List::Empty;
     }
 
-    /// Writes one line of data.
+    /// Writes one line of data, of columns with tabs between them where it has several. A line
+    /// break in it is escaped like everything else that is not printable.
     pub(crate) fn line(&self, line: &str) -> Result<(), Stop> {
+        self.write_line(&safe(line, self.colours, |character| character == '\t'))
+    }
+
+    /// The same of text with line breaks of the user's own, such as those of `--format`. Text from
+    /// outside in it was escaped before.
+    pub(crate) fn lines(&self, lines: &str) -> Result<(), Stop> {
+        self.write_line(&safe(lines, self.colours, is_layout))
+    }
+
+    fn write_line(&self, line: &str) -> Result<(), Stop> {
         let mut out = self.out();
         if self.is_tty && std::mem::take(&mut out.has_progress) {
             // They are seen in the same place. Whoever closed standard error does not want to know.
@@ -113,7 +134,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Writes text as it is: progress on a terminal, a generated script.
+    /// Writes text as it is: the help, a generated script. Never text from outside.
     pub(crate) fn raw(&self, text: &[u8]) -> Result<(), Stop> {
         let mut out = self.out();
         out.stream.write_all(text)?;
@@ -168,6 +189,7 @@ impl Terminal {
             true => ERASE_LINE,
             false => "",
         };
+        let line = safe(line, self.error_colours, is_layout);
         // Whoever closed standard error does not want to know.
         let _ = writeln!(io::stderr().lock(), "{erase}{line}");
         Ok(())
@@ -183,7 +205,8 @@ impl Terminal {
         if self.shows_progress {
             self.out().has_progress = true;
             // Of a line that goes on in the next one only that could be taken away again.
-            let line: String = plain(line).chars().take(columns()).collect();
+            let line = plain(line);
+            let line = fitting(&line, columns());
             // Whoever closed standard error does not want to know.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
@@ -227,7 +250,7 @@ impl Terminal {
     }
 }
 
-/// How many characters go on one line of the terminal that standard error is.
+/// How many columns one line of the terminal has that standard error is.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     // A terminal that does not know says 0.
@@ -256,31 +279,72 @@ pub(crate) fn shown(path: &Path) -> String {
     plain(&path.display().to_string())
 }
 
-/// Text without anything that a terminal would obey.
+/// Text from outside on one line, without anything that a terminal would obey, and without tabs.
 pub(crate) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => out.extend(character.escape_default()),
-            false => out.push(character),
-        }
-    }
-    out
+    escape(text).into_owned()
 }
 
 /// The same of text that may have several lines.
 fn plain_lines(text: &str) -> String {
-    let lines: Vec<String> = text.split('\n').map(plain).collect();
-    lines.join("\n")
+    escape_except(text, |character| character == '\n').into_owned()
 }
 
-/// The text and spaces behind it, as many as it lacks characters to `width`.
+/// Columns with tabs between them; empty ones at the end are left out.
+pub(crate) fn tabbed<'c>(cells: impl IntoIterator<Item = &'c str>) -> String {
+    let cells: Vec<Cow<'_, str>> = cells.into_iter().map(escape).collect();
+    cells.join("\t").trim_end_matches('\t').to_owned()
+}
+
+/// The text as it may reach the terminal: everything that is not printable is escaped, unless
+/// `keep` names it, or it is a colour of [`painted`] where there are colours.
+fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
+    if !has_colours || !text.contains('\u{1b}') {
+        return escape_except(text, keep);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\u{1b}') {
+        let (before, from) = rest.split_at(at);
+        safe.push_str(&escape_except(before, keep));
+        let colour = COLOURS.iter().find(|colour| from.starts_with(**colour));
+        let (shown, length) = match colour {
+            Some(colour) => (Cow::Borrowed(*colour), colour.len()),
+            None => (escape(&from[..1]), 1),
+        };
+        safe.push_str(&shown);
+        rest = &from[length..];
+    }
+    safe.push_str(&escape_except(rest, keep));
+    Cow::Owned(safe)
+}
+
+/// What separates lines and columns.
+fn is_layout(character: char) -> bool {
+    matches!(character, '\n' | '\t')
+}
+
+/// The columns of a terminal that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The text and spaces behind it, as many as it lacks columns to `width`.
 pub(crate) fn padded(text: &str, width: usize) -> String {
-    let missing = width.saturating_sub(text.chars().count());
+    let missing = width.saturating_sub(text.width());
     let mut padded = String::with_capacity(text.len() + missing);
     padded.push_str(text);
     padded.extend(std::iter::repeat_n(' ', missing));
     padded
+}
+
+/// As much of the text as there are columns for.
+fn fitting(text: &str, columns: usize) -> &str {
+    let mut taken = 0;
+    let end = text.char_indices().find(|(_, character)| {
+        taken += character.width().unwrap_or(0);
+        taken > columns
+    });
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 /// The beginning of a name that is too long to be looked at.
@@ -297,16 +361,27 @@ const ERASE_LINE: &str = "\r\u{1b}[K";
 /// Characters of a name that an error shows.
 const NAME_SHOWN_MAX: usize = 100;
 
+const DIM: &str = "\u{1b}[2m";
+const YELLOW: &str = "\u{1b}[33m";
+const RED: &str = "\u{1b}[31m";
+const GREEN: &str = "\u{1b}[32m";
+/// As before the colour.
+const RESET: &str = "\u{1b}[0m";
+
+/// Everything that [`painted`] puts around a text.
+const COLOURS: [&str; 5] = [DIM, YELLOW, RED, GREEN, RESET];
+
 fn painted(colours: bool, mood: Mood, text: &str) -> String {
-    let style = match mood {
-        _ if !colours => return text.to_owned(),
-        Mood::Plain => return text.to_owned(),
-        Mood::Dim => Style::new().dimmed(),
-        Mood::Uncertain => AnsiColor::Yellow.on_default(),
-        Mood::Bad => AnsiColor::Red.on_default(),
-        Mood::Fine => AnsiColor::Green.on_default(),
+    let text = escape_except(text, is_layout);
+    let colour = match mood {
+        _ if !colours => return text.into_owned(),
+        Mood::Plain => return text.into_owned(),
+        Mood::Dim => DIM,
+        Mood::Uncertain => YELLOW,
+        Mood::Bad => RED,
+        Mood::Fine => GREEN,
     };
-    format!("{style}{text}{style:#}")
+    format!("{colour}{text}{RESET}")
 }
 
 #[cfg(test)]
@@ -330,9 +405,39 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {
-        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u{1b}[31m");
-        assert_eq!(plain_lines("a\n\u{7}b"), "a\n\\u{7}b");
+        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u001b[31m");
+        assert_eq!(plain_lines("a\n\u{7}b"), "a\n\\u0007b");
         assert_eq!(shown(Path::new("a\tb")), "a\\tb");
+    }
+
+    #[test]
+    fn only_colours_of_its_own_reach_the_terminal() {
+        let red = painted(true, Mood::Bad, "x\u{1b}]0;y");
+        assert_eq!(red, "\u{1b}[31mx\\u001b]0;y\u{1b}[0m");
+        assert_eq!(safe(&red, true, is_layout), red);
+        assert_eq!(
+            safe(&red, false, is_layout),
+            "\\u001b[31mx\\u001b]0;y\\u001b[0m"
+        );
+        assert_eq!(
+            safe("a\u{1b}[2J\u{1b}[31mb\u{2028}", true, is_layout),
+            "a\\u001b[2J\u{1b}[31mb\\u2028"
+        );
+        assert_eq!(safe("a\tb\nc", true, is_layout), "a\tb\nc");
+        assert_eq!(safe("a\tb\nc", false, |c| c == '\t'), "a\tb\\nc");
+    }
+
+    #[test]
+    fn cells_begin_no_further_column_or_line() {
+        assert_eq!(tabbed(["a\tb", "c\nd", ""]), "a\\tb\tc\\nd");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(padded("液位", 6), "液位  ");
+        assert_eq!(padded("e\u{301}", 3), "e\u{301}  ");
+        assert_eq!(fitting("液位", 3), "液");
+        assert_eq!(fitting("abc", 3), "abc");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_types::contract::parse_duration;
+use trunkline_types::definition::{self, TextFault};
+use trunkline_types::text::parse_size;
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::keys::Section;
@@ -12,7 +14,7 @@ use crate::node::{Node, Table, Tree, shown_text};
 use crate::placeholder::{Env, Param, TextTemplate};
 use crate::report::Report;
 use crate::sections::check_keys;
-use crate::shown::{grouped, parse_bytes, shown_duration};
+use crate::shown::{grouped, shown_duration};
 use crate::source::Place;
 
 /// Reads values; texts are filled in with the parameters of `env`.
@@ -138,23 +140,13 @@ impl Values<'_, '_> {
     /// Whether `text` has no control characters and at most `max` bytes.
     pub fn check_text(&mut self, key: &str, place: Place, text: &str, max: usize) -> bool {
         let key = key.to_owned();
-        if text.len() > max {
-            self.report.error(place, Kind::TextTooLong { key, max });
-            return false;
-        }
-        let allowed = ['\n', '\t', '\r'];
-        match text
-            .chars()
-            .find(|character| character.is_control() && !allowed.contains(character))
-        {
-            Some(character) => {
-                let code = u32::from(character);
-                self.report
-                    .error(place, Kind::ControlCharacter { key, code });
-                false
-            }
-            None => true,
-        }
+        let kind = match definition::check_text(text, max) {
+            Ok(()) => return true,
+            Err(TextFault::TooLong { max }) => Kind::TextTooLong { key, max },
+            Err(TextFault::ControlCharacter { code }) => Kind::ControlCharacter { key, code },
+        };
+        self.report.error(place, kind);
+        false
     }
 
     /// One of these words.
@@ -247,7 +239,7 @@ impl Values<'_, '_> {
     pub fn bytes(&mut self, key: &str, node: &Node, bounds: RangeInclusive<i64>) -> Option<i64> {
         let value = match self.filled(node)? {
             Filled::Integer(value) => Some(value),
-            Filled::Text(text) => parse_bytes(&text),
+            Filled::Text(text) => parse_size(&text).and_then(|bytes| bytes.try_into().ok()),
             Filled::Bool(_) | Filled::Float(_) | Filled::Other(_) => None,
         };
         match value {

@@ -1,4 +1,4 @@
-//! Numbers, durations and bytes as people read and write them.
+//! Numbers and durations as people read and write them.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -41,22 +41,6 @@ pub(crate) fn shown_duration(duration: Duration) -> String {
     }
 }
 
-/// A number of bytes with a binary unit: `64 KiB`.
-pub(crate) fn parse_bytes(text: &str) -> Option<i64> {
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(split)?;
-    let factor: i64 = match unit {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    number.trim().parse::<i64>().ok()?.checked_mul(factor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,15 +51,6 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
         assert_eq!(grouped(-1_234_567), "-1,234,567");
-    }
-
-    #[test]
-    fn bytes_have_binary_units() {
-        assert_eq!(parse_bytes("64 KiB"), Some(65_536));
-        assert_eq!(parse_bytes("1GiB"), Some(1 << 30));
-        assert_eq!(parse_bytes("12"), Some(12));
-        assert_eq!(parse_bytes("1 MB"), None);
-        assert_eq!(parse_bytes("9223372036854775807 KiB"), None);
     }
 
     #[test]

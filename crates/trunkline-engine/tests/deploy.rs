@@ -224,6 +224,35 @@ fn fifo_and_scaling_are_refused_for_types_they_do_not_fit() {
 }
 
 #[test]
+fn texts_that_files_may_not_have_are_refused_of_programs_as_well() {
+    let rig = Rig::new();
+    let with = |change: fn(&mut Properties)| {
+        let mut variable = VariableDefinition::new("a", DataType::F64);
+        change(Arc::make_mut(&mut variable.properties));
+        refused(&rig, "plant", vec![variable]).to_string()
+    };
+    assert_eq!(
+        with(|p| p.description = "a\u{1b}[31mb".into()),
+        "plant/a: the description contains a control character (U+001B); leave it out"
+    );
+    assert_eq!(
+        with(|p| p.description = "x".repeat(4097)),
+        "plant/a: the description is longer than 4096 bytes; shorten it"
+    );
+    assert!(with(|p| p.units = "x".repeat(65)).contains("units is longer than 64 bytes"));
+    assert!(with(|p| p.source = "a:\u{85}".into()).contains("U+0085"));
+    let mut library = library_of("plant", f64s(&["a"]));
+    library.description = "\u{7f}".into();
+    let error = rig.engine.deploy(&library, rig.now(), rig.wall());
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "plant: the description contains a control character (U+007F); leave it out"
+    );
+    library.description = "several\nlines\tand tabs".into();
+    assert!(rig.engine.deploy(&library, rig.now(), rig.wall()).is_ok());
+}
+
+#[test]
 fn more_variables_than_fit_are_refused_before_anything_is_made() {
     let rig = Rig::new();
     let one = VariableDefinition::new("x", DataType::Bool);

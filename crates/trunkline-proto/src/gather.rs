@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 use trunkline_types::contract::parse_duration;
+use trunkline_types::text::parse_size;
 
 /// When what was gathered is sent: whichever comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,7 +59,9 @@ impl Throughput {
 
 /// The text is not a throughput mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is no batch; write how many bytes and how long, 8KiB,10ms: 1 byte to 64KiB, 1us to 1s")]
+#[error(
+    "invalid --batch value; write how many bytes and how long, such as 8KiB,10ms: 1 byte to 64KiB, 1us to 1s"
+)]
 pub struct ThroughputError;
 
 /// Bytes and time with a comma between them: `8KiB,10ms`, `1500,500us`.
@@ -68,7 +71,9 @@ impl FromStr for Throughput {
     fn from_str(text: &str) -> Result<Self, ThroughputError> {
         let (bytes, delay) = text.split_once(',').ok_or(ThroughputError)?;
         let throughput = Self {
-            bytes: parse_bytes(bytes.trim()).ok_or(ThroughputError)?,
+            bytes: parse_size(bytes)
+                .and_then(|bytes| bytes.try_into().ok())
+                .ok_or(ThroughputError)?,
             delay: parse_duration(delay).ok_or(ThroughputError)?,
         };
         match throughput.within_bounds() == throughput {
@@ -83,17 +88,6 @@ impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{:?}", self.bytes, self.delay)
     }
-}
-
-fn parse_bytes(text: &str) -> Option<u32> {
-    let units = [("KiB", 1024), ("kB", 1000), ("B", 1)];
-    let unit = units.iter().find(|(unit, _)| text.ends_with(unit));
-    let (unit, factor) = unit.copied().unwrap_or(("", 1));
-    let number = text.strip_suffix(unit)?.trim_end();
-    // `u32` would take a sign.
-    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
-    let number = number.parse::<u32>().ok().filter(|_| is_number)?;
-    number.checked_mul(factor)
 }
 
 impl Default for Throughput {

@@ -12,6 +12,7 @@ use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::{
     Agreement, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, Throughput,
 };
+use trunkline_types::text::is_unprintable;
 use trunkline_types::{Tick, Timestamp};
 
 use crate::answers::Answers;
@@ -349,12 +350,12 @@ fn described(origin: &str, hello: &Hello) -> Arc<str> {
     for said in [&hello.client_name, &hello.program] {
         if !said.is_empty() {
             text.push_str(", ");
-            text.extend(said.chars().filter(|c| !c.is_control()));
+            text.extend(said.chars().filter(|c| !is_unprintable(*c)));
         }
     }
     if !hello.user.is_empty() {
         text.push_str(", user ");
-        text.extend(hello.user.chars().filter(|c| !c.is_control()));
+        text.extend(hello.user.chars().filter(|c| !is_unprintable(*c)));
     }
     if hello.pid != 0 {
         text.push_str(&format!(", pid {}", hello.pid));

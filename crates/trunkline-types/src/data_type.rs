@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::text::{escape, is_unprintable};
+
 mod check;
 #[cfg(test)]
 mod tests;
@@ -265,9 +267,9 @@ impl fmt::Display for DataType {
 
 /// Writes a label or field name, in quotes where it would not be read back as it is.
 fn write_label(f: &mut fmt::Formatter<'_>, label: &str) -> fmt::Result {
-    let special = |c: char| c.is_control() || matches!(c, '"' | '\\' | ',' | ':' | '(' | ')');
+    let special = |c: char| is_unprintable(c) || matches!(c, '"' | '\\' | ',' | ':' | '(' | ')');
     if label.is_empty() || label.trim() != label || label.contains(special) {
-        write!(f, "{}", serde_json::Value::from(label))
+        f.write_str(&escape(&serde_json::Value::from(label).to_string()))
     } else {
         f.write_str(label)
     }

@@ -8,6 +8,48 @@ use crate::{DataType, Scaling, Value};
 /// Most variables one engine has in one epoch, undeployed ones included.
 pub const VARIABLES_MAX: usize = 2 << 20;
 
+/// Longest description of a library or a variable, bytes.
+pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
+/// Longest source of a variable, and longest name of an alias's target, bytes.
+pub const SOURCE_BYTES_MAX: usize = 1_024;
+/// Longest unit, bytes.
+pub const UNITS_BYTES_MAX: usize = 64;
+
+/// Why a text cannot be part of a definition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TextFault {
+    /// It is too long.
+    #[error("is longer than {max} bytes; shorten it")]
+    TooLong {
+        /// The limit.
+        max: usize,
+    },
+    /// It holds a control character other than a line break or a tab.
+    #[error("contains a control character (U+{code:04X}); leave it out")]
+    ControlCharacter {
+        /// Its code point.
+        code: u32,
+    },
+}
+
+/// Checks a text of a definition, wherever it comes from: at most `max` bytes, and of control
+/// characters only line breaks and tabs.
+///
+/// # Errors
+/// [`TextFault`] says what is wrong with it.
+pub fn check_text(text: &str, max: usize) -> Result<(), TextFault> {
+    if text.len() > max {
+        return Err(TextFault::TooLong { max });
+    }
+    let is_refused = |c: &char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+    match text.chars().find(is_refused) {
+        Some(character) => Err(TextFault::ControlCharacter {
+            code: u32::from(character),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// A library: the unit that is deployed, with every variable in it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LibraryDefinition {

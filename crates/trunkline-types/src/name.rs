@@ -7,7 +7,7 @@
 //!                        --------------  field, after the only '#'
 //! ```
 //!
-//! Every printable character is legal. Four have a meaning and are escaped where they are meant as
+//! Every [printable](crate::text::is_unprintable) character is legal. Four have a meaning and are escaped where they are meant as
 //! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by
 //! byte in that escaped form; `.` and `..` are segments like any other and never resolved. Case
 //! counts.
@@ -15,6 +15,8 @@
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::str::FromStr;
+
+use crate::text::is_unprintable;
 
 /// Longest full name in bytes, escapes and field included.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -424,15 +426,6 @@ fn read_escape(text: &str) -> Option<(char, &'static str)> {
             .eq_ignore_ascii_case(start)
             .then_some((character, escape))
     })
-}
-
-/// Control characters, line separators, and marks that reorder or hide text: two names that look
-/// equal must be equal as far as a machine can tell.
-pub(crate) fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'
-            | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
 }
 
 /// Longest name for which similar ones are looked for.

@@ -20,8 +20,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::name::is_unprintable;
 use crate::text::clip;
+use crate::text::is_unprintable;
 use crate::url::{UrlError, parse_authority_host, parse_port};
 
 /// Longest URL of an endpoint in bytes, in canonical form.

@@ -1,8 +1,14 @@
 //! Comma-separated values, RFC 4180: written for readings and lists, read by `put --csv`.
+//!
+//! A text that is not printable, or that a spreadsheet would take as a formula, is written as a
+//! JSON string: `put --csv` and every other JSON reader gets it back as it was, and nothing else
+//! obeys it.
 
 use std::borrow::Cow;
 
-use trunkline_types::Reason;
+use serde_json::Value as Json;
+use trunkline_types::text::{escape, is_unprintable};
+use trunkline_types::{DataType, Reason, Value};
 
 use super::Shown;
 use super::values::ValueStyle;
@@ -44,18 +50,43 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
     line(&cells)
 }
 
+/// A value as a cell that is read back as the same value. A text stays as it is where it can; one
+/// without characters is an empty cell.
+pub(crate) fn cell(value: &Value, data_type: &DataType, style: ValueStyle) -> String {
+    match value {
+        Value::String(text) if text.is_empty() => String::new(),
+        _ => style.text(value, data_type, None),
+    }
+}
+
 /// Cells as one line.
 pub(crate) fn line(cells: &[&str]) -> String {
-    let cells: Vec<Cow<'_, str>> = cells.iter().map(|cell| quoted(cell)).collect();
+    let cells: Vec<Cow<'_, str>> = cells.iter().map(|cell| quoted(harmless(cell))).collect();
     cells.join(",")
 }
 
-fn quoted(cell: &str) -> Cow<'_, str> {
-    let needs_quotes =
-        cell.contains([',', '"', '\n', '\r']) || cell.starts_with(' ') || cell.ends_with(' ');
+/// The cell, as a JSON string where it is not printable or would be taken as a formula.
+fn harmless(cell: &str) -> Cow<'_, str> {
+    match cell.contains(is_unprintable) || is_formula(cell) {
+        true => Cow::Owned(escape(&Json::from(cell).to_string()).into_owned()),
+        false => Cow::Borrowed(cell),
+    }
+}
+
+/// Whether spreadsheets compute the cell; they do not compute numbers.
+fn is_formula(cell: &str) -> bool {
+    let is_number = |text: &str| {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        text.parse::<f64>().is_ok() || digits.starts_with("0x")
+    };
+    cell.len() > 1 && cell.starts_with(['=', '+', '-', '@']) && !is_number(cell)
+}
+
+fn quoted(cell: Cow<'_, str>) -> Cow<'_, str> {
+    let needs_quotes = cell.contains([',', '"']) || cell.starts_with(' ') || cell.ends_with(' ');
     match needs_quotes {
         true => Cow::Owned(format!("\"{}\"", cell.replace('"', "\"\""))),
-        false => Cow::Borrowed(cell),
+        false => cell,
     }
 }
 
@@ -145,6 +176,19 @@ mod tests {
     }
 
     #[test]
+    fn what_spreadsheets_or_terminals_would_obey_is_a_json_string() {
+        let cells = |cell| line(&[cell]);
+        assert_eq!(cells("=1+1"), "\"\"\"=1+1\"\"\"");
+        assert_eq!(cells("@SUM(A1)"), "\"\"\"@SUM(A1)\"\"\"");
+        assert_eq!(cells("+cmd|' /C x'!A0"), "\"\"\"+cmd|' /C x'!A0\"\"\"");
+        assert_eq!(cells("two\nlines"), "\"\"\"two\\nlines\"\"\"");
+        assert_eq!(cells("a\u{2028}b"), "\"\"\"a\\u2028b\"\"\"");
+        for plain in ["-1.5e3", "-0x1f", "-inf", "-", "a=b", "°C"] {
+            assert_eq!(cells(plain), plain);
+        }
+    }
+
+    #[test]
     fn a_reading_has_one_cell_per_column() {
         let facts = facts();
         for (reading, expected) in [
@@ -166,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let cells = ["plain", "a,b", "q\"q", "two\nlines", "", " x "];
+        let cells = ["plain", "a,b", "q\"q", "two lines", "", " x "];
         let text = format!("{}\r\n\n{}\n", line(&cells), line(&["next"]));
         let rows = parse(&text).unwrap();
         assert_eq!(
@@ -179,10 +223,17 @@ mod tests {
         assert_eq!(
             rows[1],
             Row {
-                line: 4,
+                line: 3,
                 cells: vec!["next".to_owned()]
             }
         );
+    }
+
+    #[test]
+    fn a_cell_of_several_lines_is_read() {
+        let rows = parse("\"two\nlines\",x\nnext\n").unwrap();
+        assert_eq!(rows[0].cells, ["two\nlines", "x"]);
+        assert_eq!(rows[1].line, 3);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use trunkline_types::{Level, Lost, Quality};
 use super::Shown;
 use super::times::TimeColumn;
 use super::values::ValueStyle;
-use crate::terminal::{Mood, Terminal, padded};
+use crate::terminal::{Mood, Terminal, padded, plain, tabbed};
 
 /// Columns and how they are written.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl HumanForm {
     /// The line of a reading.
     pub(crate) fn line(&mut self, shown: &Shown<'_>) -> String {
         let value = self.value(shown);
-        self.line_with(shown, &value)
+        self.line_with(shown, &[&value])
     }
 
     /// The line of a change: the value before, and the reading that came of it.
@@ -37,9 +37,9 @@ impl HumanForm {
             (_, true) => return new,
             (true, _) => {
                 let arrow = old.map_or_else(String::new, |old| format!("{old} "));
-                self.line_with(shown, &format!("{arrow}→ {new}"))
+                self.line_with(shown, &[&format!("{arrow}→ {new}")])
             }
-            (false, _) => self.line_with(shown, &format!("{}\t{new}", old.unwrap_or_default())),
+            (false, _) => self.line_with(shown, &[old.unwrap_or_default(), &new]),
         };
         if self.is_table && !remark.is_empty() {
             line.push_str(&self.terminal.paint(Mood::Dim, &format!("   ({remark})")));
@@ -60,9 +60,10 @@ impl HumanForm {
         )
     }
 
-    fn line_with(&mut self, shown: &Shown<'_>, value: &str) -> String {
+    /// A line with these in the place of the value, each a column of its own where it has tabs.
+    fn line_with(&mut self, shown: &Shown<'_>, values: &[&str]) -> String {
         if self.is_terse {
-            return value.to_owned();
+            return values.concat();
         }
         let time = self.time.as_mut().map(|time| match shown.is_written() {
             true => time.text(shown.name, shown.times()),
@@ -73,13 +74,14 @@ impl HumanForm {
         if !self.is_table {
             let mut cells = vec![shown.name];
             cells.extend(time.as_deref());
-            cells.extend([value, &shown.facts.units]);
+            cells.extend_from_slice(values);
+            cells.push(&shown.facts.units);
             let marks: Vec<&str> = marks.iter().map(|(mark, _)| mark.as_str()).collect();
             let marks = marks.join(", ");
             cells.push(&marks);
-            return cells.join("\t").trim_end_matches('\t').to_owned();
+            return tabbed(cells);
         }
-        let mut line = padded(shown.name, self.name_width);
+        let mut line = padded(&plain(shown.name), self.name_width);
         if let Some(time) = time {
             line.push_str("   ");
             line.push_str(&self.terminal.paint(Mood::Dim, &time));
@@ -88,11 +90,11 @@ impl HumanForm {
         line.push_str(
             &self
                 .terminal
-                .paint(mood(shown.reading.sample.quality), value),
+                .paint(mood(shown.reading.sample.quality), &values.concat()),
         );
         if !shown.facts.units.is_empty() {
             line.push(' ');
-            line.push_str(&shown.facts.units);
+            line.push_str(&plain(&shown.facts.units));
         }
         for (mark, mood) in marks {
             line.push_str("   ");

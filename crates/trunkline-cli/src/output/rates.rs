@@ -8,7 +8,7 @@ use super::values::ValueStyle;
 use crate::arguments::Form;
 use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
-use crate::terminal::{Mood, Terminal, padded};
+use crate::terminal::{Mood, Terminal, padded, plain, tabbed};
 
 /// What came of one variable in one period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -72,10 +72,15 @@ impl RatePrinter {
                     Mood::Bad
                 };
                 let lost = self.terminal.paint(mood, &format!("lost={lost_text}"));
-                let name = padded(name, self.name_width);
+                let name = padded(&plain(name), self.name_width);
                 format!("{name}   {per_second:.1} /s   {lost}   coalesced={coalesced}")
             }
-            Form::Plain => format!("{name}\t{per_second:.1}\t{lost_text}\t{coalesced}"),
+            Form::Plain => tabbed([
+                name,
+                &format!("{per_second:.1}"),
+                &lost_text,
+                &coalesced.to_string(),
+            ]),
             Form::Csv => {
                 let lost = lost.map_or_else(String::new, |count| count.to_string());
                 csv::line(&[

@@ -109,7 +109,7 @@ impl ReadingPrinter {
                 template,
                 values,
                 time,
-            } => template.line(shown, *values, time),
+            } => return self.terminal.lines(&template.line(shown, *values, time)),
             Kind::Json(values) => json::reading(shown, *values).into_json().to_string(),
             Kind::Csv(values) => csv::reading(shown, *values),
         };
@@ -127,7 +127,10 @@ impl ReadingPrinter {
                 template,
                 values,
                 time,
-            } => template.line(&change.new, *values, time),
+            } => {
+                let lines = template.line(&change.new, *values, time);
+                return self.terminal.lines(&lines);
+            }
             Kind::Json(values) => changed(change, *values).into_json().to_string(),
             Kind::Csv(values) => csv::reading(&change.new, *values),
         };

@@ -7,7 +7,7 @@ use super::json::Object;
 use crate::arguments::Form;
 use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
-use crate::terminal::{Mood, Terminal, padded, plain};
+use crate::terminal::{Mood, Terminal, padded, plain, tabbed, width};
 
 /// A list while it is gathered. Tables are printed at the end, when the widths are known;
 /// everything else row by row.
@@ -71,7 +71,7 @@ impl Records {
             Form::Table | Form::Plain if self.is_terse => {
                 row.cells.into_iter().next().unwrap_or_default()
             }
-            Form::Table | Form::Plain => row.cells.join("\t").trim_end_matches('\t').to_owned(),
+            Form::Table | Form::Plain => tabbed(row.cells.iter().map(String::as_str)),
             Form::Json | Form::Jsonl => Json::to_string(&row.object.into_json()),
             Form::Csv => {
                 let cells: Vec<&str> = row.cells.iter().map(String::as_str).collect();
@@ -85,8 +85,8 @@ impl Records {
     pub(crate) fn finish(self) -> Result<(), Stop> {
         let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(&row.cells) {
-                *width = (*width).max(cell.chars().count());
+            for (widest, cell) in widths.iter_mut().zip(&row.cells) {
+                *widest = (*widest).max(width(cell));
             }
         }
         for row in &self.rows {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use trunkline_types::text::escape;
+
 use super::Shown;
 use super::times::TimeColumn;
 use super::values::ValueStyle;
@@ -121,13 +123,13 @@ impl Template {
                 Part::Word(word) => word,
             };
             match word {
-                Word::Name => line.push_str(shown.name),
+                Word::Name => line.push_str(&escape(shown.name)),
                 Word::Value if shown.has_value => {
                     let text = values.text(&sample.value, &facts.data_type, facts.precision);
                     line.push_str(&text);
                 }
                 Word::Value => {}
-                Word::Units => line.push_str(&facts.units),
+                Word::Units => line.push_str(&escape(&facts.units)),
                 Word::Type => put(&mut line, &facts.data_type),
                 Word::Time => {
                     if let Some(time) = time.as_mut().filter(|_| shown.is_written()) {
@@ -192,6 +194,19 @@ mod tests {
             "bad: sensor-failure (simulated) 3 3.25"
         );
         assert_eq!(line("{ts}", &reading()), "2026-11-20T21:39:04.123456789Z");
+    }
+
+    #[test]
+    fn text_from_outside_ends_no_line() {
+        let facts = crate::output::Facts {
+            units: "m\n\u{2028}".to_owned(),
+            ..facts()
+        };
+        let reading = reading();
+        let shown = Shown::new("a/b", &facts, &reading, T);
+        let template = Template::parse("{value} {units}\\n").unwrap();
+        let line = template.line(&shown, ValueStyle::default(), &mut None);
+        assert_eq!(line, "72.41 m\\n\\u2028\n");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::output::{Shown, csv};
 use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
 use crate::targets;
-use crate::terminal::{Mood, padded};
+use crate::terminal::{Mood, padded, plain, tabbed};
 
 /// Tell everything the engine knows about variables
 ///
@@ -165,10 +165,10 @@ impl<'a> Printer<'a> {
                 if !std::mem::replace(&mut self.is_first, false) {
                     terminal.line("")?;
                 }
-                terminal.line(&info.name)?;
+                terminal.line(&plain(&info.name))?;
                 for (key, value) in lines {
                     let key = terminal.paint(Mood::Dim, &padded(key, 12));
-                    terminal.line(&format!("  {key} {value}"))?;
+                    terminal.line(&format!("  {key} {}", plain(&value)))?;
                 }
             }
             Form::Csv => {
@@ -178,7 +178,7 @@ impl<'a> Printer<'a> {
             }
             _ => {
                 for (key, value) in lines {
-                    terminal.line(&format!("{}\t{key}\t{value}", info.name))?;
+                    terminal.line(&tabbed([info.name.as_str(), key, &value]))?;
                 }
             }
         }

@@ -102,7 +102,7 @@ impl<'c> Outcomes<'c> {
             Err(error) => {
                 let problem = of_call(connection, &error).of(name);
                 self.tally.item_failed(problem.exit);
-                self.context.show(&problem, name.chars().count())?;
+                self.context.show(&problem, crate::terminal::width(name))?;
                 return Ok(());
             }
         };

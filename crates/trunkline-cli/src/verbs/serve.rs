@@ -226,7 +226,9 @@ pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), S
         .ok()
         .and_then(|client| client.engine_info(timeout).ok());
     let libraries = told.map(|info| info.libraries).unwrap_or_default();
-    let names = libraries.iter().map(|library| library.name.chars().count());
+    let names = libraries
+        .iter()
+        .map(|library| crate::terminal::width(&library.name));
     let width = names.max().unwrap_or(0);
     for library in &libraries {
         let (name, count) = (padded(&library.name, width), library.variables);

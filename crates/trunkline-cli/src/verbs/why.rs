@@ -23,7 +23,7 @@ use crate::output::times::TimeColumn;
 use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
 use crate::targets::{self, Wanted, address};
-use crate::terminal::Mood;
+use crate::terminal::{Mood, plain};
 
 /// Find out why a variable does not update, or without a name, why there is no connection
 ///
@@ -322,7 +322,7 @@ fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result
         .iter()
         .find(|finding| finding.verdict == Verdict::Fault);
     if form.is_for_people() {
-        context.terminal.line(&conclusion(name, cause))?;
+        context.terminal.lines(&conclusion(name, cause))?;
     }
     Ok(if cause.is_some() {
         Exit::Found
@@ -381,7 +381,7 @@ fn row(name: Option<&str>, finding: &Finding, form: Form) -> Row {
 }
 
 fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
-    match (name, cause) {
+    match (name.map(plain), cause) {
         (Some(name), None) => format!("Nothing keeps {name} from updating."),
         (None, None) => "The connection is in order.".to_owned(),
         (name, Some(cause)) => {
@@ -398,9 +398,11 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
     }
 }
 
+/// The sentence on one line, with its end.
 fn ended(sentence: &str) -> String {
+    let sentence = plain(sentence);
     match sentence.ends_with(['.', '?', '!']) {
-        true => sentence.to_owned(),
+        true => sentence,
         false => format!("{sentence}."),
     }
 }

@@ -24,6 +24,7 @@ mod following;
 #[cfg(target_os = "linux")]
 mod full_disks;
 mod helping;
+mod hostile_text;
 mod hosting;
 mod identities;
 mod json_lines;

@@ -154,13 +154,13 @@ fn named(group: &str) -> Vec<u8> {
 fn nothing_that_a_recording_or_its_file_is_named_moves_a_cursor() {
     let served = Served::rig();
     let named = named("a/\u{1b}[31m\u{7}b\tc\nd");
-    let escaped = "a/\\u{1b}[31m\\u{7}b\\tc\\nd";
+    let escaped = "a/\\u001b[31m\\u0007b\\tc\\nd";
     let file = path(&served, "x\u{1b}[2J\n.tdms");
     std::fs::write(&file, &named[..named.len() - 1]).unwrap();
     let whole = path(&served, "whole.tdms");
     std::fs::write(&whole, &named).unwrap();
     let folder = served.folder.path().to_str().unwrap();
-    let text = "x\\u{1b}[2J\\n.tdms";
+    let text = "x\\u001b[2J\\n.tdms";
     for (arguments, told) in [
         (&["record", "info", &whole][..], escaped),
         (&["record", "info", &whole, "-o", "table"], escaped),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use trunkline_types::definition::UNITS_BYTES_MAX;
+pub(crate) use trunkline_types::definition::{DESCRIPTION_BYTES_MAX, SOURCE_BYTES_MAX};
 use trunkline_types::{Access, DataType, Deadband, Scope};
 
 use super::fifo::FifoForm;
@@ -12,11 +14,6 @@ use crate::keys::Section;
 use crate::node::{Node, Table, Tree};
 use crate::report::Report;
 
-/// Longest description.
-pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4_096;
-/// Longest source.
-pub(crate) const SOURCE_BYTES_MAX: usize = 1_024;
-const UNITS_BYTES_MAX: usize = 64;
 const PRECISION_MAX: i64 = 17;
 const STALL_MAX: Duration = Duration::from_secs(3_600);
 const AGE_MIN: Duration = Duration::from_millis(1);

@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+use trunkline_types::definition::{
+    DESCRIPTION_BYTES_MAX, SOURCE_BYTES_MAX, UNITS_BYTES_MAX, check_text,
+};
 use trunkline_types::name::NUMBERS_LIBRARY;
 use trunkline_types::{
     LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value, fifo,
@@ -20,6 +23,12 @@ pub(super) fn names(library: &LibraryDefinition) -> Result<Vec<Name>, DeployErro
             name: library.name.clone(),
         });
     }
+    text(
+        || library.name.clone(),
+        "description",
+        &library.description,
+        DESCRIPTION_BYTES_MAX,
+    )?;
     let mut names = Vec::with_capacity(library.variables.len());
     for definition in &library.variables {
         let name = full_name(library, &definition.path)?;
@@ -56,6 +65,19 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
         name: name(),
         error,
     })?;
+    for (key, value, max) in [
+        (
+            "description",
+            &properties.description,
+            DESCRIPTION_BYTES_MAX,
+        ),
+        ("units", &properties.units, UNITS_BYTES_MAX),
+        ("source", &properties.source, SOURCE_BYTES_MAX),
+        ("alias", &properties.alias, SOURCE_BYTES_MAX),
+        ("origin", &properties.origin, ORIGIN_BYTES_MAX),
+    ] {
+        text(name, key, value, max)?;
+    }
     if let Some((low, high)) = properties.range
         && !(low < high && low.is_finite() && high.is_finite())
     {
@@ -101,6 +123,23 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
     }
     Ok(())
 }
+
+/// Checks a text as the files of a configuration are checked, so that both refuse the same.
+fn text(
+    name: impl Fn() -> String,
+    key: &'static str,
+    text: &str,
+    max: usize,
+) -> Result<(), DeployError> {
+    check_text(text, max).map_err(|fault| DeployError::Text {
+        name: name(),
+        key,
+        fault,
+    })
+}
+
+/// Longest place of a configuration, `file:line`: the longest path and a number.
+const ORIGIN_BYTES_MAX: usize = 4_096 + 32;
 
 /// The write that makes a configured initial value the variable's first update (H-17).
 pub(super) fn initial_write(initial: &Value) -> Write<'_> {

@@ -1,6 +1,7 @@
 //! Why a library cannot be deployed, undeployed, started or stopped.
 
 use trunkline_types::data_type::TypeError;
+use trunkline_types::definition::TextFault;
 use trunkline_types::fifo::FifoError;
 use trunkline_types::scaling::ScalingError;
 
@@ -89,6 +90,16 @@ pub enum DeployError {
         name: String,
         /// What was given.
         percent: f64,
+    },
+    /// A text that cannot be part of a definition.
+    #[error("{name}: the {key} {fault}")]
+    Text {
+        /// The library, or the full name of the variable.
+        name: String,
+        /// Which text.
+        key: &'static str,
+        /// What is wrong with it.
+        fault: TextFault,
     },
     /// Scaling does not fit the type.
     #[error("{name}: {error}")]

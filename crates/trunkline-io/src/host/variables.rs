@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use trunkline_types::name::escape_segment;
+use trunkline_types::text::is_unprintable;
 use trunkline_types::{
     Access, DataType, LibraryDefinition, Properties, Reason, Value, VariableDefinition,
 };
@@ -374,7 +375,9 @@ fn disk_segment(mount: &str, taken: &mut BTreeSet<String>) -> String {
 
 /// One segment of a name: control characters replaced, reserved ones escaped, of bounded length.
 fn segment(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { '_' } else { c });
+    let plain = text
+        .chars()
+        .map(|c| if is_unprintable(c) { '_' } else { c });
     let plain: String = plain.take(SEGMENT_CHARS_MAX).collect();
     let plain = if plain.is_empty() {
         "unnamed".to_owned()

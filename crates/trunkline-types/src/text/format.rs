@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use crate::json::special_text;
 use crate::{DataType, Elements, Value, Waveform};
 
+use super::escape::{escape, is_unprintable};
 use super::parse::unquote;
 
 /// How [`format_value`] writes. The default writes everything, as
@@ -70,7 +71,7 @@ fn without_zeros(number: &str) -> &str {
 }
 
 /// The value as text: a number, a label, text as it is (in JSON quotes where it would not be read
-/// back or holds control characters), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
+/// back or is not printable), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
 /// waveforms as JSON.
 pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
     let mut out = String::new();
@@ -165,7 +166,8 @@ fn waveform(waveform: &Waveform, options: &FormatOptions, out: &mut String) {
         for (index, (name, value)) in waveform.attributes.iter().enumerate() {
             separate(index, out);
             quoted(name, out);
-            put(out, format_args!(": {}", crate::json::attribute(value)));
+            let attribute = crate::json::attribute(value).to_string();
+            put(out, format_args!(": {}", escape(&attribute)));
         }
         out.push('}');
     }
@@ -239,24 +241,18 @@ fn float(value: f64, options: &FormatOptions, out: &mut String) {
     }
 }
 
-/// Text as it is, unless that could be misread or upset a terminal.
+/// Text as it is, unless that could be misread or holds what is not printable.
 fn plain_text(text: &str, out: &mut String) {
-    if text.is_empty() || text.contains(char::is_control) || unquote(text).is_some() {
+    if text.is_empty() || text.contains(is_unprintable) || unquote(text).is_some() {
         quoted(text, out);
     } else {
         out.push_str(text);
     }
 }
 
-/// JSON quotes; further control characters, which JSON lets stand, are escaped as well.
+/// A JSON string in which everything that is not printable is an escape.
 fn quoted(text: &str, out: &mut String) {
-    for character in serde_json::Value::from(text).to_string().chars() {
-        if character.is_control() {
-            put(out, format_args!("\\u{:04x}", u32::from(character)));
-        } else {
-            out.push(character);
-        }
-    }
+    out.push_str(&escape(&serde_json::Value::from(text).to_string()));
 }
 
 fn hex_bytes(bytes: &[u8], options: &FormatOptions, out: &mut String) {

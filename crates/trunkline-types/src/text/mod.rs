@@ -6,12 +6,16 @@
 //! # Layout
 //! - [`parse_type`]: the inverse of a [`DataType`](crate::DataType)'s `Display`.
 //! - [`parse_value`], [`format_value`]: values of a known type.
+//! - [`parse_size`]: numbers of bytes.
+//! - [`escape`]: text from outside, made safe to show.
 //! - [`format_rfc3339`], [`format_wide`], [`parse_rfc3339`]: timestamps, always UTC.
 
 mod convert;
 mod data_type;
+mod escape;
 mod format;
 mod parse;
+mod size;
 mod timestamp;
 
 #[cfg(test)]
@@ -19,8 +23,10 @@ mod tests;
 
 pub use convert::ConvertError;
 pub use data_type::{ParseTypeError, parse_type};
+pub use escape::{escape, escape_except, is_unprintable};
 pub use format::{Digits, FormatOptions, format_value};
 pub use parse::parse_value;
+pub use size::parse_size;
 pub use timestamp::{format_rfc3339, format_wide, parse_rfc3339};
 
 pub(crate) use convert::clip;

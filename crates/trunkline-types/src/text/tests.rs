@@ -3,8 +3,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Digits, FormatOptions, format_rfc3339, format_value, format_wide, parse_rfc3339, parse_type,
-    parse_value,
+    Digits, FormatOptions, format_rfc3339, format_value, format_wide, is_unprintable,
+    parse_rfc3339, parse_type, parse_value,
 };
 use crate::arbitrary::{bits, data_type, normal, typed_scalar, typed_value};
 use crate::{Array, DataType, Elements, Timestamp, Value};
@@ -201,10 +201,10 @@ mod values {
         }
 
         #[test]
-        fn shown_text_never_holds_control_characters((ty, value) in typed_value()) {
+        fn shown_text_holds_printable_characters_only((ty, value) in typed_value()) {
             let options = FormatOptions { elide: Some(3), ..FormatOptions::default() };
             for text in [plain(&value, &ty), format_value(&value, &ty, &options)] {
-                prop_assert!(!text.contains(char::is_control), "{:?}", text);
+                prop_assert!(!text.contains(is_unprintable), "{:?}", text);
             }
         }
     }
@@ -585,5 +585,103 @@ mod times {
             let _ = parse_rfc3339(&text);
             let _ = parse_rfc3339(&near);
         }
+    }
+}
+
+mod escaping {
+    //! The corpus of characters that must not be shown as they are.
+
+    use serde_json::Value as Json;
+
+    use crate::name::{NameError, check_segment};
+    use crate::text::{FormatOptions, escape, escape_except, format_value, is_unprintable};
+    use crate::{DataType, Value};
+
+    const CORPUS: &str = include_str!("../../../../vectors/unprintable.txt");
+
+    /// Every character of the corpus, with its class and whether it is printable.
+    fn characters() -> impl Iterator<Item = (&'static str, char, bool)> {
+        let lines = CORPUS.lines().filter(|line| !line.starts_with('#'));
+        lines.flat_map(|line| {
+            let mut words = line.split_whitespace();
+            let class = words.next().unwrap();
+            let mut bound = || u32::from_str_radix(words.next().unwrap(), 16).unwrap();
+            let (first, last) = (bound(), bound());
+            let is_printable = class.ends_with("printable");
+            (first..=last).map(move |code| (class, char::from_u32(code).unwrap(), is_printable))
+        })
+    }
+
+    #[test]
+    fn every_character_of_the_corpus_is_escaped_or_kept() {
+        for (class, character, is_printable) in characters() {
+            let text = format!("a{character}b");
+            let escaped = escape(&text);
+            let code = u32::from(character);
+            assert_eq!(is_unprintable(character), !is_printable, "{class} {code:x}");
+            assert_eq!(escaped == text, is_printable, "{class} {code:x}");
+            assert!(!escaped.contains(is_unprintable), "{class} {code:x}");
+        }
+    }
+
+    #[test]
+    fn escaped_json_is_the_same_json() {
+        for (class, character, _) in characters() {
+            let json = Json::from(format!("a{character}b"));
+            let escaped = escape(&json.to_string()).into_owned();
+            assert!(!escaped.contains(is_unprintable), "{class}: {escaped}");
+            assert_eq!(serde_json::from_str::<Json>(&escaped).unwrap(), json);
+        }
+    }
+
+    #[test]
+    fn values_with_such_characters_are_quoted_and_read_back() {
+        for (class, character, _) in characters() {
+            let text = format!("a{character}b");
+            let value = Value::String(text.as_str().into());
+            let shown = format_value(&value, &DataType::String, &FormatOptions::default());
+            assert!(!shown.contains(is_unprintable), "{class}: {shown}");
+            let read = crate::text::parse_value(&shown, &DataType::String).unwrap();
+            assert_eq!(read, value, "{class}: {shown}");
+        }
+    }
+
+    #[test]
+    fn names_may_hold_what_can_be_shown_and_nothing_else() {
+        for (class, character, is_printable) in characters() {
+            if matches!(character, '/' | '#' | '%' | '*') {
+                continue;
+            }
+            let checked = check_segment(&format!("a{character}b"));
+            match is_printable {
+                true => assert_eq!(checked, Ok(()), "{class}"),
+                false => assert!(
+                    matches!(checked, Err(NameError::Unprintable { .. })),
+                    "{class}: {checked:?}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn labels_and_fields_of_types_are_quoted_and_read_back() {
+        for (class, character, is_printable) in characters() {
+            if is_printable {
+                continue;
+            }
+            let label = Json::from(format!("a{character}b"));
+            let ty = crate::text::parse_type(&format!("enum({label}, x)")).unwrap();
+            let shown = ty.to_string();
+            assert!(!shown.contains(is_unprintable), "{class}: {shown}");
+            assert_eq!(crate::text::parse_type(&shown).unwrap(), ty, "{class}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_those_of_json() {
+        assert_eq!(escape("a\nb\r\t\u{1b}[31m"), r"a\nb\r\t\u001b[31m");
+        assert_eq!(escape("\u{2028}\u{E0041}"), r"\u2028\udb40\udc41");
+        assert_eq!(escape("°C 日本 😀"), "°C 日本 😀");
+        assert_eq!(escape_except("a\n\u{7}", |c| c == '\n'), "a\n\\u0007");
     }
 }

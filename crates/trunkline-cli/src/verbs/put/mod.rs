@@ -174,7 +174,7 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
     }
     let name_width = pairs
         .iter()
-        .map(|(name, _)| name.chars().count())
+        .map(|(name, _)| crate::terminal::width(name))
         .max()
         .unwrap_or(0);
     let plan = Plan {

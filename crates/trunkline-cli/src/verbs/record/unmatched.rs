@@ -30,7 +30,7 @@ impl Unmatched {
         let (patterns, names): (Vec<&str>, Vec<&str>) = news
             .map(String::as_str)
             .partition(|one| Pattern::has_wildcards(one));
-        let width = names.iter().map(|name| name.chars().count()).max();
+        let width = names.iter().map(|name| crate::terminal::width(name)).max();
         let width = width.unwrap_or(0);
         match connection.open(&names, OpenOptions::default()) {
             // The engine says which name is alike.

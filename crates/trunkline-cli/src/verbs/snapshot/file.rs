@@ -13,10 +13,12 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value as Json};
+use trunkline_types::text::escape;
 
 use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::problem::{Problem, Stop};
 use crate::replace::replace;
+use crate::terminal::Terminal;
 
 /// The version of the form.
 const VERSION: u64 = 1;
@@ -73,13 +75,13 @@ impl Variable {
         put("units", &self.units);
         put("q", &self.quality);
         put("ts", &self.timestamp);
-        Json::Object(object).to_string()
+        escape(&Json::Object(object).to_string()).into_owned()
     }
 }
 
 impl Saved {
     /// Writes the file, whole or not at all; `-` is standard output.
-    pub(super) fn write(&self, path: &Path) -> Result<(), Problem> {
+    pub(super) fn write(&self, path: &Path, terminal: &Terminal) -> Result<(), Stop> {
         let mut text = String::new();
         let mut head = Map::new();
         head.insert("snapshot".to_owned(), Json::from(VERSION));
@@ -87,17 +89,19 @@ impl Saved {
         head.insert("engine".to_owned(), Json::from(self.head.engine.as_str()));
         head.insert("instant".to_owned(), Json::from(self.head.is_instant));
         head.insert("variables".to_owned(), Json::from(self.variables.len()));
-        text.push_str(&Json::Object(head).to_string());
+        text.push_str(&escape(&Json::Object(head).to_string()));
         text.push('\n');
         for variable in &self.variables {
             text.push_str(&variable.to_line());
             text.push('\n');
         }
-        let written = match is_standard(path) {
-            true => io::stdout().write_all(text.as_bytes()),
-            false => replace(path, |file| file.write_all(text.as_bytes())),
-        };
-        written.map_err(|error| wrong(path, None, &error.to_string(), "is the folder there?"))
+        if is_standard(path) {
+            return terminal.raw(text.as_bytes());
+        }
+        let written = replace(path, |file| file.write_all(text.as_bytes()));
+        let failed =
+            |error: io::Error| wrong(path, None, &error.to_string(), "is the folder there?");
+        Ok(written.map_err(failed)?)
     }
 
     /// Reads a file; `-` is standard input.
@@ -257,13 +261,14 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.jsonl");
-        saved.write(&path).unwrap();
+        let terminal = Terminal::new(false);
+        saved.write(&path, &terminal).unwrap();
         assert_eq!(Saved::read(&path), Ok(saved));
         let there: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(there.len(), 1, "nothing else is left in the folder");
         assert!(
             Saved::default()
-                .write(&folder.path().join("no/s.jsonl"))
+                .write(&folder.path().join("no/s.jsonl"), &terminal)
                 .is_err()
         );
     }

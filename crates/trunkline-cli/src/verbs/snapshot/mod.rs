@@ -159,7 +159,7 @@ fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
         let sentence = "nothing could be read, so no file was written; see `trunkline ls`";
         return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
     }
-    saved.write(&args.file)?;
+    saved.write(&args.file, &context.terminal)?;
     told_saved(args, &saved, snapshot.commit, context)?;
     Ok(tally.exit())
 }

@@ -124,7 +124,7 @@ fn write(
     let mut tally = Tally::default();
     let width = planned
         .iter()
-        .map(|one| one.difference.name.chars().count());
+        .map(|one| crate::terminal::width(&one.difference.name));
     let width = width.max().unwrap_or(0);
     for one in planned {
         let (word, remark) = match &one.step {

@@ -55,11 +55,7 @@ pub(super) fn line(
         };
         return json.to_string();
     }
-    let cell = |value: &Value, data_type: &DataType| match value {
-        // As it is: the form has quotes of its own.
-        Value::String(text) => text.to_string(),
-        _ => style.text(value, data_type, None),
-    };
+    let cell = |value: &Value, data_type: &DataType| csv::cell(value, data_type, style);
     let cells: Vec<String> = match (value, data_type) {
         (Value::Struct(values), DataType::Struct(fields)) => {
             let fields = values.iter().zip(&fields.fields);
@@ -206,11 +202,7 @@ impl<'a> Lines<'a> {
     }
 
     fn cell(&self, cell: &str, data_type: &DataType) -> Result<Value, Problem> {
-        match data_type {
-            // As it is: quotes were the form's.
-            DataType::String => Ok(Value::String(cell.into())),
-            _ => parse_value(cell, data_type).map_err(|error| self.wrong(&error.to_string())),
-        }
+        parse_value(cell, data_type).map_err(|error| self.wrong(&error.to_string()))
     }
 
     fn wrong(&self, what: &str) -> Problem {
@@ -237,7 +229,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_however_it_is_cut() {
         let struct_type = "struct(on: bool, text: string, n: array(i32, *))";
-        let texts = ["", " a,b ", "two\nlines \"q\"", "null"];
+        let texts = [
+            "",
+            " a,b ",
+            "two\nlines \"q\"",
+            "null",
+            "=1+1",
+            "\"json\"",
+            "\u{2028}\u{1b}",
+        ];
         for (ty, values) in [
             ("f64", vec![Value::F64(1.5), Value::F64(f64::INFINITY)]),
             (

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use trunkline_types::text::parse_size;
+
 /// Powers of ten, as networks and disks are sold.
 const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
 
@@ -41,28 +43,11 @@ pub(in crate::verbs) fn per_second(count: u64, elapsed: Duration) -> f64 {
 
 /// Reads a size such as `1GB`, `64 MiB`, `4096`.
 pub(in crate::verbs) fn size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "kb" | "k" => 1e3,
-        "mb" | "m" => 1e6,
-        "gb" | "g" => 1e9,
-        "tb" => 1e12,
-        "kib" => 1024.0,
-        "mib" => 1_048_576.0,
-        "gib" => 1_073_741_824.0,
-        _ => f64::NAN,
-    };
-    let bytes = number.parse::<f64>().map_or(f64::NAN, |n| n * factor);
-    match (1.0..=1e18).contains(&bytes) {
-        true => Ok(bytes as u64),
-        false => Err(
+    match parse_size(text) {
+        Some(bytes @ 1..=1_000_000_000_000_000_000) => Ok(bytes),
+        _ => Err(
             "it is not a size; write a number of bytes, or one with kB, MB, GB, KiB, \
-                      MiB or GiB"
+                  MiB or GiB"
                 .to_owned(),
         ),
     }

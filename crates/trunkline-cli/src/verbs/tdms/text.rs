@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 use trunkline_tdms::{ReadAt, Values};
+use trunkline_types::text::escape;
 use trunkline_types::{DataType, Value};
 
 use super::blocks::Block;
@@ -13,7 +14,7 @@ use crate::output::csv;
 use crate::output::json::Object;
 use crate::output::times::{TimeColumn, Times};
 use crate::output::values::ValueStyle;
-use crate::terminal::padded;
+use crate::terminal::{padded, width};
 
 /// The column of when a row was.
 pub(super) const TIME: &str = "time";
@@ -61,7 +62,8 @@ impl Lines {
         mut out: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         if matches!(self.form, Form::Json | Form::Jsonl) {
-            return (0..block.rows).try_for_each(|at| out(&self.json(block, at).to_string()));
+            return (0..block.rows)
+                .try_for_each(|at| out(&escape(&self.json(block, at).to_string())));
         }
         let mut lines: Vec<Vec<String>> = (0..block.rows).map(|at| self.cells(block, at)).collect();
         if self.form != Form::Table {
@@ -73,7 +75,7 @@ impl Lines {
             self.widths = (0..lines[0].len())
                 .map(|at| {
                     let cells = lines.iter().filter_map(|line| line.get(at));
-                    let widest = cells.map(|cell| cell.chars().count()).max();
+                    let widest = cells.map(|cell| width(cell)).max();
                     widest.unwrap_or(0).min(WIDTH_MAX)
                 })
                 .collect();
@@ -149,7 +151,8 @@ impl Lines {
     fn text(&self, values: &Values, at: usize, ty: &DataType) -> String {
         match cell(values, at) {
             None => String::new(),
-            // As it is: the form has quotes of its own.
+            Some(value) if self.form == Form::Csv => csv::cell(&value, ty, self.style),
+            // As it is: `safe` takes care of it.
             Some(Value::String(text)) => text.to_string(),
             Some(value) => self.style.text(&value, ty, None),
         }

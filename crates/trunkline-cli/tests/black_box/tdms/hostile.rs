@@ -67,7 +67,7 @@ fn names_cannot_steer_a_terminal() {
     let path = files.put("a\u{1b}[31m\n.tdms", b"no");
     let output = tdms(&["info", &path]);
     assert!(!output.err.contains('\u{1b}'), "{output:?}");
-    assert!(output.err.contains("a\\u{1b}[31m\\n.tdms"), "{output:?}");
+    assert!(output.err.contains("a\\u001b[31m\\n.tdms"), "{output:?}");
 }
 
 #[test]
