@@ -294,6 +294,13 @@ impl Writes {
         Some(write)
     }
 
+    /// Whether every write that was sent under a smaller number has been answered.
+    pub(crate) fn are_answered_before(&self, number: u64) -> bool {
+        let first = self.in_flight.late.first_key_value();
+        let oldest = first.map_or(self.in_flight.first, |(first, _)| *first);
+        number <= oldest
+    }
+
     /// Everything that was sent, in order: nobody will answer it.
     pub(crate) fn take_in_flight(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.in_flight_bytes = 0;
