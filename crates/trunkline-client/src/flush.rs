@@ -56,7 +56,10 @@ impl ClientCore {
         let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
         let more = gather.poll_output(now, budget, out, produce);
         let is_last = self.connection.closing().is_some();
-        if std::mem::take(&mut self.send_gathered) || is_last {
+        // Writes that wait for credit cannot fill the buffer, and the engine's answers to those in
+        // it are what they wait for.
+        let is_full = self.writes.wait_for_credit();
+        if std::mem::take(&mut self.send_gathered) || is_full || is_last {
             gather.release(out);
         }
         self.gather = Some(gather);

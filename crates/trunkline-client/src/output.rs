@@ -202,6 +202,8 @@ impl ClientCore {
         if !due && !goes_along {
             return;
         }
+        // The engine may wait for it.
+        self.send_gathered |= due;
         let mut ack = AckBuilder::begin(out, self.connection.receipt.acknowledge());
         while let Some(subscription) = self.connection.receipt.next_grant() {
             let Some(wire) = self.wires.get_mut(subscription) else {

@@ -151,6 +151,11 @@ impl Writes {
         fits.then_some(front.order)
     }
 
+    /// Whether writes wait only because the engine grants no more at a time.
+    pub(crate) fn wait_for_credit(&self) -> bool {
+        self.unsent.len() > self.passed && self.front().is_none()
+    }
+
     /// The number of the oldest write that waits to be sent.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.unsent.front().map(|unsent| unsent.order)
