@@ -48,7 +48,8 @@ pub enum Answer {
     Audit(AuditPage),
     /// To an order about a library.
     Library(LibraryReport),
-    /// To a flush: what came before it is carried out.
+    /// To a flush: the engine has carried out what came before it, and every write before it has
+    /// ended.
     Flushed,
     /// To a question about forced variables, or a switch of forcing.
     Forced(ForcedList),

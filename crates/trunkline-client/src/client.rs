@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::follow::Follow;
 use crate::options::ClientOptions;
 use crate::provider::ProviderRole;
-use crate::request::{Requests, malformed};
+use crate::request::{Request, Requests, malformed};
 use crate::restore::retry_backoff;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
 use crate::subscription::Subscription;
@@ -41,6 +41,8 @@ pub struct ClientCore {
     pub(crate) subscriptions: Slab<Subscription>,
     pub(crate) requests: Requests,
     pub(crate) writes: Writes,
+    /// Flushes that only wait for answers to writes.
+    pub(crate) flushes: Vec<(u64, Request)>,
     pub(crate) provider: ProviderRole,
     /// What is gathered, in throughput mode.
     pub(crate) gather: Option<Box<Gather>>,
@@ -74,6 +76,7 @@ impl ClientCore {
             subscriptions: Slab::default(),
             requests: Requests::default(),
             writes: Writes::default(),
+            flushes: Vec::new(),
             provider: ProviderRole::default(),
             gather: None,
             send_gathered: false,

@@ -14,8 +14,8 @@ use crate::request::{Request, RequestId, Verb};
 
 impl ClientCore {
     /// Has everything sent that was handed over before, and what the engine gathers for its
-    /// clients. Answered by [`Answer::Flushed`] once the engine has carried out what came before;
-    /// at once where the engine sends everything at once anyway.
+    /// clients. Answered by [`Answer::Flushed`] once the engine has carried out what came before,
+    /// and every write before it has ended. Writes that are handed over later do not delay it.
     ///
     /// One buffer serves the whole connection: what other threads and subscriptions of this client
     /// have in it goes along.
@@ -24,7 +24,7 @@ impl ClientCore {
     /// [`RequestError`] when a bound is reached or the client is closed.
     pub fn flush(&mut self) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
-        Ok(self.ask(1, Verb::Flush))
+        Ok(self.ask(1, Verb::Flush { before: 0 }))
     }
 
     /// What is gathered goes with the next output, without a word to the engine.
@@ -56,7 +56,10 @@ impl ClientCore {
         let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
         let more = gather.poll_output(now, budget, out, produce);
         let is_last = self.connection.closing().is_some();
-        if std::mem::take(&mut self.send_gathered) || is_last {
+        // Writes that wait for credit cannot fill the buffer, and the engine's answers to those in
+        // it are what they wait for.
+        let is_full = self.writes.wait_for_credit();
+        if std::mem::take(&mut self.send_gathered) || is_full || is_last {
             gather.release(out);
         }
         self.gather = Some(gather);
@@ -71,17 +74,18 @@ impl ClientCore {
     }
 
     /// A flush is sent, or what of it this end can do alone is done; `Some` when that is all.
-    pub(crate) fn begin_flush(&mut self, id: u64, request: Request) -> Option<Request> {
-        if !matches!(request.verb, Verb::Flush) {
+    pub(crate) fn begin_flush(&mut self, id: u64, mut request: Request) -> Option<Request> {
+        let Verb::Flush { before } = &mut request.verb else {
             return Some(request);
-        }
+        };
+        *before = self.writes.next_write();
         self.send_gathered = true;
         let session = self.session();
         if session.is_some_and(|session| session.features.contains(Features::THROUGHPUT)) {
             return Some(request);
         }
         // Such an engine sends everything as soon as it has it.
-        self.end_with(id, &request, Answer::Flushed);
+        self.flushed(id, request);
         None
     }
 
@@ -90,12 +94,46 @@ impl ClientCore {
         let Some((id, request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };
-        if !matches!(request.verb, Verb::Flush) {
+        if !matches!(request.verb, Verb::Flush { .. }) {
             self.requests.put_back(id, request);
             return Err(wrong_answer("FLUSHED"));
         }
-        self.end_with(id, &request, Answer::Flushed);
+        self.flushed(id, request);
         Ok(())
+    }
+
+    /// The engine has done its part of a flush. Answers to writes may be missing: of those that a
+    /// provider carries out.
+    fn flushed(&mut self, id: u64, request: Request) {
+        self.requests.end(id, &request);
+        self.flushes.push((id, request));
+        self.end_flushes();
+    }
+
+    /// Ends the flushes before which no write is on its way any more.
+    pub(crate) fn end_flushes(&mut self) {
+        if self.flushes.is_empty() {
+            return;
+        }
+        let flushes = std::mem::take(&mut self.flushes);
+        for (id, request) in flushes {
+            match request.verb {
+                Verb::Flush { before } if !self.writes.are_answered_before(before) => {
+                    self.flushes.push((id, request));
+                }
+                _ => self.answer(id, request.program_items, Answer::Flushed),
+            }
+        }
+    }
+
+    /// Nobody waits for this flush any more; false where it is none that only waits for writes.
+    pub(crate) fn forget_flush(&mut self, id: u64) -> bool {
+        let Some(at) = self.flushes.iter().position(|(of, _)| *of == id) else {
+            return false;
+        };
+        let (_, mut request) = self.flushes.swap_remove(at);
+        self.requests.disown(&mut request);
+        true
     }
 }
 

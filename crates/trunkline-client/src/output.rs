@@ -74,7 +74,8 @@ impl ClientCore {
 
     /// Appends the next frame of what waits; false when nothing may be sent.
     fn send_next(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
-        let request = self.requests.front().filter(|id| self.may_send(*id));
+        let front = self.requests.front();
+        let request = front.filter(|id| self.may_send(*id));
         let writes = match self.requests.are_handles_restored() {
             true => self.writes.front(),
             false => None,
@@ -82,7 +83,8 @@ impl ClientCore {
         match (request, writes) {
             (None, None) => false,
             (request, Some(order)) if request.is_none_or(|request| order < request) => {
-                self.send_writes(request.unwrap_or(u64::MAX), page, out);
+                // A flush that waits for writes waits for none behind it.
+                self.send_writes(front.unwrap_or(u64::MAX), page, out);
                 true
             }
             (None, Some(_)) => false,
@@ -177,7 +179,7 @@ impl ClientCore {
             Verb::Find { .. }
             | Verb::Why { .. }
             | Verb::Engine
-            | Verb::Flush
+            | Verb::Flush { .. }
             | Verb::Group(_)
             | Verb::Forcing { .. }
             | Verb::OrderLibrary { .. }
@@ -200,6 +202,8 @@ impl ClientCore {
         if !due && !goes_along {
             return;
         }
+        // The engine may wait for it.
+        self.send_gathered |= due;
         let mut ack = AckBuilder::begin(out, self.connection.receipt.acknowledge());
         while let Some(subscription) = self.connection.receipt.next_grant() {
             let Some(wire) = self.wires.get_mut(subscription) else {
@@ -340,7 +344,7 @@ fn encode(
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),
-        Verb::Flush => send_flush(number, out),
+        Verb::Flush { .. } => send_flush(number, out),
         Verb::Forcing { verb, cursor, .. } => {
             let (verb, cursor, limit) = (*verb, *cursor, 0);
             let forcing = Forcing {

@@ -95,7 +95,10 @@ pub(crate) enum Verb {
         name: String,
     },
     Engine,
-    Flush,
+    Flush {
+        /// The number of the first write behind it, once it is sent.
+        before: u64,
+    },
     Forcing {
         verb: ForcingVerb,
         cursor: u32,
@@ -323,7 +326,7 @@ impl Requests {
     /// Whether this request is a flush.
     pub(crate) fn is_flush(&self, id: u64) -> bool {
         let request = self.pending.get(&id);
-        request.is_some_and(|request| matches!(request.verb, Verb::Flush))
+        request.is_some_and(|request| matches!(request.verb, Verb::Flush { .. }))
     }
 
     /// Takes a request out, to work on it; [`put_back`](Self::put_back) or end it.

@@ -59,6 +59,9 @@ impl ClientCore {
             }
             return;
         }
+        if self.forget_flush(id) {
+            return;
+        }
         let Some(mut request) = self.requests.take_out(id) else {
             return;
         };
@@ -126,7 +129,7 @@ impl ClientCore {
             },
             Verb::Why { .. }
             | Verb::Engine
-            | Verb::Flush
+            | Verb::Flush { .. }
             | Verb::Forcing { .. }
             | Verb::Deploy { .. }
             | Verb::OrderLibrary { .. }
@@ -148,7 +151,7 @@ impl ClientCore {
         self.answer(id, request.program_items, answer);
     }
 
-    fn answer(&mut self, id: u64, wanted: Option<usize>, answer: Answer) {
+    pub(crate) fn answer(&mut self, id: u64, wanted: Option<usize>, answer: Answer) {
         if let Answer::Group(group) = &answer {
             self.writes.count_group(&group.outcomes);
         }

@@ -295,6 +295,7 @@ impl ClientCore {
             self.writes.end(write.place, outcome);
             self.changes += 1;
         }
+        self.end_flushes();
         Ok(())
     }
 
@@ -336,6 +337,7 @@ impl ClientCore {
             self.writes
                 .end(write.place, WriteOutcome::Unknown(fault.clone()));
         }
+        self.end_flushes();
     }
 
     /// No connection will be made: what was not sent never will be.

@@ -151,6 +151,11 @@ impl Writes {
         fits.then_some(front.order)
     }
 
+    /// Whether writes wait only because the engine grants no more at a time.
+    pub(crate) fn wait_for_credit(&self) -> bool {
+        self.unsent.len() > self.passed && self.front().is_none()
+    }
+
     /// The number of the oldest write that waits to be sent.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.unsent.front().map(|unsent| unsent.order)
@@ -292,6 +297,13 @@ impl Writes {
         let write = self.in_flight.remove(number)?;
         self.in_flight_bytes -= write.bytes as usize;
         Some(write)
+    }
+
+    /// Whether every write that was sent under a smaller number has been answered.
+    pub(crate) fn are_answered_before(&self, number: u64) -> bool {
+        let first = self.in_flight.late.first_key_value();
+        let oldest = first.map_or(self.in_flight.first, |(first, _)| *first);
+        number <= oldest
     }
 
     /// Everything that was sent, in order: nobody will answer it.

@@ -149,7 +149,10 @@ fn multi_element_fifo_reports_overflow_and_underflow() {
     for n in 1..=3 {
         assert_eq!(writer.write(f64::from(n), rig.wall()), RtWrite::Written);
     }
-    assert_eq!(writer.write(4.0, rig.wall()), RtWrite::Overflowed);
+    assert_eq!(
+        writer.write(4.0, rig.wall()),
+        RtWrite::Overflowed { discarded: 1 }
+    );
     assert_eq!(reader.overflows(), 1);
     for value in [2.0, 3.0] {
         let reading = reader.read::<f64>();
@@ -192,7 +195,10 @@ fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     for n in 1..=4 {
         assert_eq!(a.write(f64::from(n), rig.wall()), RtWrite::Written);
     }
-    assert_eq!(a.write(5.0, rig.wall()), RtWrite::Overflowed);
+    assert_eq!(
+        a.write(5.0, rig.wall()),
+        RtWrite::Overflowed { discarded: 1 }
+    );
     assert_eq!(b.write(10.0, rig.wall()), RtWrite::Written);
     assert_eq!(
         fast.read::<f64>().status,

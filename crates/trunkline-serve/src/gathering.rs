@@ -141,7 +141,9 @@ impl Session {
         let is_flush = gathering.take_flush();
         let produce = |room: usize, out: &mut Vec<u8>| self.poll_output(now, wall, room, out);
         let more = gathering.gather.poll_output(now, budget, out, produce);
-        if std::mem::take(&mut self.send_gathered) || is_flush || self.is_over() {
+        let is_credit = self.unanswered.take_returned(&self.options);
+        let is_due = std::mem::take(&mut self.send_gathered) || is_flush || is_credit;
+        if is_due || self.is_over() {
             gathering.gather.release(out);
         }
         self.gathering = Some(gathering);

@@ -39,6 +39,9 @@ pub(crate) struct Unanswered {
     /// At a provider, with the bytes of their values.
     provided: BTreeMap<u64, usize>,
     provided_bytes: usize,
+    /// Credit that answers have given back since a quarter of it last was: writes and bytes.
+    returned: usize,
+    returned_bytes: usize,
     /// An empty list, kept for its memory.
     list: Vec<Packed>,
 }
@@ -90,6 +93,23 @@ impl Unanswered {
     fn go_on(&mut self, bytes: usize) {
         self.waiting -= 1;
         self.waiting_bytes -= bytes;
+        self.give_back(1, bytes);
+    }
+
+    fn give_back(&mut self, writes: usize, bytes: usize) {
+        self.returned = self.returned.saturating_add(writes);
+        self.returned_bytes = self.returned_bytes.saturating_add(bytes);
+    }
+
+    /// Whether a quarter of the credit was given back since this was last so. A client at full
+    /// speed needs it soon, so that its answers are gathered no longer.
+    pub(crate) fn take_returned(&mut self, options: &ServeOptions) -> bool {
+        let is_much = self.returned >= (options.write_credit_count / 4).max(1) as usize
+            || self.returned_bytes >= (options.write_credit_bytes / 4).max(1) as usize;
+        if is_much {
+            (self.returned, self.returned_bytes) = (0, 0);
+        }
+        is_much
     }
 
     fn provide(&mut self, id: u64, bytes: usize) {
@@ -113,7 +133,9 @@ impl Unanswered {
     }
 
     fn answer(&mut self, id: u64) {
-        self.provided_bytes -= self.provided.remove(&id).unwrap_or_default();
+        let bytes = self.provided.remove(&id).unwrap_or_default();
+        self.provided_bytes -= bytes;
+        self.give_back(1, bytes);
     }
 }
 
@@ -163,6 +185,11 @@ impl Session {
         }
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
+        if self.gathering.is_some() && queued.is_empty() {
+            // More bytes than those of the values: only about a quarter of the credit is meant.
+            let bytes = frame.payload().len();
+            self.unanswered.give_back(frame.count() as usize, bytes);
+        }
         if !queued.is_empty() {
             self.work.push(Work::Writes(WritesWork {
                 writes: queued,

@@ -24,6 +24,7 @@
 //! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
 //!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `audit` who did
 //!   what, `administrator` carries out the orders of clients, `health` measures the engine itself.
+//! - [`realtime`]: ends of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
@@ -73,6 +74,11 @@ pub use trunkline_types as types;
 /// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.
 pub mod aio {
     pub use crate::client::tasks::{Client, Subscription};
+}
+
+/// Ends of FIFO-enabled variables for time-critical threads.
+pub mod realtime {
+    pub use trunkline_engine::realtime::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 }
 
 /// What an engine remembers from one start to the next.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use trunkline::local::{NextError, Variable, WriteError};
+use trunkline::local::{Attempt, NextError, Variable, WriteError, WriteOutcome};
+use trunkline::realtime::{RtRead, RtWrite};
 use trunkline::types::{
-    Access, Contract, DataType, LibraryDefinition, Properties, Reading, Timestamp, Value,
+    Access, Contract, DataType, Fifo, LibraryDefinition, Properties, Reading, Timestamp, Value,
     VariableDefinition,
 };
 use trunkline::{Engine, EngineOptions};
@@ -115,4 +116,27 @@ fn variable_without_timestamps_stays_without_whoever_writes_it() {
             (epoch, epoch)
         );
     }
+}
+
+/// A program names everything that it has to tell apart with this crate alone.
+#[test]
+fn what_becomes_of_a_write_and_of_a_real_time_read_has_names_here() {
+    let engine = engine(|path, properties| {
+        if path == "a" {
+            properties.fifo = Fifo::Multi {
+                capacity: 1,
+                length: 1,
+            };
+        }
+    });
+    let mut writer = engine.rt_writer("rig/a").unwrap();
+    let mut reader = engine.rt_reader("rig/a").unwrap();
+    assert_eq!(reader.read::<f64>().status, RtRead::Underflow);
+    assert_eq!(writer.write(1.0, Timestamp::UNIX_EPOCH), RtWrite::Written);
+    let b = engine.variable::<f64>("rig/b").unwrap();
+    let attempt = b.try_write(2.0);
+    assert!(
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        "{attempt:?}"
+    );
 }

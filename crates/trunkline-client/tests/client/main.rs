@@ -11,6 +11,7 @@ mod bulk;
 mod connection;
 mod contracts;
 mod copies;
+mod flushing;
 mod hostile;
 mod ledger;
 mod newest;

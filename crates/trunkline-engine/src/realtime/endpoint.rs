@@ -1,7 +1,9 @@
 //! What time-critical threads hold: a writing or a reading end, with all its memory.
 
 use trunkline_ring::Fifo as Ring;
-use trunkline_ring::{FifoReader, LastValue, MarkSet, Reader, RtCell, WholeWord, WordArray, Words};
+use trunkline_ring::{
+    FifoReader, LastValue, MarkSet, Overflow, Reader, RtCell, WholeWord, WordArray, Words,
+};
 use trunkline_types::Timestamp;
 
 use super::layout::Layout;
@@ -21,8 +23,17 @@ use crate::variable::Variable;
 pub enum RtWrite {
     /// It is in the FIFO.
     Written,
-    /// It is in the FIFO, which was full: the oldest element was discarded, and counted.
-    Overflowed,
+    /// It is in the FIFO, which was full: the oldest elements were discarded, and counted.
+    Overflowed {
+        /// How many: more than one where other writers took the room that this one made.
+        discarded: u64,
+    },
+    /// It is nowhere, and counted as lost: the place of the next element is in the hands of a
+    /// thread that was interrupted while it copied.
+    Lost {
+        /// How many older elements were discarded before it was given up, and counted too.
+        discarded: u64,
+    },
     /// It is nowhere: three other writers of a single-element FIFO are stuck in the middle of a
     /// write.
     Busy,
@@ -166,9 +177,16 @@ impl WriteSide {
                         [stamp, ..] => last.publish_parts(words, &[*stamp, place]),
                     };
                 }
-                match overflow.is_none() {
-                    true => RtWrite::Written,
-                    false => RtWrite::Overflowed,
+                match overflow {
+                    _ if overflow.is_none() => RtWrite::Written,
+                    Overflow {
+                        stored: true,
+                        dropped,
+                    } => RtWrite::Overflowed { discarded: dropped },
+                    Overflow { dropped, .. } => RtWrite::Lost {
+                        // The element itself is one of them.
+                        discarded: dropped.saturating_sub(1),
+                    },
                 }
             }
         }
@@ -396,4 +414,67 @@ fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {
     variable.realtime.as_deref().ok_or_else(|| RtError::NoFifo {
         name: variable.name().to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(ring: &Arc<Ring>) -> WriteSide {
+        WriteSide::Multi(Arc::clone(ring), None)
+    }
+
+    #[test]
+    fn a_write_that_makes_room_says_how_much_it_discarded() {
+        let ring = Arc::new(Ring::new(2, 1));
+        let mut sut = side(&ring);
+        let written = [1, 2, 3].map(|word| sut.write(&[word], &[]));
+        let expected = [
+            RtWrite::Written,
+            RtWrite::Written,
+            RtWrite::Overflowed { discarded: 1 },
+        ];
+        assert_eq!(written, expected);
+        assert_eq!(ring.overflows(), 1);
+    }
+
+    /// The only slot is in the hands of a reader that was interrupted.
+    #[test]
+    fn a_write_that_is_stored_nowhere_says_so() {
+        let ring = Arc::new(Ring::new(1, 1));
+        let mut sut = side(&ring);
+        assert_eq!(sut.write(&[1], &[]), RtWrite::Written);
+        let lost = ring.try_pop_with(|_| sut.write(&[2], &[]));
+        assert_eq!(lost, Ok(RtWrite::Lost { discarded: 0 }));
+        assert_eq!(ring.overflows(), 1, "it counts as lost");
+        assert!(ring.try_pop(&mut [0]).is_err(), "and is not there");
+    }
+
+    /// What the calls of all writers report is what the FIFO counts.
+    #[test]
+    fn what_several_writers_report_adds_up_to_what_was_lost() {
+        const WRITES: u64 = 20_000;
+        let ring = Arc::new(Ring::new(4, 1));
+        let reported = std::thread::scope(|scope| {
+            let writers = [0, 1, 2].map(|_| {
+                let mut sut = side(&ring);
+                scope.spawn(move || {
+                    let lost = |written| match written {
+                        RtWrite::Overflowed { discarded } => discarded,
+                        RtWrite::Lost { discarded } => discarded + 1,
+                        RtWrite::Written | RtWrite::Busy => 0,
+                    };
+                    (0..WRITES)
+                        .map(|word| lost(sut.write(&[word], &[])))
+                        .sum::<u64>()
+                })
+            });
+            writers
+                .map(|writer| writer.join().unwrap())
+                .iter()
+                .sum::<u64>()
+        });
+        assert_eq!(reported, ring.overflows());
+        assert_eq!(reported + ring.len() as u64, 3 * WRITES);
+    }
 }

@@ -284,11 +284,11 @@ fn a_flush_stands_behind_writes_that_wait_for_credit() {
     let writes = (1..=5).map(|value| Write::new(x, Value::F64(f64::from(value))));
     sut.client.write_untracked(writes).unwrap();
     let flush = sut.client.flush().unwrap();
-    sut.pass(DELAY);
-    assert_eq!(sut.client.take(flush), None, "not before the last of them");
-    sut.pass(DELAY * 6);
-    assert_eq!(plant.x(), 6);
+    assert_eq!(sut.client.write_counts().waiting, 5);
+    sut.exchange();
+    assert_eq!(plant.x(), 6, "it is answered behind the last of them");
     assert_eq!(sut.client.take(flush), Some(Answer::Flushed));
+    assert_eq!(sut.client.write_counts().applied, 5);
 }
 
 /// Behaviour: LX-11, LX-12.
@@ -434,4 +434,76 @@ fn what_is_due_and_finds_no_room_waits_for_room_alone() {
         [1.0],
         "it goes with the first room there is"
     );
+}
+
+/// What gives credit back is not gathered while the other end needs it: no time passes here.
+///
+/// Behaviour: LX-02.
+#[test]
+fn writes_at_full_speed_never_wait_for_the_delay() {
+    const WRITES: u32 = 50_000;
+    let plant = Plant::new();
+    let mut sut = plant.gathering();
+    let x = variable(&mut sut, "rig/x");
+    sut.pass(DELAY * 4);
+    let before = sut.client.write_counts();
+    for value in 0..WRITES {
+        let write = Write::new(x, Value::F64(f64::from(value)));
+        sut.client.write_untracked([write]).unwrap();
+        if value % 500 == 0 {
+            sut.exchange();
+        }
+    }
+    sut.exchange();
+    let counts = sut.client.write_counts();
+    assert_eq!(counts.waiting, 0, "{counts:?}");
+    let credit = u64::from(plant.serve().write_credit_count);
+    let applied = counts.applied - before.applied;
+    assert!(applied + credit / 2 > u64::from(WRITES), "{counts:?}");
+    sut.pass(DELAY * 2);
+    assert_eq!(sut.client.write_counts().in_flight, 0);
+}
+
+/// The same of large values, whose bytes use the credit up.
+#[test]
+fn large_writes_at_full_speed_never_wait_for_the_delay() {
+    let plant = Plant::new();
+    let mut sut = plant.gathering();
+    let text = variable(&mut sut, "rig/text");
+    sut.pass(DELAY * 4);
+    let before = sut.client.write_counts();
+    let value: Arc<str> = "x".repeat(10_000).into();
+    for _ in 0..1000 {
+        let write = Write::new(text, Value::String(Arc::clone(&value)));
+        sut.client.write_untracked([write]).unwrap();
+        sut.exchange();
+    }
+    let counts = sut.client.write_counts();
+    assert_eq!(counts.waiting, 0, "{counts:?}");
+    assert!(counts.applied - before.applied > 900, "{counts:?}");
+}
+
+/// Behaviour: LX-02.
+#[test]
+fn updates_at_full_speed_never_wait_for_the_delay() {
+    const UPDATES: u32 = 50_000;
+    let plant = Plant::new();
+    let mut sut = plant.gathering();
+    let all = follow(&mut sut, "rig/x", "all");
+    let mut seen = 0;
+    for value in 0..UPDATES {
+        plant.world.set("rig/x", f64::from(value));
+        if value % 500 == 0 {
+            sut.exchange();
+            seen += sut.values(all).len();
+            sut.exchange();
+        }
+    }
+    sut.exchange();
+    seen += sut.values(all).len();
+    // Less than the 8 KiB that are gathered.
+    assert!(seen as u32 + 2000 > UPDATES, "{seen}");
+    sut.pass(DELAY * 2);
+    seen += sut.values(all).len();
+    assert_eq!(seen as u32, UPDATES);
 }

@@ -183,12 +183,13 @@ impl Client {
         self.shared.link.with(|core, _, _| core.write_counts())
     }
 
-    /// Sends everything now and waits until no write is on its way. Where a connection gathers
-    /// ([`ConnectOptions::throughput`]), that is what this connection has gathered, whoever's it
-    /// is, and what the engine has for this and for its other clients.
+    /// Sends everything now and waits until every write that was handed over before has ended.
+    /// Writes that other threads hand over meanwhile do not delay it. Where a connection gathers
+    /// ([`ConnectOptions::throughput`]), it also sends what this connection has gathered for any
+    /// thread, and what the engine has gathered for this and for its other clients.
     ///
     /// # Errors
-    /// [`CallError`] when there still is a write on its way after `timeout`, or no connection.
+    /// [`CallError`] when one of these writes has not ended after `timeout`, or no connection.
     pub fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
         let pending = self.shared.flush()?;
         let deadline = self.shared.deadline(timeout);

@@ -23,6 +23,7 @@ use crate::Engine;
 pub use self::group::{Group, GroupRefused, SampleSet, WrittenGroup};
 pub use self::subscription::{NextError, Subscription};
 pub use self::write::{WriteError, Written};
+pub use trunkline_engine::{Attempt, Refusal, WriteOutcome};
 
 use self::group::LocalCaller;
 use self::signal::{Signal, SignalWake};
