@@ -64,8 +64,8 @@ impl Outgoing {
         }
     }
 
-    /// Sends what waits and what `endpoint` has, until nothing is left, the transport is full or
-    /// about `quantum` bytes are sent.
+    /// Sends what waits and what `endpoint` has, until nothing is left, the transport is full,
+    /// about `quantum` bytes are sent or `is_over` says that it is the others' turn.
     ///
     /// # Errors
     /// What the system reports; the transport is of no further use then.
@@ -75,6 +75,7 @@ impl Outgoing {
         now: Tick,
         wall: Timestamp,
         quantum: usize,
+        mut is_over: impl FnMut() -> bool,
     ) -> io::Result<Flush> {
         if endpoint.direct().is_some() {
             return self.flush_direct(endpoint, now, wall);
@@ -96,7 +97,7 @@ impl Outgoing {
                 self.trim(written);
                 return Ok(Flush::Done);
             }
-            if written >= quantum || batch == 0 {
+            if written >= quantum || batch == 0 || is_over() {
                 return Ok(Flush::More);
             }
         }

@@ -25,8 +25,8 @@ use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
-/// Steps of a search before others get their turn, whatever it looks at and finds: about 1 ms.
-pub(crate) const SEARCH_STEPS: usize = 400_000;
+/// Steps of a search before others get their turn, whatever it looks at and finds: about 0.2 ms.
+pub(crate) const SEARCH_STEPS: usize = 80_000;
 
 impl Session {
     pub(crate) fn handle_browse(

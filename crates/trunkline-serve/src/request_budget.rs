@@ -1,9 +1,10 @@
 //! The memory that the requests and the items of all sessions take together.
 //!
 //! Each session has an [`Account`], which says what it takes for which [`Use`]. [`FLOOR_BYTES`] for
-//! requests and as many for items are its own by right, however much the others have: a client with
-//! few of them goes on while others fill the engine. Beyond that it borrows from the one
-//! [`RequestBudget`] of the engine, and at most half of it, so that one client alone cannot fill it.
+//! requests and as many for items are its own by right, however much the others have: a client
+//! with few of them goes on while others fill the engine. Beyond that it borrows from the one
+//! [`RequestBudget`] of the engine, and at most half of it, so that one client alone cannot fill
+//! it.
 //!
 //! ```text
 //!   session: frames + requests + orders + items --> Account --> RequestBudget: used <= max

@@ -15,14 +15,12 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::request_budget::Use;
 use crate::session::Session;
-use crate::work::{OwnedWrite, Page, Progress, Work};
+use crate::work::{OwnedWrite, Page, Progress, UNITS_MAX, Work};
 
 /// Requests that may be sent in several frames at the same time.
 const PAGED_REQUESTS_MAX: usize = 1024;
 /// Longest payload of a request. Only a value may be longer; lists come in several frames.
 const REQUEST_BYTES_MAX: usize = 2 * FRAME_MAX_DEFAULT as usize;
-/// Slices of requests that are worked off before updates and other sessions get their turn.
-const SLICES_MAX: usize = 16;
 
 /// Requests that come in several frames, and whose last one has not come.
 #[derive(Debug, Default)]
@@ -285,11 +283,12 @@ impl Session {
         room: usize,
         wakes: &mut Wakes,
     ) -> bool {
-        let mut slices = SLICES_MAX;
-        while slices > 0 && self.answers.len() < room {
+        let mut units = 0;
+        while units < UNITS_MAX && self.answers.len() < room {
             let Some((mut work, bytes)) = self.work.take() else {
                 return false;
             };
+            units += work.units();
             let progress = match &mut work {
                 Work::Open(open) => self.run_open(open, now),
                 Work::Subscribe(subscribe) => self.run_subscribe(subscribe, now),
@@ -304,23 +303,13 @@ impl Session {
                     conditions,
                     cursor,
                     limit,
-                } => {
-                    slices = 1;
-                    self.run_find(*request, pattern, conditions, cursor, *limit)
-                }
-                Work::Why { request, name } => {
-                    slices = 1;
-                    self.run_why(*request, name, wall)
-                }
+                } => self.run_find(*request, pattern, conditions, cursor, *limit),
+                Work::Why { request, name } => self.run_why(*request, name, wall),
                 Work::Engine { request } => self.run_engine(*request, now, wall),
                 Work::CheckAll => self.check_all(),
                 Work::Compare { items, next } => self.run_compare(items, next),
-                Work::Flush { request } => {
-                    slices = 1;
-                    self.run_flush(*request)
-                }
+                Work::Flush { request } => self.run_flush(*request),
                 Work::Forcing { request, forcing } => {
-                    slices = 1;
                     self.run_forcing(*request, *forcing, now, wall, wakes)
                 }
                 Work::Order {
@@ -329,7 +318,6 @@ impl Session {
                     loan,
                 } => self.submit(*request, order.take(), loan.take()),
             };
-            slices -= 1;
             match progress {
                 Progress::Done => self.work.done(bytes),
                 Progress::More => self.work.put_back((work, bytes)),

@@ -19,8 +19,14 @@ use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
 use crate::request_budget::Loan;
 
-/// Items handled at a time; an answer may end before, at about a page of bytes.
+/// Items of a page of an answer, at most; it may end before, at about a page of bytes.
 pub(crate) const SLICE: usize = 1000;
+/// Items of a request that are handled at a time.
+const ITEMS_AT_A_TIME: usize = 250;
+/// Items that cost about as much as what a request costs by itself.
+const ITEMS_PER_UNIT: usize = 16;
+/// What is done before the driver looks at its clock, in units of about 10 us.
+pub(crate) const UNITS_MAX: usize = 16;
 
 /// The requests of one session that are not done.
 #[derive(Debug, Default)]
@@ -205,7 +211,7 @@ impl Page {
 
     /// The items that may be answered next, at most.
     pub(crate) fn range(&self, total: usize) -> Range<usize> {
-        self.next..(self.next + SLICE).min(total)
+        self.next..(self.next + ITEMS_AT_A_TIME).min(total)
     }
 
     pub(crate) fn slice<'i, T>(&self, items: &'i [T]) -> &'i [T] {
@@ -247,6 +253,22 @@ impl Names {
 }
 
 impl Work {
+    /// What the next step of it costs, in units: a driver that reads a clock can interrupt a
+    /// session only between two steps.
+    pub(crate) fn units(&self) -> usize {
+        let items = match self {
+            Work::Open(work) => work.names.len() - work.page.next,
+            Work::Subscribe(work) => work.items.len() - work.page.next,
+            Work::Handles(work) => work.handles.len() - work.page.next,
+            Work::Lease(work) => work.items.len(),
+            Work::Writes(work) => work.writes.len() - work.next,
+            Work::Why { .. } => ITEMS_PER_UNIT,
+            Work::Order { .. } => 0,
+            _ => return UNITS_MAX,
+        };
+        1 + items.min(ITEMS_AT_A_TIME) / ITEMS_PER_UNIT
+    }
+
     /// Never 0: a request that names nothing waits like any other.
     fn bytes(&self) -> usize {
         let content = match self {

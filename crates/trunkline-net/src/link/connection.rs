@@ -281,7 +281,7 @@ impl<E: Endpoint> Connection<E> {
         let mut flush = Flush::Done;
         if wire.broken.is_none() {
             let outgoing = &mut wire.outgoing;
-            match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX) {
+            match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false) {
                 Ok(reached) => flush = reached,
                 Err(error) => wire.broken = Some(error.into()),
             }

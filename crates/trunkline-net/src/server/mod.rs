@@ -19,6 +19,7 @@ mod mailbox;
 mod notifier;
 mod outlet;
 mod session;
+mod turns;
 mod unix_listener;
 mod worker;
 

@@ -118,7 +118,7 @@ impl Outlet {
         let Self {
             endpoint, outgoing, ..
         } = self;
-        let flush = || outgoing.flush(&mut **endpoint, now, wall, WRITER_QUANTUM);
+        let flush = || outgoing.flush(&mut **endpoint, now, wall, WRITER_QUANTUM, || false);
         // A panic is a defect of one session's endpoint, and none of the writer's.
         match catch_unwind(AssertUnwindSafe(flush)) {
             Ok(Ok(Flush::Done)) => self.is_seen_to(),

@@ -6,12 +6,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
+use crate::Clock;
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
 use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
 
 use super::admission::{Seat, SharedFile};
 use super::notifier::Notifier;
 use super::outlet::{Outlet, Seen};
+use super::turns::{Share, TURN_TIME};
 
 /// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
 const QUANTUM: usize = 256 << 10;
@@ -21,6 +23,8 @@ pub(super) struct Session {
     pub(super) queued: bool,
     /// It is among those to be armed before the thread sleeps.
     pub(super) to_arm: bool,
+    /// Its place among the turns of its thread.
+    pub(super) share: Share,
     /// Its source is polled for room as well.
     pub(super) polls_room: bool,
     /// The entry of this session in its thread's timers.
@@ -138,6 +142,7 @@ impl Session {
         Self {
             queued: false,
             to_arm: false,
+            share: Share::default(),
             timer: None,
             polls_room: source_kind == SourceKind::Socket,
             peer,
@@ -316,6 +321,9 @@ impl Live {
         if !std::mem::replace(&mut self.connected, true) {
             endpoint.handle_connected(now, wall);
         }
+        let clock = Clock::new();
+        let began = clock.now();
+        let is_over = || clock.now().since(began) >= TURN_TIME;
         let mut read = 0;
         while read < QUANTUM && endpoint.wants_input() {
             let count = incoming.read(buffer);
@@ -324,6 +332,9 @@ impl Live {
             }
             endpoint.handle_input(now, wall, &buffer[..count]);
             read += count;
+            if is_over() {
+                break;
+            }
         }
         if endpoint.poll_timeout().is_some_and(|due| due <= now) {
             endpoint.handle_timeout(now, wall);
@@ -331,7 +342,7 @@ impl Live {
         if !endpoint.is_in_handshake() {
             self.seat.end_handshake();
         }
-        let flush = match outgoing.flush(&mut **endpoint, now, wall, QUANTUM) {
+        let flush = match outgoing.flush(&mut **endpoint, now, wall, QUANTUM, is_over) {
             Ok(flush) => flush,
             Err(error) => {
                 incoming.ended.get_or_insert(error.into());

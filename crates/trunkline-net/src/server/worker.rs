@@ -1,6 +1,6 @@
 //! A connection thread: the sessions it owns, their events, notifications and timers.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,9 +20,10 @@ use super::admission::{Admission, Seat};
 use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::session::{Moment, Session, Turn};
+use super::turns::{TURN_TIME, Turns};
 
-/// Taken from a transport at once.
-const READ_BYTES: usize = 64 << 10;
+/// Taken from a transport at once: what an endpoint does with it is not interrupted.
+const READ_BYTES: usize = 32 << 10;
 
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 256;
@@ -74,7 +75,7 @@ pub(super) struct Worker {
     slots: Vec<Slot>,
     free: Vec<u32>,
     lingering: usize,
-    turns: VecDeque<SessionKey>,
+    turns: Turns,
     /// Sessions that had a turn since they were armed last.
     to_arm: Vec<SessionKey>,
     timers: BTreeSet<(Tick, SessionKey)>,
@@ -106,7 +107,7 @@ impl Worker {
             slots: Vec::new(),
             free: Vec::new(),
             lingering: 0,
-            turns: VecDeque::new(),
+            turns: Turns::default(),
             to_arm: Vec::new(),
             timers: BTreeSet::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
@@ -179,7 +180,7 @@ impl Worker {
                     && session.glance()
                 {
                     session.set_arrived();
-                    queue(turns, session, *key);
+                    turns.queue(session, *key);
                 }
             }
             *looks = looks.wrapping_add(1);
@@ -200,7 +201,7 @@ impl Worker {
             if let Some(session) = session(&mut self.slots, key) {
                 session.to_arm = false;
                 if session.arm() {
-                    queue(&mut self.turns, session, key);
+                    self.turns.queue(session, key);
                 }
             }
         }
@@ -254,7 +255,7 @@ impl Worker {
                 let show = || session.show_values(|peer| factory.last_values(peer));
                 let _ = catch_unwind(AssertUnwindSafe(show));
             }
-            queue(&mut self.turns, session, key);
+            self.turns.queue(session, key);
         }
     }
 
@@ -265,13 +266,13 @@ impl Worker {
             match message {
                 Mail::Notified(key) => {
                     if let Some(session) = session(&mut self.slots, key) {
-                        queue(&mut self.turns, session, key);
+                        self.turns.queue(session, key);
                     }
                 }
                 Mail::Pass(key, frame, file) => {
                     if let Some(session) = session(&mut self.slots, key) {
                         session.pass(frame, file);
-                        queue(&mut self.turns, session, key);
+                        self.turns.queue(session, key);
                     }
                 }
                 Mail::Arrived(transport, seat) => self.open(transport, seat, moment),
@@ -347,7 +348,7 @@ impl Worker {
         let registered = self.register(key, &session);
         let session = self.slots[key.slot as usize].session.insert(session);
         match registered {
-            Ok(()) => queue(&mut self.turns, session, key),
+            Ok(()) => self.turns.queue(session, key),
             Err(_) => self.remove(key),
         }
     }
@@ -369,7 +370,7 @@ impl Worker {
                     slot: slot as u32,
                     generation: entry.generation,
                 };
-                queue(&mut self.turns, session, key);
+                self.turns.queue(session, key);
             }
         }
     }
@@ -389,19 +390,26 @@ impl Worker {
             self.timers.pop_first();
             if let Some(session) = session(&mut self.slots, key) {
                 session.timer = None;
-                queue(&mut self.turns, session, key);
+                self.turns.queue(session, key);
             }
         }
     }
 
-    /// One turn for each session that has one planned now; what they plan comes in the next round.
+    /// A turn for each session that has one planned now, those first that have had least time, and
+    /// as far as the time of a turn goes: then it is looked for what has arrived meanwhile.
     fn run_turns(&mut self, moment: Moment) {
         let moment = Moment {
             closing: self.shutdown.is_some(),
             ..moment
         };
+        let clock = Clock::new();
+        let round_began = clock.now();
+        let mut began = round_began;
         for _ in 0..self.turns.len() {
-            let Some(key) = self.turns.pop_front() else {
+            if began.since(round_began) >= TURN_TIME {
+                return;
+            }
+            let Some(key) = self.turns.next() else {
                 return;
             };
             let Some(session) = session(&mut self.slots, key) else {
@@ -413,6 +421,9 @@ impl Worker {
             // A panic is a defect of one session's endpoint; the other sessions go on.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
+            let ended = clock.now();
+            session.share.use_up(ended.since(began));
+            began = ended;
             if !was_lingering && session.is_lingering() {
                 self.lingering += 1;
                 if self.lingering > LINGERING_MAX {
@@ -428,7 +439,7 @@ impl Worker {
                     self.hand_over(key, number, moment.now);
                     continue;
                 }
-                Turn::Again => queue(&mut self.turns, session, key),
+                Turn::Again => self.turns.queue(session, key),
                 Turn::Wait => {}
             }
             if session.wants_arming() && !std::mem::replace(&mut session.to_arm, true) {
@@ -479,13 +490,6 @@ impl Worker {
     }
 }
 
-/// Plans a turn, unless one is planned.
-fn queue(turns: &mut VecDeque<SessionKey>, session: &mut Session, key: SessionKey) {
-    if !std::mem::replace(&mut session.queued, true) {
-        turns.push_back(key);
-    }
-}
-
 fn interest(room: bool) -> Interest {
     match room {
         true => Interest::READABLE | Interest::WRITABLE,
@@ -530,6 +534,13 @@ fn session(slots: &mut [Slot], key: SessionKey) -> Option<&mut Session> {
 impl SessionKey {
     fn token(self) -> Token {
         Token((self.generation as usize) << 32 | self.slot as usize)
+    }
+
+    /// The first session of a slot.
+    #[cfg(test)]
+    pub(super) fn of_slot(slot: u32) -> Self {
+        let generation = 1;
+        Self { slot, generation }
     }
 
     pub(super) fn from_token(token: Token) -> Self {

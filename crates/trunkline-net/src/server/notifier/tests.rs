@@ -153,7 +153,7 @@ impl Rig {
         let Outlet {
             endpoint, outgoing, ..
         } = outlet;
-        let flush = outgoing.flush(&mut **endpoint, now, WALL, 1 << 10);
+        let flush = outgoing.flush(&mut **endpoint, now, WALL, 1 << 10, || false);
         let flush = flush.unwrap();
         outlet.look();
         match flush {

@@ -1,11 +1,11 @@
 //! How long a small write takes beside clients that ask for much.
 //!
 //! ```text
-//! cargo run --profile sim -p trunkline --example beside_others -- [variables] [seconds per case]
+//! cargo run --profile sim -p trunkline-bench --example beside_others -- [variables] [s per case] [peers]
 //! ```
 //!
-//! One engine over TCP, one client that writes a value each 2 ms and waits for its answer, and beside
-//! it peers that send large requests one after the other and throw the answers away.
+//! One engine over TCP, one client that writes a value each 2 ms and waits for its answer, and
+//! beside it peers that send large requests one after the other and throw the answers away.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,14 +14,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trunkline::types::{DataType, LibraryDefinition, VariableDefinition};
-use trunkline::{Client, Engine, EngineOptions};
+use trunkline::types::{DataType, LibraryDefinition, Tick, VariableDefinition};
+use trunkline::{Engine, EngineOptions};
 use trunkline_proto::message::find::Find;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::Hello;
-use trunkline_proto::message::open::{OpenBuilder, OpenTerms};
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::open::{OpenBuilder, OpenTerms, Opened};
 use trunkline_proto::message::why::Why;
-use trunkline_proto::{FrameHeader, FrameKind};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
+use trunkline_proto::{Frame, FrameBuffer, FrameKind, FrameLimits};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -55,8 +57,9 @@ fn main() -> Outcome<()> {
     let address = *engine.local_addrs().first().ok_or("no port")?;
     println!("case            p50 ms   p99 ms   max ms   answers/s");
     measure(address, variables, "alone", &[], seconds)?;
-    for count in [1, 20] {
-        for asks in [Asks::Read, Asks::Open, Asks::Find, Asks::Why] {
+    let counts = arguments.next().map_or(Ok(20), |text| text.parse())?;
+    for count in [1, counts] {
+        for asks in [Asks::Why, Asks::Read, Asks::Open, Asks::Find] {
             let name = format!("{count} {asks:?}");
             measure(address, variables, &name, &vec![asks; count], seconds)?;
         }
@@ -71,9 +74,8 @@ fn measure(
     others: &[Asks],
     seconds: u64,
 ) -> Outcome<()> {
-    let timeout = Duration::from_secs(30);
-    let client = Client::connect(&format!("tl://{address}"))?;
-    let x = client.variable::<f64>("rig/v0", timeout)?;
+    let mut client = Peer::connect(address)?;
+    let handle = client.open("rig/v0")?;
     let stop = Arc::new(AtomicBool::new(false));
     let answers = Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = others
@@ -90,11 +92,11 @@ fn measure(
     thread::sleep(Duration::from_millis(300));
     answers.store(0, Ordering::Relaxed);
     let (began, mut times) = (Instant::now(), Vec::new());
-    let mut value = 0.0;
+    let mut write = 0;
     while began.elapsed() < Duration::from_secs(seconds) {
-        value += 1.0;
         let sent = Instant::now();
-        x.put(value, timeout)?;
+        client.write(write, handle)?;
+        write += 1;
         times.push(sent.elapsed());
         thread::sleep(Duration::from_millis(2));
     }
@@ -126,10 +128,7 @@ fn ask(
     stop: &AtomicBool,
     answers: &AtomicU64,
 ) -> Outcome<()> {
-    let mut stream = TcpStream::connect(address)?;
-    let mut bytes = Vec::new();
-    Hello::default().encode(&mut bytes);
-    stream.write_all(&bytes)?;
+    let mut peer = Peer::connect(address)?;
     let mut request = Vec::new();
     match asks {
         Asks::Read => {
@@ -155,36 +154,86 @@ fn ask(
             Why { name: &name }.encode(if n == 199 { 7 } else { 8 }, &mut request);
         }),
     }
-    let mut buffer = vec![0; 256 << 10];
-    let mut waiting = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        stream.write_all(&request)?;
-        while !takes_answer(&mut waiting) {
-            let count = stream.read(&mut buffer)?;
-            if count == 0 {
-                return Err("the engine has closed the connection".into());
-            }
-            waiting.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        }
+        peer.stream.write_all(&request)?;
+        peer.wait_for(|frame| frame.request() == 7 && !frame.has_more())?;
         answers.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Takes whole frames away; true when the last one of the answer was among them.
-fn takes_answer(waiting: &mut Vec<u8>) -> bool {
-    let (mut at, mut is_done) = (0, false);
-    while let Some(head) = waiting.get(at..).and_then(<[u8]>::first_chunk::<16>) {
-        let header = FrameHeader::from_bytes(head);
-        let end = at + 16 + header.length as usize;
-        if end > waiting.len() {
-            break;
-        }
-        let has_more = header.flags & 1 != 0;
-        let is_answer = FrameKind::from_number(header.kind) != Some(FrameKind::Keepalive);
-        is_done |= is_answer && header.request == 7 && !has_more;
-        at = end;
+/// A client that does nothing but send and wait.
+struct Peer {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    frames: FrameBuffer,
+    sent_life: Instant,
+}
+
+impl Peer {
+    fn connect(address: SocketAddr) -> Outcome<Self> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let mut bytes = Vec::new();
+        Hello::default().encode(&mut bytes);
+        stream.write_all(&bytes)?;
+        let mut peer = Self {
+            stream,
+            buffer: vec![0; 64 << 10],
+            frames: FrameBuffer::new(FrameLimits::default()),
+            sent_life: Instant::now(),
+        };
+        peer.wait_for(|frame| frame.kind() == Some(FrameKind::Welcome))?;
+        Ok(peer)
     }
-    waiting.drain(..at);
-    is_done
+
+    fn open(&mut self, name: &str) -> Outcome<u32> {
+        let mut bytes = Vec::new();
+        let mut frame = OpenBuilder::begin(&mut bytes, 1, &OpenTerms::default());
+        frame.push(name);
+        frame.finish(false);
+        self.stream.write_all(&bytes)?;
+        let mut handle = None;
+        self.wait_for(|frame| {
+            let mut opened = Opened::decode(frame).into_iter().flatten().flatten();
+            handle = opened.next().and_then(Result::ok).map(|item| item.handle);
+            handle.is_some()
+        })?;
+        handle.ok_or_else(|| "it is not there".into())
+    }
+
+    fn write(&mut self, number: u64, handle: u32) -> Outcome<()> {
+        let mut bytes = Vec::new();
+        let mut frame = WriteBuilder::begin(&mut bytes, number);
+        let value = (number as f64).to_le_bytes();
+        frame.push(handle, &WriteOptions::default(), &value);
+        frame.finish();
+        self.stream.write_all(&bytes)?;
+        self.wait_for(|frame| frame.kind() == Some(FrameKind::WriteAnswers))
+    }
+
+    /// Reads until a frame is the one.
+    fn wait_for(&mut self, mut is_it: impl FnMut(&Frame<'_>) -> bool) -> Outcome<()> {
+        loop {
+            if self.sent_life.elapsed() > Duration::from_millis(500) {
+                self.sent_life = Instant::now();
+                let mut bytes = Vec::new();
+                Keepalive::default().encode(&mut bytes);
+                self.stream.write_all(&bytes)?;
+            }
+            let count = self.stream.read(&mut self.buffer)?;
+            if count == 0 {
+                return Err("the engine has closed the connection".into());
+            }
+            let mut input = self.buffer.get(..count).unwrap_or_default();
+            let mut is_there = false;
+            while let Some(frame) = self.frames.next_frame(Tick::ZERO, &mut input)? {
+                is_there |= is_it(&frame);
+            }
+            if is_there {
+                return Ok(());
+            }
+        }
+    }
 }

@@ -1,0 +1,168 @@
+//! Whose turn it is: the sessions of a connection thread share its time.
+//!
+//! Each session counts the time that its turns have taken. The next turn is that of the session
+//! with the least, so sessions that need little time never wait for more than the turn that runs
+//! when they are woken, and sessions that need much take turns among themselves.
+//!
+//! ```text
+//!   time used   ...10 ms          30 ms  31 ms  31 ms
+//!   planned        small write    bulk   bulk   bulk      --> small write, then bulk after bulk
+//! ```
+//!
+//! A session that has slept does not save up its share: it begins at most [`HEAD_START`] before the
+//! session that had the last turn.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use super::session::Session;
+use super::worker::SessionKey;
+
+/// Time of one turn, whatever its bytes cost. Endpoints read no clock: they do a little at each
+/// call, and the turn ends between two calls.
+pub(super) const TURN_TIME: Duration = Duration::from_micros(200);
+
+/// Most that one turn counts. What is beyond it is more often the system, which had another thread
+/// run meanwhile, than the session; a session that needs little would have to wait for it until all
+/// others have had as much.
+const COUNTED_MAX: Duration = Duration::from_micros(400);
+
+/// What a session that was woken has before those that are at work.
+const HEAD_START: Duration = Duration::from_millis(1);
+
+/// The time that a session has had, on the scale of its thread.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Share {
+    used: Duration,
+}
+
+impl Share {
+    /// A turn has taken this time.
+    pub(super) fn use_up(&mut self, time: Duration) {
+        self.used = self.used.saturating_add(time.min(COUNTED_MAX));
+    }
+}
+
+/// The turns that are planned.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// By the time used; of sessions with the same, in the order in which they were planned.
+    planned: BinaryHeap<Reverse<(Duration, u64, SessionKey)>>,
+    /// Turns planned so far.
+    count: u64,
+    /// The time used by the session that had the last turn.
+    reached: Duration,
+}
+
+impl Turns {
+    /// Plans a turn, unless one is planned.
+    pub(super) fn queue(&mut self, session: &mut Session, key: SessionKey) {
+        if !std::mem::replace(&mut session.queued, true) {
+            session.share.used = self.plan(session.share, key);
+        }
+    }
+
+    fn plan(&mut self, share: Share, key: SessionKey) -> Duration {
+        let used = share.used.max(self.reached.saturating_sub(HEAD_START));
+        self.count = self.count.wrapping_add(1);
+        self.planned.push(Reverse((used, self.count, key)));
+        used
+    }
+
+    /// Takes out the next one.
+    pub(super) fn next(&mut self) -> Option<SessionKey> {
+        let Reverse((used, _, key)) = self.planned.pop()?;
+        self.reached = self.reached.max(used);
+        Some(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.planned.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.planned.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As long as a turn counts.
+    const LONG: Duration = COUNTED_MAX;
+
+    /// The system had another thread run, in the middle of a small turn.
+    #[test]
+    fn a_turn_that_the_system_interrupts_costs_its_session_nothing() {
+        let mut sut = Turns::default();
+        let [bulk, small] = [0, 1].map(SessionKey::of_slot);
+        let (mut much, mut little) = (Share::default(), Share::default());
+        for _ in 0..100 {
+            much.used = sut.plan(much, bulk);
+            assert_eq!(sut.next(), Some(bulk));
+            much.use_up(LONG);
+            much.used = sut.plan(much, bulk);
+            little.used = sut.plan(little, small);
+            assert_eq!(sut.next(), Some(small));
+            little.use_up(Duration::from_millis(100));
+            assert_eq!(sut.next(), Some(bulk));
+            much.use_up(LONG);
+        }
+    }
+
+    /// Three sessions always have more to do; a fourth has a little now and then.
+    #[test]
+    fn a_session_that_needs_little_is_next_and_the_others_share() {
+        let mut sut = Turns::default();
+        let keys = [0, 1, 2, 3].map(SessionKey::of_slot);
+        let mut shares = [Share::default(); 4];
+        for bulk in 0..3 {
+            shares[bulk].used = sut.plan(shares[bulk], keys[bulk]);
+        }
+        let mut had = [0; 4];
+        for round in 0..3000 {
+            if round % 10 == 0 {
+                shares[3].used = sut.plan(shares[3], keys[3]);
+            }
+            let key = sut.next().unwrap();
+            let at = keys.iter().position(|one| *one == key).unwrap();
+            had[at] += 1;
+            if round > 100 && round % 10 == 0 {
+                assert_eq!(at, 3, "round {round}: it waits for nobody");
+            }
+            shares[at].use_up(if at == 3 { LONG / 100 } else { LONG });
+            if at < 3 {
+                shares[at].used = sut.plan(shares[at], keys[at]);
+            }
+        }
+        let (least, most) = (had[..3].iter().min(), had[..3].iter().max());
+        assert!(most.unwrap() - least.unwrap() <= 1, "{had:?}");
+    }
+
+    #[test]
+    fn who_has_slept_long_does_not_keep_the_others_away() {
+        let mut sut = Turns::default();
+        let [bulk, sleeper] = [0, 1].map(SessionKey::of_slot);
+        let mut share = Share::default();
+        for _ in 0..1000 {
+            share.used = sut.plan(share, bulk);
+            assert_eq!(sut.next(), Some(bulk));
+            share.use_up(LONG);
+        }
+        let mut woken = Share::default();
+        sut.plan(share, bulk);
+        let mut turns = 0;
+        loop {
+            woken.used = sut.plan(woken, sleeper);
+            let key = sut.next().unwrap();
+            if key == bulk {
+                break;
+            }
+            woken.use_up(LONG);
+            turns += 1;
+        }
+        assert!(turns <= 5, "{turns} turns without one for the other");
+    }
+}
