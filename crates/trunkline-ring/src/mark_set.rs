@@ -33,8 +33,9 @@ const CHUNKS: usize = GROUPS * GROUP_CHUNKS;
 /// Four levels of bits: a top word over 8 root words, over a summary word per chunk, over the
 /// chunk's 64 words of marks. A bit above says that the word below it may not be empty.
 ///
-/// - A marker sets its bit, and goes up a level only when it found the word empty: whoever made it
-///   not empty brings the news up. Most marks are one atomic operation.
+/// - A marker sets its bit, then sees to it that the bit above is set, up to the top. Most marks are
+///   one atomic read-modify-write and three loads. It does not rely on the marker that made a word
+///   not empty to bring the news up: that one may have lost its processor in between.
 /// - The drainer goes down: it takes a word's bits out, then the words below that those bits name.
 ///   A mark that comes after the drainer has passed finds words empty again and goes up; one that
 ///   comes before is taken along. Either way it is delivered.
@@ -42,9 +43,9 @@ const CHUNKS: usize = GROUPS * GROUP_CHUNKS;
 /// # Progress
 ///
 /// [`mark`](Self::mark) and [`unmark`](Self::unmark) are wait-free: at most four atomic operations.
-/// A marker that is interrupted between two levels holds its own mark back until it goes on, and
-/// with it those that others make in the same word meanwhile; the wake-up is then its to give.
-/// Draining is wait-free for each index.
+/// A marker that is interrupted between two levels holds its own mark back, until it goes on or
+/// another mark is made in the same word; it never holds back another's. Draining is wait-free for
+/// each index.
 ///
 /// # Real-time
 ///
@@ -184,10 +185,10 @@ impl MarkSet {
         let Some(chunk) = self.chunk(place) else {
             panic!("index {index} is marked before `ensure({index})`: call that first");
         };
-        set_bit(&chunk.words[place.word], place.bit)
-            && set_bit(&chunk.summary, place.word)
-            && set_bit(&self.roots[place.group], place.chunk)
-            && set_bit(&self.top, place.group)
+        let _was_empty = set_bit(&chunk.words[place.word], place.bit);
+        see_to_bit(&chunk.summary, place.word);
+        see_to_bit(&self.roots[place.group], place.chunk);
+        see_to_bit(&self.top, place.group)
     }
 
     /// Takes the mark of `index` away, and returns whether it was there.
@@ -235,5 +236,19 @@ impl Default for MarkSet {
 /// emptied it in every word above, so that its bits there are not taken along with older ones.
 #[inline]
 fn set_bit(word: &AtomicU64, bit: usize) -> bool {
-    word.fetch_or(1 << bit, Ordering::AcqRel) == 0
+    let was_empty = word.fetch_or(1 << bit, Ordering::SeqCst) == 0;
+    // loom takes such operations for acquire and release only.
+    #[cfg(loom)]
+    crate::sync::fence(Ordering::SeqCst);
+    was_empty
+}
+
+/// Sets a bit unless it is set, and returns whether the word was empty.
+///
+/// SYNC POINT, pairs with `take_bits`, both sequentially consistent. The marker writes the word
+/// below, then looks here; the drainer takes the bit here, then the word below. So either the
+/// marker finds the bit taken and sets it anew, or the drainer finds what the marker wrote.
+#[inline]
+fn see_to_bit(word: &AtomicU64, bit: usize) -> bool {
+    word.load(Ordering::SeqCst) & (1 << bit) == 0 && set_bit(word, bit)
 }

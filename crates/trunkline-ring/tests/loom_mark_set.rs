@@ -190,3 +190,27 @@ fn index_unmarked_while_it_is_drained_is_delivered_or_not() {
         assert_eq!(seen, [u64::from(!was_marked), 1]);
     });
 }
+
+/// Another marker may be interrupted at any step in the same word: what is marked before a drain is
+/// found by it.
+#[test]
+fn a_mark_is_found_by_the_drain_behind_it_whoever_was_interrupted() {
+    loom::model(|| {
+        let rig = Rig::new(&[5, 6]);
+        let marker = thread::spawn({
+            let rig = Arc::clone(&rig);
+            move || {
+                rig.set.mark(5);
+            }
+        });
+        rig.set.mark(6);
+        let mut seen = Vec::new();
+        let taken = rig
+            .set
+            .take(&mut Cursor::default(), usize::MAX, &mut |index| {
+                seen.push(index)
+            });
+        assert!(seen.contains(&6) && !taken.more);
+        marker.join().unwrap();
+    });
+}

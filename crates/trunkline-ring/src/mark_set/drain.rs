@@ -256,9 +256,9 @@ struct Bits {
 fn take_bits(word: &AtomicU64, first: usize) -> Bits {
     let kept = (1 << first) - 1;
     let before = if kept == 0 {
-        word.swap(0, Ordering::AcqRel)
+        word.swap(0, Ordering::SeqCst)
     } else {
-        word.fetch_and(kept, Ordering::AcqRel)
+        word.fetch_and(kept, Ordering::SeqCst)
     };
     Bits {
         taken: before & !kept,
@@ -269,7 +269,7 @@ fn take_bits(word: &AtomicU64, first: usize) -> Bits {
 /// Sets bits on behalf of marks that have been reported before: it asks nobody to wake anybody.
 #[inline]
 fn put_bits(word: &AtomicU64, bits: u64) {
-    word.fetch_or(bits, Ordering::AcqRel);
+    word.fetch_or(bits, Ordering::SeqCst);
 }
 
 /// Takes the lowest bit out of a word of one's own.
