@@ -118,6 +118,8 @@ bugs! {
     LateReadMoves = "late-read-moves",
     /// An aborted writer's reader is told that nothing is missing.
     AbortAsEnd = "abort-as-end",
+    /// Who comes back to a stream is not asked for the secret of the pair.
+    SecretNotCompared = "secret-not-compared",
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Fault {
     SyncFails,
     /// A machine with a journal loses power.
     PowerFails,
+    /// Somebody who knows the incarnations of both ends dials one in the name of the other.
+    Impostor,
 }
 
 /// All of them.
@@ -53,6 +55,7 @@ pub const FAULTS: &[Fault] = &[
     Fault::DiskFails,
     Fault::SyncFails,
     Fault::PowerFails,
+    Fault::Impostor,
 ];
 
 impl Fault {
@@ -74,6 +77,7 @@ impl Fault {
             Self::DiskFails => "writes to a journal's disk fail",
             Self::SyncFails => "a sync of a journal fails",
             Self::PowerFails => "a machine with a journal loses power",
+            Self::Impostor => "somebody dials an end in the name of its peer, without their secret",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use trunkline_proto::stream::StreamClose;
+use trunkline_proto::stream::{Pair, StreamClose};
 
 use super::bounds::Bounds;
 use super::disk::Disk;
@@ -347,6 +347,7 @@ impl Log {
         let spent = std::mem::take(&mut self.segments);
         let spares = std::mem::take(&mut self.spares);
         self.cursor = Cursor {
+            secret: self.cursor.secret.next(lineage),
             lineage,
             seq: 0,
             position: 0,
@@ -374,7 +375,7 @@ impl Log {
     }
 
     /// Who is at the other end.
-    pub(super) fn set_peer(&mut self, peer: Lineage) -> Result<(), JournalError> {
+    pub(super) fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         if self.cursor.peer == Some(peer) {
             return Ok(());
         }

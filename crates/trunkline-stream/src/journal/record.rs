@@ -1,6 +1,6 @@
 //! How a journal lies on the disk: docs/reference/stream-journal.md. Little endian throughout.
 
-use trunkline_proto::stream::StreamClose;
+use trunkline_proto::stream::{Pair, Secret, StreamClose};
 
 /// The other part of an incarnation is new in each life of an endpoint; this one stays.
 pub type Lineage = [u8; 8];
@@ -71,8 +71,10 @@ pub struct Cursor {
     pub position: u64,
     /// Elements before that.
     pub elements: u64,
-    /// The lineage of the other end.
-    pub peer: Option<Lineage>,
+    /// What makes the endpoint's shares of secrets.
+    pub secret: Secret,
+    /// The other end, and what the two have to know each other again.
+    pub peer: Option<Pair>,
     /// Where the stream ends, once that is known.
     pub end: Option<StreamClose>,
 }
@@ -165,7 +167,7 @@ pub(super) fn end_of(position: u64, payload: &[u8]) -> Option<StreamClose> {
 
 impl Cursor {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128);
+        let mut out = Vec::with_capacity(256);
         out.extend_from_slice(&CURSOR_MAGIC.to_le_bytes());
         out.extend_from_slice(&self.lineage);
         for number in [self.seq, self.position, self.elements] {
@@ -173,13 +175,22 @@ impl Cursor {
         }
         out.extend_from_slice(&self.element_bytes.to_le_bytes());
         out.push(if self.is_writer { 1 } else { 2 });
-        out.push(u8::from(self.peer.is_some()));
+        out.push(match &self.peer {
+            None => 0,
+            Some(Pair { offered: None, .. }) => 1,
+            Some(_) => 2,
+        });
         out.push(u8::from(self.end.is_some()));
         out.push(u8::from(self.end.is_some_and(|end| end.is_aborted)));
-        out.extend_from_slice(&self.peer.unwrap_or_default());
+        out.extend_from_slice(&self.peer.map(|pair| pair.lineage).unwrap_or_default());
         let (position, written) = self.end.map_or((0, 0), |end| (end.position, end.written));
         out.extend_from_slice(&position.to_le_bytes());
         out.extend_from_slice(&written.to_le_bytes());
+        let shared = self.peer.map(|pair| pair.secret).unwrap_or_default();
+        let offered = self.peer.and_then(|pair| pair.offered).unwrap_or_default();
+        for secret in [self.secret, shared, offered] {
+            out.extend_from_slice(&secret.0);
+        }
         // An endpoint's URL is far shorter.
         out.extend_from_slice(&(self.url.len() as u32).to_le_bytes());
         out.extend_from_slice(self.url.as_bytes());
@@ -190,7 +201,7 @@ impl Cursor {
 
     /// `None`: these are not the bytes of one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        const FIXED: usize = 76;
+        const FIXED: usize = 172;
         if !(FIXED + 4..=FIXED + 4 + URL_MAX).contains(&bytes.len()) {
             return None;
         }
@@ -208,7 +219,12 @@ impl Cursor {
             elements: u64_at(fixed, 32),
             element_bytes: u32::from_le_bytes(array_at(fixed, 40)),
             is_writer: fixed[44] == 1,
-            peer: (fixed[45] == 1).then(|| array_at(fixed, 48)),
+            secret: Secret(array_at(fixed, 72)),
+            peer: (fixed[45] != 0).then(|| Pair {
+                lineage: array_at(fixed, 48),
+                secret: Secret(array_at(fixed, 104)),
+                offered: (fixed[45] == 2).then(|| Secret(array_at(fixed, 136))),
+            }),
             end: (fixed[46] == 1).then_some(end),
             url: std::str::from_utf8(url).ok()?.to_owned(),
         };
@@ -237,7 +253,14 @@ mod tests {
     fn cursor() -> impl Strategy<Value = Cursor> {
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>());
         let end = prop::option::of((any::<u64>(), any::<u64>(), any::<bool>()));
-        let peer = prop::option::of(any::<Lineage>());
+        let secret = || any::<[u8; 32]>().prop_map(Secret);
+        let pair = (any::<Lineage>(), secret(), prop::option::of(secret()));
+        let pair = pair.prop_map(|(lineage, secret, offered)| Pair {
+            lineage,
+            secret,
+            offered,
+        });
+        let peer = (secret(), prop::option::of(pair));
         (
             any::<Lineage>(),
             any::<bool>(),
@@ -247,7 +270,15 @@ mod tests {
             ".{0,40}",
         )
             .prop_map(
-                |(lineage, is_writer, (seq, position, elements, element_bytes), peer, end, url)| {
+                |(
+                    lineage,
+                    is_writer,
+                    (seq, position, elements, element_bytes),
+                    peers,
+                    end,
+                    url,
+                )| {
+                    let (secret, peer) = peers;
                     Cursor {
                         lineage,
                         is_writer,
@@ -256,6 +287,7 @@ mod tests {
                         seq,
                         position,
                         elements,
+                        secret,
                         peer,
                         end: end.map(|(position, written, is_aborted)| StreamClose {
                             position,

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use trunkline_proto::stream::Secret;
+
 use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
@@ -28,6 +30,8 @@ pub struct Owner {
     pub url: String,
     /// Of the journal if it is begun now. Any random number.
     pub lineage: Lineage,
+    /// What makes the endpoint's shares of secrets, if the journal is begun now.
+    pub secret: Secret,
 }
 
 /// Opens the journal on `disk`, or begins one. True when it was begun.
@@ -62,6 +66,7 @@ pub(super) fn open(
             seq: 0,
             position: 0,
             elements: 0,
+            secret: owner.secret,
             peer: None,
             end: None,
         };

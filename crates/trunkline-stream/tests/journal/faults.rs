@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, SimDisk, Tear};
 use trunkline_stream::journal::{
-    Bounds, Durability, JournalError, Owner, ReaderJournal, WriterJournal,
+    Bounds, Durability, JournalError, Owner, Pair, ReaderJournal, Secret, WriterJournal,
 };
 
 use crate::model::bytes;
@@ -154,7 +154,12 @@ fn a_worn_out_disk_gives_nothing_wrong() {
     for count in [3, 9, 20, 4, 1] {
         append(&mut sut, count).unwrap();
     }
-    sut.set_peer([9; 8]).unwrap();
+    sut.set_peer(Pair {
+        lineage: [9; 8],
+        secret: Secret([8; 32]),
+        offered: Some(Secret([7; 32])),
+    })
+    .unwrap();
     while !sut.next_bytes().unwrap().is_empty() {
         let count = sut.next_bytes().unwrap().len();
         sut.pushed(count);
