@@ -16,6 +16,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The folder, to be shown to people.
     fn folder(&self) -> &Path;
 
+    /// Which start of the machine this is: another number after each loss of power. 0: unknown.
+    fn boot(&self) -> u32;
+
     /// Names of the files in it, in any order.
     ///
     /// # Errors
@@ -144,6 +147,12 @@ impl Drop for RealDisk {
 impl Disk for RealDisk {
     fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    fn boot(&self) -> u32 {
+        // Linux draws it anew at each start. Elsewhere nothing is known of that.
+        let id = fs::read("/proc/sys/kernel/random/boot_id");
+        id.map_or(0, |id| crc32c::crc32c(&id))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -28,6 +28,8 @@ pub struct SegmentHead {
     pub position: u64,
     /// Of the journal.
     pub lineage: Lineage,
+    /// The start of the machine in which it was begun; 0: unknown.
+    pub boot: u32,
 }
 
 /// What a record is of.
@@ -52,6 +54,8 @@ pub struct RecordHead {
     pub position: u64,
     /// Bytes behind this head.
     pub len: u32,
+    /// Bytes of the segment that were safe when it was written, below 2^56.
+    pub safe: u64,
 }
 
 /// The cursor file: whose journal it is, and what of it is done with.
@@ -87,6 +91,7 @@ impl SegmentHead {
         bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.position.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.lineage);
+        bytes[32..36].copy_from_slice(&self.boot.to_le_bytes());
         let seed = crc32c::crc32c(&bytes[..36]);
         bytes[36..].copy_from_slice(&seed.to_le_bytes());
         (bytes, seed)
@@ -98,6 +103,7 @@ impl SegmentHead {
             seq: u64_at(bytes, 8),
             position: u64_at(bytes, 16),
             lineage: array_at(bytes, 24),
+            boot: u32::from_le_bytes(array_at(bytes, 32)),
         };
         let (again, seed) = head.encode();
         (again == *bytes).then_some((head, seed))
@@ -116,6 +122,7 @@ impl RecordHead {
             RecordKind::End => 3,
             RecordKind::Seal => 4,
         };
+        bytes[17..].copy_from_slice(&self.safe.to_le_bytes()[..7]);
         let crc = crc32c::crc32c_append(crc32c::crc32c_append(seed, &bytes[4..]), payload);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -123,17 +130,20 @@ impl RecordHead {
 
     /// `None`: no such record can be. Whether it is one is for [`is_whole`](Self::is_whole) to say.
     pub(super) fn decode(bytes: &[u8; RECORD_HEAD]) -> Option<Self> {
-        let kind = match bytes[16..] {
-            [1, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Data,
-            [2, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Read,
-            [3, 0, 0, 0, 0, 0, 0, 0] => RecordKind::End,
-            [4, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Seal,
+        let kind = match bytes[16] {
+            1 => RecordKind::Data,
+            2 => RecordKind::Read,
+            3 => RecordKind::End,
+            4 => RecordKind::Seal,
             _ => return None,
         };
+        let mut safe = [0; 8];
+        safe[..7].copy_from_slice(&bytes[17..]);
         Some(Self {
             kind,
             position: u64_at(bytes, 8),
             len: u32::from_le_bytes(array_at(bytes, 4)),
+            safe: u64::from_le_bytes(safe),
         })
     }
 
@@ -323,9 +333,9 @@ mod tests {
 
         #[test]
         fn a_segment_begins_as_it_was_written_or_not_at_all(
-            seq: u64, position: u64, lineage: Lineage, at in 0..SEGMENT_HEAD, bit in 0..8_u32,
+            seq: u64, position: u64, lineage: Lineage, boot: u32, at in 0..SEGMENT_HEAD, bit in 0..8_u32,
         ) {
-            let head = SegmentHead { seq, position, lineage };
+            let head = SegmentHead { seq, position, lineage, boot };
             let (mut bytes, seed) = head.encode();
             prop_assert_eq!(SegmentHead::decode(&bytes), Some((head, seed)));
             bytes[at] ^= 1 << bit;
@@ -336,6 +346,7 @@ mod tests {
         fn a_record_with_any_bit_altered_is_none(
             seed: u32,
             position: u64,
+            safe in 0..1_u64 << 56,
             payload in prop::collection::vec(any::<u8>(), 0..100),
             kind in prop::sample::select(vec![
                 RecordKind::Data, RecordKind::Read, RecordKind::End,
@@ -343,7 +354,7 @@ mod tests {
             at: prop::sample::Index,
             bit in 0..8_u32,
         ) {
-            let head = RecordHead { kind, position, len: payload.len() as u32 };
+            let head = RecordHead { kind, position, len: payload.len() as u32, safe };
             let mut bytes = head.encode(seed, &payload).to_vec();
             bytes.extend_from_slice(&payload);
             let check = |bytes: &[u8]| {

@@ -305,6 +305,11 @@ impl WriterJournal {
             .filter(|_| self.log.unsafe_bytes() >= due)
     }
 
+    /// The same where nobody asks whether it is due.
+    pub fn sync_job_now(&self) -> Option<SyncJob> {
+        self.log.sync_job()
+    }
+
     /// That was done.
     ///
     /// # Errors
