@@ -77,7 +77,7 @@ impl Connection for TcpStream {
 
 /// The endpoints that the directory at a port of `host` knows, in the order of their URLs: of this
 /// machine's engine over its socket in `sockets` (`None`: this user's folder), otherwise over TCP.
-/// `only`: that one, if it is there. Blocks the calling thread for at most `timeout`, whatever comes.
+/// `only`: that one, if it is there. Blocks the calling thread for at most `timeout`.
 ///
 /// # Errors
 /// Nobody is there, answers in time, or understands.

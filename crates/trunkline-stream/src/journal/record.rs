@@ -333,7 +333,8 @@ mod tests {
 
         #[test]
         fn a_segment_begins_as_it_was_written_or_not_at_all(
-            seq: u64, position: u64, lineage: Lineage, boot: u32, at in 0..SEGMENT_HEAD, bit in 0..8_u32,
+            seq: u64, position: u64, lineage: Lineage, boot: u32,
+            at in 0..SEGMENT_HEAD, bit in 0..8_u32,
         ) {
             let head = SegmentHead { seq, position, lineage, boot };
             let (mut bytes, seed) = head.encode();

@@ -183,9 +183,9 @@ const ALL: Crash = Crash::PowerFailed(Tear {
 
 /// Behaviour: B-60.
 ///
-/// Each bit of each file is altered: what is read back is right, and nothing but the last record may
-/// be missing without a word, because only that can be torn. The same holds after a loss of power,
-/// for what was safe by then.
+/// Each bit of each file is altered: what is read back is right, and only the last record may be
+/// missing without a word, because only that can be torn. The same holds after a loss of power, for
+/// what was safe by then.
 #[test]
 fn a_bit_that_is_altered_drops_nothing_without_a_word() {
     for (crash, synced, least) in [
@@ -227,8 +227,8 @@ fn a_bit_that_is_altered_drops_nothing_without_a_word() {
 
 /// Behaviour: B-60.
 ///
-/// A sync fails, and the reader has everything: the journal must not say of what it cannot have that
-/// it is done with. After a loss of power it is opened with what it had before.
+/// A sync fails, and the reader has everything: the cursor must not go beyond what is safe. After a
+/// loss of power the journal is opened with what it had before.
 #[test]
 fn after_a_sync_that_failed_the_journal_knows_of_nothing_that_may_be_gone() {
     let disk = SimDisk::default();

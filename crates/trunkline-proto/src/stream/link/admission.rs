@@ -163,7 +163,7 @@ impl<H: Half> Link<H> {
     ) -> Result<Accepted, Verdict> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
-            // How far this end is, and that its stream is over, is not for everybody to know or say.
+            // A stranger neither learns how far this end is, nor ends its stream.
             Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
                 let sentence = format!(
                     "{} is not where the stream of {} is; create both ends anew",
