@@ -1,7 +1,8 @@
 //! Ctrl-C, and being told to stop.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -42,12 +43,14 @@ pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> 
 /// Whether Ctrl-C was pressed, or somebody asked the program to end, for a command that has to end
 /// in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Interrupted(Arc<Mutex<Seen>>);
+pub(crate) struct Interrupted(Arc<(Mutex<Seen>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Seen {
     ends_in_order: bool,
-    is_so: bool,
+    /// How many presses the command handles itself; one more ends the process at once.
+    handled: u32,
+    presses: u32,
 }
 
 impl Interrupted {
@@ -56,19 +59,21 @@ impl Interrupted {
     pub(crate) fn new(terminal: &Terminal) -> Result<Self, Stop> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?;
         let interrupted = Self(Arc::default());
-        let (seen, terminal) = (interrupted.clone(), terminal.clone());
+        let (presses, terminal) = (interrupted.clone(), terminal.clone());
         let code = i32::from(Exit::Interrupted.number());
         let listen = move || {
             for _ in signals.forever() {
-                let mut seen = seen.lock();
+                let mut seen = presses.lock();
                 if !seen.ends_in_order {
                     // Nobody is left to tell that the output failed.
                     let _ = terminal.finish();
                 }
-                if !seen.ends_in_order || seen.is_so {
+                if !seen.ends_in_order || seen.presses >= seen.handled {
                     std::process::exit(code);
                 }
-                seen.is_so = true;
+                seen.presses = seen.presses.saturating_add(1);
+                drop(seen);
+                presses.pressed().notify_all();
             }
         };
         let thread = std::thread::Builder::new()
@@ -81,15 +86,42 @@ impl Interrupted {
 
     /// From now on the command looks itself; the second Ctrl-C ends the process.
     pub(crate) fn end_in_order(&self) {
-        self.lock().ends_in_order = true;
+        let mut seen = self.lock();
+        (seen.ends_in_order, seen.handled) = (true, 1);
+    }
+
+    /// From now on the command looks itself, also at a second Ctrl-C; the third ends the process.
+    pub(crate) fn end_in_order_twice(&self) {
+        let mut seen = self.lock();
+        (seen.ends_in_order, seen.handled) = (true, 2);
     }
 
     pub(crate) fn is_so(&self) -> bool {
-        self.lock().is_so
+        self.lock().presses > 0
+    }
+
+    /// Waits for so long, or until it is pressed.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let seen = self.lock();
+        let before = seen.presses;
+        // A wait that fails is none, and its caller looks again.
+        let _ = self
+            .pressed()
+            .wait_timeout_while(seen, timeout, |seen| seen.presses == before);
+    }
+
+    /// Whether it was pressed once more.
+    pub(crate) fn is_so_again(&self) -> bool {
+        self.lock().presses > 1
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Told of each press.
+    fn pressed(&self) -> &Condvar {
+        &self.0.1
     }
 }
 

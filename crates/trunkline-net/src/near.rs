@@ -4,12 +4,13 @@
 use std::fs::{self, DirBuilder};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::dial::Dialler;
 use trunkline_types::SocketPath;
 
-use crate::unix::own_uid;
+use crate::unix::{self, own_uid};
 
 /// The folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or where that is not set
 /// `trunkline-UID` in the system's folder for temporary files.
@@ -36,6 +37,19 @@ pub fn socket(sockets: Option<&Path>, port: u16) -> Option<SocketPath> {
     let socket = sockets.map_or_else(folder, Path::to_owned);
     let socket = socket.join(format!("{port}.sock"));
     SocketPath::parse(socket.to_str()?).ok()
+}
+
+/// Connects to the socket in `sockets` (`None`: this user's folder) that is named after a port, for
+/// calls that block. Nobody but a program of this user is accepted there: the folder may be one of
+/// temporary files, where anybody can be first.
+///
+/// # Errors
+/// Nobody is there, it is another user's, or it is too busy.
+pub fn connect(sockets: Option<&Path>, port: u16) -> std::io::Result<UnixStream> {
+    let path = socket(sockets, port).ok_or(std::io::ErrorKind::NotFound)?;
+    let (stream, _) = unix::connect(path.as_path())?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// How to reach a port of `host`: on this machine by the socket that is named after it.

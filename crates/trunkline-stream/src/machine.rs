@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trunkline_net::Clock;
 use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::stream::lineage;
+use trunkline_proto::stream::{Secret, lineage};
 use trunkline_types::Tick;
 
 use crate::journal::Lineage;
@@ -53,6 +53,18 @@ impl Machine {
             #[cfg(feature = "sim")]
             Self::Simulated(process) => Ok(process.random()),
         }
+    }
+
+    /// A secret that nobody else has.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub(crate) fn secret(&self) -> io::Result<Secret> {
+        let mut bytes = [0; 32];
+        let (first, rest) = bytes.split_at_mut(16);
+        first.copy_from_slice(&self.random()?);
+        rest.copy_from_slice(&self.random()?);
+        Ok(Secret(bytes))
     }
 
     /// Any number, to spread what would happen at once.

@@ -157,6 +157,9 @@ impl Plan {
                     .random()
                     .map_err(|cause| StreamError::Memory { bytes: 16, cause })?,
             ),
+            secret: machine
+                .secret()
+                .map_err(|cause| StreamError::Memory { bytes: 32, cause })?,
             form,
             capacity: shape.capacity(),
             bytes_max: shape.bytes_max() as u64,

@@ -24,6 +24,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trunkline_proto::Endpoint;
+use trunkline_proto::message::stream::{Incarnation, StreamEnd};
 use trunkline_proto::stream::{Link, StreamFault};
 use trunkline_types::Tick;
 
@@ -174,6 +175,8 @@ pub trait Driven: Send + Sync {
     fn properties(&self) -> Properties;
     /// The life of its peer, while it knows one.
     fn peer(&self) -> Option<[u8; 16]>;
+    /// What its peer says of itself, and this end's own life: of a peer that has been heard.
+    fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
     /// Its own life.
     fn incarnation(&self) -> [u8; 16];
     /// How often it has lost a connection that was up.

@@ -5,10 +5,15 @@
     reason = "a rig that does not work fails its test"
 )]
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::stream::control::encode_keepalive;
 use trunkline_stream::directory::{ListError, list};
 use trunkline_stream::{Options, Reader, Writer};
 use trunkline_types::StreamUrl;
@@ -74,4 +79,30 @@ fn all_endpoints_are_told_page_by_page() {
     drop((readers, writers));
     let nobody = list("localhost", port, None, None, CUT_OFF);
     assert!(matches!(nobody, Err(ListError::Unreachable { .. })));
+}
+
+/// Somebody listens where the engine's socket would be, and sends signs of life for ever.
+#[test]
+fn a_directory_that_never_answers_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let listener = UnixListener::bind(folder.path().join(format!("{port}.sock"))).unwrap();
+    let mut alive = Vec::new();
+    encode_keepalive(&Keepalive::default(), &mut alive);
+    let alive = alive.repeat(1000);
+    let chatter = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        while stream.write_all(&alive).is_ok() {}
+    });
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let timeout = Duration::from_millis(200);
+        sender.send(list("localhost", port, Some(folder.path()), None, timeout))
+    });
+    let answer = receiver.recv_timeout(CUT_OFF).expect("list() returns");
+    assert!(
+        matches!(answer, Err(ListError::TimedOut { .. })),
+        "{answer:?}"
+    );
+    chatter.join().unwrap();
 }

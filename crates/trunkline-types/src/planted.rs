@@ -122,6 +122,8 @@ bugs! {
     AbortAsEnd = "abort-as-end",
     /// The directory answers a peer that reads no answers.
     ListedWithoutEnd = "listed-without-end",
+    /// Who comes back to a stream is not asked for the secret of the pair.
+    SecretNotCompared = "secret-not-compared",
     }
 }
 

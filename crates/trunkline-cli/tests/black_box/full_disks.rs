@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::Value as Json;
 use trunkline_tdms::{ObjectPath, TdmsFile};
 
-use crate::rig::{Running, Served};
+use crate::rig::{Drained, Running, Served};
 use crate::shown::Shown;
 
 /// How the other process knows its folder.
@@ -138,6 +138,60 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     for from in (0..all).step_by(piece.len()) {
         let read = channel.read_into(from, &mut piece).unwrap();
         assert!(piece[..read].iter().copied().eq(from..from + read as u64));
+    }
+}
+
+/// The disk of a writer's journal is full: the command waits for room, says so, and goes on.
+///
+/// Behaviour: B-60.
+#[test]
+fn a_writer_whose_journal_has_no_room_on_its_disk_waits_for_some() {
+    let name = "full_disks::a_writer_whose_journal_has_no_room_on_its_disk_waits_for_some";
+    let Some(folder) = small_disk(name, 8 << 20) else {
+        return;
+    };
+    let count = 100_000_u64;
+    for form in ["raw", "jsonl"] {
+        let served = Served::rig();
+        let journal = folder.join(form);
+        let ballast = ballast(&folder, 7500 << 10);
+        let arguments = ["--type", "u64", "--as", form];
+        let write = [
+            "stream",
+            "write",
+            "out",
+            "--to",
+            "in",
+            "--json",
+            "--journal",
+        ];
+        let mut writer = served.command(&[&write[..], &arguments].concat()[..7]);
+        writer.arg(&journal).args(arguments);
+        let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
+        let mut input = writer.child.stdin.take().unwrap();
+        let is_raw = form == "raw";
+        let feeding = std::thread::spawn(move || {
+            // More than there is room for, and than a pipe holds.
+            for number in 0..count {
+                match is_raw {
+                    true => input.write_all(&number.to_le_bytes()).unwrap(),
+                    false => writeln!(input, "{number}").unwrap(),
+                }
+            }
+        });
+        let read = ["stream", "read", "in", "--type", "u64"];
+        let mut reader = served.command(&read);
+        let reader = Drained::start(&mut reader, Stdio::null());
+        let told = writer.error_with("stream-disk-full");
+        assert!(told.contains("make room on that disk"), "{told}");
+        std::fs::remove_file(ballast).unwrap();
+        writer.error_with("stream-disk-back");
+        feeding.join().unwrap();
+        assert_eq!(writer.end().0, Some(0), "{form}");
+        let read = reader.end();
+        assert_eq!(read.code, Some(0), "{}", read.err);
+        let came = read.out.lines().map(|line| line.parse::<u64>().unwrap());
+        assert!(came.eq(0..count), "{form}: each once, and in order");
     }
 }
 

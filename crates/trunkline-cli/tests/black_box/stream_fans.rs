@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value as Json;
 
-use crate::rig::{Running, command, finish, run};
+use crate::rig::{Drained, Output, Running, command, finish, run};
 use crate::streams::{endpoint, event, reader};
 
 /// A writer of its own name, which is waited for, with its input.
@@ -91,8 +91,7 @@ fn with_a_quota_nobody_is_waited_for_and_each_loss_is_told_at_both_ends() {
     let stuck = {
         // That has the pipe as well.
         let mut read = command(&["stream", "read", "stuck", "--from", &url]);
-        read.args(of_reader).stdin(Stdio::null());
-        read.stdout(kept).stderr(Stdio::piped()).spawn().unwrap()
+        Drained::start_writing(read.args(of_reader), Stdio::null(), kept.into())
     };
     let live = dialling("live", &url, &["--type", "u64", "--capacity", "100000"]);
     let of_writer = [
@@ -122,9 +121,10 @@ fn with_a_quota_nobody_is_waited_for_and_each_loss_is_told_at_both_ends() {
     // Now it reads on, and finds the newest.
     let lines = std::io::BufRead::lines(std::io::BufReader::new(out));
     let printed: Vec<u64> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
-    let output = stuck.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(7), "elements are missing");
-    let said = String::from_utf8(output.stderr).unwrap();
+    let Output {
+        code, err: said, ..
+    } = stuck.end();
+    assert_eq!(code, Some(7), "elements are missing");
     let lost = event(&said, "read")["lost"].as_u64().unwrap();
     assert_eq!(printed.len() as u64 + lost, count, "{said}");
     assert!(
@@ -132,6 +132,22 @@ fn with_a_quota_nobody_is_waited_for_and_each_loss_is_told_at_both_ends() {
         "{said}"
     );
     assert!(printed.is_sorted());
+    // Each loss is in one report, of which there are not more than the seconds that this took.
+    let objects = said
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let reports: Vec<Json> = objects.filter(|o| o["event"] == "stream-lost").collect();
+    let reported: u64 = reports
+        .iter()
+        .map(|o| o["elements"].as_u64().unwrap())
+        .sum();
+    assert_eq!(reported, lost, "{said}");
+    let seconds = event(&said, "read")["seconds"].as_f64().unwrap();
+    assert!(
+        reports.len() as f64 <= seconds + 3.0,
+        "{}: {said}",
+        reports.len()
+    );
     assert_eq!(live.end(), (Some(0), Vec::new()));
     let mut losses = [(); 2].map(|()| {
         let reader = told(&writer, "stream-reader");
@@ -156,10 +172,7 @@ fn raw_elements_go_to_each_reader_as_they_come_in() {
     let arguments = ["--type", "u32", "--as", "raw", "--capacity", "999"];
     let readers = ["a", "b"].map(|name| {
         let mut read = command(&["stream", "read", name, "--from", &url]);
-        let read = read.args(arguments).stdin(Stdio::null());
-        let read = read.stdout(Stdio::piped()).stderr(Stdio::null());
-        let read = read.spawn().unwrap();
-        std::thread::spawn(move || read.wait_with_output().unwrap())
+        Drained::start(read.args(arguments), Stdio::null())
     });
     let (writer, mut input) = spreading(&url, &[&arguments[..], &["--readers", "2"]].concat());
     // Not whole elements.
@@ -169,9 +182,9 @@ fn raw_elements_go_to_each_reader_as_they_come_in() {
     drop(input);
     assert_eq!(writer.end().0, Some(0));
     for reader in readers {
-        let output = reader.join().unwrap();
-        assert_eq!(output.status.code(), Some(0));
-        assert!(output.stdout == bytes, "{} bytes", output.stdout.len());
+        let (code, out, said) = reader.end_raw();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(out == bytes, "{} bytes", out.len());
     }
 }
 
@@ -239,12 +252,11 @@ fn arrow_has_a_column_of_the_writers() {
     let of_elements = "struct(n: u64, text: string)";
     let mut read = command(&["stream", "read", &url, "--type", of_elements]);
     let read = read.args(["--as", "arrow", "--writers", "1", "--json"]);
-    let read = read.stdout(Stdio::piped()).stderr(Stdio::null());
-    let read = read.spawn().unwrap();
+    let read = Drained::start(read, Stdio::null());
     let input = "{\"n\":1,\"text\":\"x\"}\n{\"n\":2,\"text\":\"y\"}\n";
     assert_eq!(write("a", &url, &["--type", of_elements], input), Some(0));
-    let arrow = read.wait_with_output().unwrap();
-    assert_eq!(arrow.status.code(), Some(0));
+    let (code, arrow, said) = read.end_raw();
+    assert_eq!(code, Some(0), "{said}");
     // A stream of elements that have that column reads it.
     let url = endpoint("from arrow");
     let with_writer = "struct(writer: string, n: u64, text: string)";
@@ -253,7 +265,7 @@ fn arrow_has_a_column_of_the_writers() {
     let mut back = command(&[&to[..], &["--type", with_writer, "--as", "arrow"]].concat());
     let (end, mut start) = std::io::pipe().unwrap();
     let back = Running::spawn_reading(&mut back, end.into());
-    start.write_all(&arrow.stdout).unwrap();
+    start.write_all(&arrow).unwrap();
     drop(start);
     assert_eq!(back.end().0, Some(0));
     let expected = [("1", "x"), ("2", "y")].map(|(n, text)| {

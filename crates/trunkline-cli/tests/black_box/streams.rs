@@ -344,6 +344,80 @@ fn ctrl_c_ends_a_writer_when_everything_is_delivered() {
     assert_eq!(reader.end(), (Some(0), Vec::new()));
 }
 
+/// What cannot be delivered is counted, also for somebody who is out of patience.
+#[test]
+fn a_second_ctrl_c_gives_up_what_is_not_delivered_and_counts_it() {
+    let url = endpoint("given up");
+    // It reads nothing: its output goes into a pipe that nobody empties.
+    let (_out, kept) = std::io::pipe().unwrap();
+    let stuck = {
+        let mut read = command(&["stream", "read", &url, "--capacity", "10"]);
+        Drained::start_writing(&mut read, Stdio::null(), kept.into())
+    };
+    let (end, mut start) = std::io::pipe().unwrap();
+    let mut write = writer(&url, &["--json", "--capacity", "1000000"]);
+    // It finds no socket of the reader, so that the two do not share one ring, in which everything
+    // would be with the reader at once.
+    let elsewhere = tempfile::tempdir().unwrap();
+    write.env("XDG_RUNTIME_DIR", elsewhere.path());
+    let written = Running::spawn_reading(&mut write, end.into());
+    // Far more than that pipe and the reader's buffer hold.
+    let count = 100_000;
+    (0..count).for_each(|number| writeln!(start, "{number}").unwrap());
+    written.error_with("stream-connected");
+    written.signal("INT");
+    let told = written.error_with("stream-delivering");
+    assert!(
+        event(&told, "stream-delivering")["elements"]
+            .as_u64()
+            .unwrap()
+            > 0,
+        "{told}"
+    );
+    written.signal("INT");
+    let told = written.error_with("\"event\":\"written\"");
+    let left = event(&told, "written")["left"].as_u64().unwrap();
+    assert!(left > 1000 && left <= count, "{told}");
+    assert_eq!(written.end().0, Some(7));
+    drop(stuck);
+}
+
+/// An outage shows at both ends without a terminal.
+///
+/// Behaviour: NS-66.
+#[test]
+fn an_outage_is_reported_by_the_writer_and_so_is_its_end() {
+    let url = endpoint("outage");
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [of_reader, of_writer] = folders
+        .each_ref()
+        .map(|folder| folder.path().to_str().unwrap());
+    let arguments = ["--journal", of_reader, "--json"];
+    let first = reader(&url, &arguments);
+    let (end, mut start) = std::io::pipe().unwrap();
+    let mut write = writer(&url, &["--journal", of_writer, "--json"]);
+    let written = Running::spawn_reading(&mut write, end.into());
+    start.write_all(b"1\n").unwrap();
+    assert_eq!(first.line(), "1.0");
+    written.error_with("stream-connected");
+    first.signal("KILL");
+    assert_eq!(first.end().0, None);
+    let told = event(
+        &written.error_with("stream-disconnected"),
+        "stream-disconnected",
+    );
+    assert!(
+        told["peer"].as_str().unwrap().ends_with("/outage"),
+        "{told}"
+    );
+    let second = reader(&url, &arguments);
+    written.error_with("stream-connected");
+    start.write_all(b"2\n").unwrap();
+    second.line_with("2.0");
+    drop(start);
+    assert_eq!((written.end().0, second.end().0), (Some(0), Some(0)));
+}
+
 #[test]
 fn ctrl_c_ends_a_reader_and_the_writer_is_told() {
     let url = endpoint("reader interrupted");

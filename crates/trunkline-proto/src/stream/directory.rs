@@ -216,7 +216,6 @@ impl Directory {
         let valid_for = self.limits.ticket_valid_for;
         let grant = TicketGrant {
             ticket: random(),
-            incarnation: entry.incarnation,
             valid_for,
         };
         let given = Given {

@@ -19,7 +19,7 @@ use crate::message::closing::{Goodbye, Refused};
 use crate::message::stream::control::{
     decode_bell, decode_goodbye, decode_keepalive, decode_refused, encode_goodbye,
 };
-use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
+use crate::message::stream::{StreamHello, StreamWelcome};
 use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, VersionRange};
 
 pub use self::admission::Accepted;
@@ -59,7 +59,10 @@ impl<H: Half> Link<H> {
         let meant = meant.map(|peer| peer.end.incarnation);
         // At its end it looks for nobody but its peer, of which its journal knows the lineage.
         let of_journal = self.session.options.peer_lineage.map(any_life);
+        let (share, proof) = self.session.credentials();
         let hello = StreamHello {
+            share,
+            proof,
             versions: VersionRange::OURS,
             peer: meant.or(of_journal.filter(|_| self.half.is_ending())),
             end: self.session.end(self.half.state()),
@@ -189,7 +192,7 @@ impl<H: Half> Link<H> {
         match kind {
             FrameKind::StreamWelcome => {
                 let welcome = StreamWelcome::decode(frame)?;
-                self.handle_welcome(now, welcome.end)
+                self.handle_welcome(now, welcome)
             }
             FrameKind::StreamRefused => {
                 let refused = decode_refused(frame)?;
@@ -211,7 +214,17 @@ impl<H: Half> Link<H> {
         }
     }
 
-    fn handle_welcome(&mut self, now: Tick, peer: StreamEnd) -> Result<(), Disconnect> {
+    fn handle_welcome(&mut self, now: Tick, welcome: StreamWelcome) -> Result<(), Disconnect> {
+        // Before anything that it says counts: it may be anybody who has the port now.
+        let Some(pair) = self.session.pair_of(&welcome) else {
+            let sentence = format!(
+                "who answers for {} is not the endpoint that this one was connected with: it does \
+                 not have what only the two have",
+                welcome.end.url
+            );
+            return Err(malformed(sentence));
+        };
+        let peer = welcome.end;
         let options = &self.session.options;
         let checked = check(options, H::WRITES, &peer);
         if let Err(fault) = checked.and_then(|()| check_lineage(options, &peer)) {
@@ -230,6 +243,7 @@ impl<H: Half> Link<H> {
         };
         match self.half.resume(&peer, meeting) {
             Ok(()) => {
+                self.session.pair = Some(pair);
                 self.session.go_up(now, peer, meeting, true);
                 self.session.say_alive(now);
             }
@@ -329,6 +343,19 @@ impl<H: Half> Link<H> {
             self.session.close(Disconnect::Local);
             self.half.handle_down();
         }
+    }
+
+    /// What the next life of this end needs to know the peer again could not be stored. A peer that
+    /// dialled must not be answered then: it would take the next life for somebody else. Call this
+    /// before the answer is polled. An end that dialled goes on, because it is known by its share.
+    pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
+        if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
+            return;
+        }
+        if let Some(connection) = self.session.up() {
+            connection.out.clear();
+        }
+        self.turn_away(code, sentence);
     }
 
     /// The stream is over: so many bytes of it are neither here nor with the peer, which is told.

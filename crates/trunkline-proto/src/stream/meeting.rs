@@ -168,6 +168,23 @@ pub(super) fn meet(
     }
 }
 
+/// Whether a peer says that it is the one of before, or another life of it that its journal goes on
+/// with. Whether it is has to be proven.
+pub(super) fn is_life_of_known(
+    options: &LinkOptions,
+    known: Option<&Known>,
+    peer: &StreamEnd,
+) -> bool {
+    let Some(known) = known else {
+        return options.peer_lineage == Some(lineage(peer.incarnation));
+    };
+    let before = &known.end;
+    let is_next = peer.has_journal
+        && before.has_journal
+        && lineage(before.incarnation) == lineage(peer.incarnation);
+    is_next || before.incarnation == peer.incarnation
+}
+
 /// Names an endpoint of which only the lineage is known.
 pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
     let mut any = Incarnation::default();

@@ -32,6 +32,7 @@
 //! # Layout
 //! - [`link`](Link): what both ends share: dialling, the hello, liveness, faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
+//! - [`pairing`](Pair): how two ends that have met know each other again.
 //! - `input`: bytes to frames, where the bytes of the stream are left to the driver.
 //! - `drops`, `losses`: a writer that does not wait for a slow reader, and what that is told.
 //! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.
@@ -48,6 +49,7 @@ mod losses;
 mod meeting;
 mod options;
 mod output;
+mod pairing;
 mod properties;
 mod reader;
 mod reader_link;
@@ -64,6 +66,7 @@ pub use self::link::{Accepted, Link, ReaderLink, WriterLink};
 pub use self::meeting::lineage;
 pub use self::options::{ElementForm, LinkOptions, Role};
 pub use self::output::{Place, RingBytes};
+pub use self::pairing::{Pair, Secret};
 pub use self::reader::{Reader, StreamClose};
 pub use self::walk::{ElementTooLong, ElementWalk};
 pub use self::writer::{Left, Writer};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use trunkline_types::DataType;
 
+use super::pairing::{Pair, Secret};
 use crate::limits::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL};
 use crate::message::stream::Incarnation;
 
@@ -49,6 +50,10 @@ pub struct LinkOptions {
     /// What its journal knows of its peer: the part of the incarnation that stays the same through
     /// the lives of an endpoint with a journal. One of another lineage has other bytes.
     pub peer_lineage: Option<[u8; 8]>,
+    /// What makes its shares: random in each life, or kept in its journal.
+    pub secret: Secret,
+    /// What its journal has of its peer, with which that proves who it is.
+    pub pair: Option<Pair>,
     /// Its journal was there before this life and knows of no peer: it may have had a stream that
     /// has ended, and whose peer comes once more to be told so.
     pub had_stream: bool,
@@ -103,6 +108,8 @@ impl LinkOptions {
                 .saturating_mul(u64::from(element_bytes.max(1))),
             has_journal: false,
             peer_lineage: None,
+            secret: Secret::default(),
+            pair: None,
             had_stream: false,
             takes_successor: false,
             is_checked: false,

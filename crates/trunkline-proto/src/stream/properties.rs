@@ -5,6 +5,7 @@ use trunkline_types::Tick;
 use super::fault::StreamFault;
 use super::link::Link;
 use super::options::LinkOptions;
+use super::pairing::Pair;
 use crate::message::stream::StreamEnd;
 use crate::message::stream::control::encode_bell;
 use crate::{Disconnect, FaultCode, Features};
@@ -80,6 +81,16 @@ impl<H> Link<H> {
     /// Ends the connection for a reason that is not the protocol's; an end that dials dials again.
     pub fn drop_connection(&mut self, cause: Disconnect) {
         self.session.close(cause);
+    }
+
+    /// Whether something has come from the peer since the two met, so that it knows that they did.
+    pub fn is_peer_heard(&self) -> bool {
+        self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
+    }
+
+    /// What this end shares with its peer, once the two have met.
+    pub fn pair(&self) -> Option<&Pair> {
+        self.session.pair.as_ref()
     }
 
     /// What the endpoint was made with.

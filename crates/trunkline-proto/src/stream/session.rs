@@ -6,12 +6,13 @@ use trunkline_types::Tick;
 
 use super::fault::StreamFault;
 use super::input::Input;
-use super::meeting::{Known, Meeting};
+use super::meeting::{Known, Meeting, any_life, is_life_of_known, lineage};
 use super::options::{LinkOptions, Role};
+use super::pairing::{Pair, Purpose, Secret};
 use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::Goodbye;
 use crate::message::stream::control::{encode_goodbye, encode_keepalive};
-use crate::message::stream::{EndState, StreamEnd};
+use crate::message::stream::{EndState, StreamEnd, StreamHello, StreamWelcome};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
 /// Ceiling of the wait before a dial. Below that of a client: a stream has one peer, so no crowd
@@ -40,6 +41,8 @@ pub(super) struct Connection {
 pub(super) struct Session {
     pub(super) options: LinkOptions,
     pub(super) peer: Option<Known>,
+    /// What it shares with the peer, or with that of its journal.
+    pub(super) pair: Option<Pair>,
     pub(super) connection: Option<Connection>,
     /// Both ends use one ring, or this one offers to.
     pub(super) is_shared: bool,
@@ -59,6 +62,19 @@ pub(super) struct Session {
     pub(super) last: Option<Disconnect>,
 }
 
+/// What an end that dials is to the one that it dials.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// It does not claim to be known.
+    Stranger,
+    /// It claims to be the peer, and has the secret of the pair.
+    Proven,
+    /// It claims to be the peer, which may not have been answered when it dialled first.
+    Unanswered,
+    /// It claims to be the peer, and is not.
+    Impostor,
+}
+
 impl Connection {
     fn say_alive(&mut self, now: Tick) {
         let keepalive = self.liveness.keepalive(now, 0, 0);
@@ -70,6 +86,7 @@ impl Session {
     pub(super) fn new(options: LinkOptions, now: Tick) -> Self {
         Self {
             peer: None,
+            pair: options.pair,
             connection: None,
             is_shared: false,
             bells: 0,
@@ -108,6 +125,103 @@ impl Session {
             program: options.program.clone(),
             state,
         }
+    }
+
+    /// The share that is offered with the present dial. One that has no pair yet may not have heard
+    /// the answer, and offers the same again.
+    fn offered(&self) -> Secret {
+        let number = match self.pair {
+            Some(_) => self.attempt,
+            None => 0,
+        };
+        self.options.secret.offer(number)
+    }
+
+    /// What goes with the hello of the present dial: the share, and the proof of one that has met
+    /// its peer.
+    pub(super) fn credentials(&self) -> (Option<Secret>, Option<Secret>) {
+        let (own, attempt) = (self.options.incarnation, self.attempt);
+        let proof = self.pair.map(|pair| {
+            let to = any_life(pair.lineage);
+            pair.secret.proof(Purpose::Hello, own, to, attempt)
+        });
+        (Some(self.offered()), proof)
+    }
+
+    /// Who it is that dials.
+    pub(super) fn claim(&self, hello: &StreamHello) -> Claim {
+        let known = self.peer.as_ref();
+        if !is_life_of_known(&self.options, known, &hello.end) {
+            return Claim::Stranger;
+        }
+        let Some(pair) = &self.pair else {
+            return Claim::Unanswered;
+        };
+        let (own, peer) = (self.options.incarnation, hello.end.incarnation);
+        let proof = pair.secret.proof(Purpose::Hello, peer, own, hello.attempt);
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::SecretNotCompared) {
+            return Claim::Proven;
+        }
+        if hello.proof == Some(proof) {
+            Claim::Proven
+        } else if (hello.share.is_some() && hello.share == pair.offered)
+            || known.is_some_and(|known| !known.is_heard)
+        {
+            Claim::Unanswered
+        } else {
+            Claim::Impostor
+        }
+    }
+
+    /// The welcome of this end, and the pair that the two are from now on.
+    pub(super) fn welcome(
+        &self,
+        hello: &StreamHello,
+        claim: Claim,
+        state: EndState,
+    ) -> (StreamWelcome, Option<Pair>) {
+        let mut welcome = StreamWelcome::new(self.end(state));
+        let (own, peer) = (self.options.incarnation, hello.end.incarnation);
+        let pair = self.pair.filter(|_| claim == Claim::Proven);
+        if let Some(pair) = pair {
+            let proof = pair
+                .secret
+                .proof(Purpose::Welcome, own, peer, hello.attempt);
+            welcome.proof = Some(proof);
+            return (welcome, Some(pair));
+        }
+        let pair = hello.share.map(|offered| {
+            let answered = self.options.secret.answer(peer, hello.attempt, &offered);
+            welcome.share = Some(answered);
+            Pair {
+                lineage: lineage(peer),
+                secret: Secret::of_pair(&offered, &answered),
+                offered: Some(offered),
+            }
+        });
+        (welcome, pair)
+    }
+
+    /// The end that was dialled has consented: the pair that the two are from now on; `None`: it
+    /// is not the one that it claims to be.
+    pub(super) fn pair_of(&self, welcome: &StreamWelcome) -> Option<Pair> {
+        let (own, peer) = (self.options.incarnation, welcome.end.incarnation);
+        let is_claimed = is_life_of_known(&self.options, self.peer.as_ref(), &welcome.end);
+        if let Some(pair) = self.pair.filter(|_| is_claimed) {
+            let proof = pair.secret.proof(Purpose::Welcome, peer, own, self.attempt);
+            let is_proven = welcome.proof == Some(proof);
+            #[cfg(feature = "planted")]
+            let is_proven = is_proven
+                || trunkline_types::planted::is(trunkline_types::planted::Bug::SecretNotCompared);
+            return Some(pair).filter(|_| is_proven);
+        }
+        let answered = welcome.share?;
+        Some(Pair {
+            lineage: lineage(peer),
+            secret: Secret::of_pair(&self.offered(), &answered),
+            offered: None,
+        })
     }
 
     pub(super) fn is_over(&self) -> bool {

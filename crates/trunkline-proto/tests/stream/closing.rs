@@ -6,7 +6,7 @@ use trunkline_proto::Disconnect;
 use trunkline_proto::message::stream::ReaderState;
 use trunkline_proto::stream::{ReaderLink, StreamClose, StreamFault, Until};
 
-use crate::rig::{ReaderEnd, SIZE, World, ms, options};
+use crate::rig::{ReaderEnd, SIZE, World, keep_pair, ms, options};
 
 /// Behaviour: NS-47.
 #[test]
@@ -251,6 +251,7 @@ fn an_end_that_is_known_from_an_earlier_life_may_be_said_before_it_is_heard() {
         sut.cut();
         assert!(sut.read(4));
         r.incarnation.0[0] = 7;
+        keep_pair(&mut r, &sut.reader.link);
         let at = ReaderState {
             arrived: 4 * SIZE,
             arrived_elements: 4,

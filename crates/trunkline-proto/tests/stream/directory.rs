@@ -104,7 +104,6 @@ fn who_asks_before_there_is_an_endpoint_is_answered_when_there_is() {
     let askers: Vec<u64> = answers.iter().map(|(asker, _)| *asker).collect();
     assert_eq!(askers, [5, 7]);
     for (_, grant) in answers {
-        assert_eq!(grant.incarnation, A);
         assert_eq!(sut.redeem(NOW, &grant.ticket, B), Ok(1));
     }
 }

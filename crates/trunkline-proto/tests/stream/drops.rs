@@ -7,10 +7,10 @@ use trunkline_proto::message::stream::{
     DataHead, EndState, Lost, ReaderState, StreamEnd, StreamHello, WriterState, encode_end,
 };
 use trunkline_proto::stream::{Incarnation, ReaderLink, StreamFault};
-use trunkline_proto::{Disconnect, FaultCode, Features, VersionRange};
+use trunkline_proto::{Disconnect, FaultCode, Features, Frame, VersionRange};
 use trunkline_types::{DataType, Tick};
 
-use crate::rig::{READER, SIZE, WRITER, World, ms, options, varying};
+use crate::rig::{SIZE, WRITER, World, ms, options, varying};
 
 /// A writer of 5 elements that drops, and a reader of 5 that dials it.
 fn world(varies: bool) -> World {
@@ -283,6 +283,8 @@ fn hello(url: &str, features: Features, state: EndState, attempt: u64) -> Stream
         peer: None,
         attempt,
         ticket: None,
+        share: Some(trunkline_proto::stream::Secret([9; 32])),
+        proof: None,
     }
 }
 
@@ -407,8 +409,15 @@ fn a_writer_does_not_believe_a_reader_that_knows_of_more_than_is_lost() {
         (at(6 * SIZE, 3), "acknowledges 48 bytes"),
         (at(4 * SIZE, 3), "it has 32 bytes where it had 40"),
     ] {
-        let mut said = hello(READER, Features::DROPS, state, 99);
-        said.end.incarnation = life;
+        // The peer itself, as its secret says.
+        let mut peer = sut.reader.link.clone();
+        let mut out = Vec::new();
+        peer.handle_dialled(sut.now, 77, None);
+        peer.poll_output(sut.now, &(), &mut out);
+        let frame = Frame::take_from(&mut out.as_slice()).unwrap().unwrap();
+        let mut said = StreamHello::decode(&frame).unwrap();
+        assert_eq!(said.end.incarnation, life);
+        said.end.state = state;
         let refused = sut.writer.link.handle_hello(sut.now, 77, &said);
         let sentence = refused.unwrap_err().sentence;
         assert!(sentence.contains(words), "{sentence}");

@@ -45,6 +45,8 @@ fn hello(url: &str, state: EndState, attempt: u64) -> StreamHello {
         peer: None,
         attempt,
         ticket: None,
+        share: Some(trunkline_proto::stream::Secret([9; 32])),
+        proof: None,
     }
 }
 

@@ -5,7 +5,7 @@ use trunkline_proto::FaultCode;
 use trunkline_proto::message::stream::{ReaderState, WriterState};
 use trunkline_proto::stream::{Link, LinkOptions, StreamFault, Until, lineage};
 
-use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options};
+use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, keep_pair, ms, options};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -76,6 +76,7 @@ impl Journaled {
         };
         let mut options = self.options.0.clone();
         options.incarnation.0[0] = self.lives;
+        keep_pair(&mut options, &world.writer.link);
         let link = Link::restored_writer(options, at, world.now);
         world.writer = WriterEnd::restored(link, at);
     }
@@ -92,6 +93,7 @@ impl Journaled {
         };
         let mut options = self.options.1.clone();
         options.incarnation.0[0] = self.lives;
+        keep_pair(&mut options, &self.world.reader.link);
         let link = Link::restored_reader(options, at, elements, self.world.now);
         self.world.reader = ReaderEnd::restored(link);
     }

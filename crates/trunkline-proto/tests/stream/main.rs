@@ -8,6 +8,7 @@ mod creation;
 mod directory;
 mod drops;
 mod hostile;
+mod impostor;
 mod journals;
 mod meeting;
 mod properties;

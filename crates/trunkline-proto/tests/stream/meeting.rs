@@ -6,7 +6,7 @@ use trunkline_proto::stream::{Link, LinkOptions, ReaderLink, StreamFault, Until,
 use trunkline_proto::{FaultCode, VersionRange};
 use trunkline_types::{DataType, Tick};
 
-use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options};
+use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, keep_pair, ms, options};
 
 const NOW: Tick = Tick::from_nanos(1);
 
@@ -198,6 +198,7 @@ fn a_reader_with_a_journal_goes_on_from_it() {
         sut.cut();
         let mut again = r;
         again.incarnation.0[0] = 7;
+        keep_pair(&mut again, &sut.reader.link);
         let at = ReaderState {
             arrived: 4 * SIZE,
             arrived_elements: 4,
@@ -231,6 +232,7 @@ fn a_writer_with_a_journal_goes_on_from_it() {
         sut.cut();
         let mut again = w;
         again.incarnation.0[0] = 7;
+        keep_pair(&mut again, &sut.writer.link);
         let at = WriterState {
             kept: 2 * SIZE,
             kept_elements: 2,
@@ -262,6 +264,7 @@ fn a_journal_that_lost_what_the_other_end_needs_ends_the_stream() {
         sut.cut();
         let mut again = r;
         again.incarnation.0[0] = 7;
+        keep_pair(&mut again, &sut.reader.link);
         let at = ReaderState {
             arrived: 4 * SIZE,
             arrived_elements: 4,

@@ -36,6 +36,8 @@ pub enum Fault {
     PowerFails,
     /// A stranger asks a directory again and again and reads no answer.
     Hostile,
+    /// Somebody who knows the incarnations of both ends dials one in the name of the other.
+    Impostor,
 }
 
 /// All of them.
@@ -56,6 +58,7 @@ pub const FAULTS: &[Fault] = &[
     Fault::SyncFails,
     Fault::PowerFails,
     Fault::Hostile,
+    Fault::Impostor,
 ];
 
 impl Fault {
@@ -78,6 +81,7 @@ impl Fault {
             Self::SyncFails => "a sync of a journal fails",
             Self::PowerFails => "a machine with a journal loses power",
             Self::Hostile => "a stranger asks a directory again and again and reads no answer",
+            Self::Impostor => "somebody dials an end in the name of its peer, without their secret",
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use trunkline_proto::VersionRange;
 use trunkline_proto::message::stream::listing::EndpointsQuery;
+use trunkline_proto::message::stream::{EndState, StreamHello};
+use trunkline_proto::stream::Secret;
 use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, Tear};
 use trunkline_types::Tick;
 
@@ -85,6 +87,7 @@ impl World {
             },
             Fault::Replay => self.replay(),
             Fault::Hostile => self.flood(side),
+            Fault::Impostor => self.impostor(side),
             Fault::Alter => {
                 let end = self.rng.index(2);
                 let count = self.rng.range(1, 3) as u32;
@@ -209,6 +212,47 @@ impl World {
         let sent = conn.send(0, now, &questions, &mut self.rng);
         conn.questions = questions[sent..].to_vec();
         self.add(conn);
+    }
+
+    /// Somebody dials the ends of a side in the names of their peers: with the right incarnation, a
+    /// dial that is later than any, a state of its own, and no secret. None may let it in.
+    fn impostor(&mut self, side: usize) {
+        for at in 0..self.sides[side].slots.len() {
+            let end = self.sides[side].slots[at].end.clone();
+            let over = end.closes_by().is_some() || end.is_over();
+            let Some((peer, own)) = end.peer_heard().filter(|_| !over) else {
+                continue;
+            };
+            let position = self.rng.below(10_000);
+            let mut hello = StreamHello {
+                versions: VersionRange::OURS,
+                end: peer,
+                peer: self.rng.chance(0.8).then_some(own),
+                attempt: (1 << 40) + self.rng.below(1 << 20),
+                ticket: None,
+                share: self.rng.chance(0.8).then(|| self.secret()),
+                proof: self.rng.chance(0.8).then(|| self.secret()),
+            };
+            match &mut hello.end.state {
+                EndState::Writer(state) => state.written = position,
+                EndState::Reader(state) => {
+                    (state.arrived, state.read, state.durable) = (position, position, position);
+                    state.credit_bytes = position + hello.end.bytes_max;
+                }
+            }
+            let mut bytes = Vec::new();
+            hello.encode(&mut bytes);
+            if end.admit(&bytes).is_ok() {
+                let violate = || format!("I7: side {side} takes an impostor for its peer");
+                self.shared.checker.borrow_mut().violate(violate);
+            }
+        }
+    }
+
+    fn secret(&mut self) -> Secret {
+        let mut bytes = [0; 32];
+        bytes.fill_with(|| self.rng.below(256) as u8);
+        Secret(bytes)
     }
 
     fn kill_for(&mut self, side: usize, crash: Crash, pause: Duration) {

@@ -12,7 +12,7 @@ use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, E
 use trunkline_proto::{
     DecodeError, Disconnect, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
-use trunkline_types::StreamUrl;
+use trunkline_types::{StreamUrl, Tick};
 
 /// A directory does not say what endpoints there are. Shown to people as it is.
 #[derive(Debug, thiserror::Error)]
@@ -56,14 +56,28 @@ pub enum ListError {
 /// More than a directory holds: whoever goes on does not come to an end.
 const LISTED_MAX: usize = 100_000;
 
-/// A connection that blocks.
-trait Connection: Read + Write {}
+/// A connection that blocks, for as long as it is told.
+trait Connection: Read + Write {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
+}
 
-impl<T: Read + Write> Connection for T {}
+impl Connection for UnixStream {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
+
+impl Connection for TcpStream {
+    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout))?;
+        self.set_write_timeout(Some(timeout))
+    }
+}
 
 /// The endpoints that the directory at a port of `host` knows, in the order of their URLs: of this
 /// machine's engine over its socket in `sockets` (`None`: this user's folder), otherwise over TCP.
-/// `only`: that one, if it is there. Blocks the calling thread.
+/// `only`: that one, if it is there. Blocks the calling thread for at most `timeout`.
 ///
 /// # Errors
 /// Nobody is there, answers in time, or understands.
@@ -75,6 +89,7 @@ pub fn list(
     timeout: Duration,
 ) -> Result<Vec<EndpointStatus>, ListError> {
     let address = format!("{host}:{port}");
+    let deadline = Clock::new().now().saturating_add(timeout);
     let connection = connect(host, port, sockets, timeout);
     let mut asking = Asking {
         connection: connection.map_err(|cause| ListError::Unreachable {
@@ -84,6 +99,7 @@ pub fn list(
         frames: FrameBuffer::new(FrameLimits::default()),
         address,
         timeout,
+        deadline,
     };
     let mut query = EndpointsQuery {
         versions: VersionRange::OURS,
@@ -109,20 +125,14 @@ fn connect(
     timeout: Duration,
 ) -> io::Result<Box<dyn Connection>> {
     let is_here = crate::listener::own_address(host).is_some_and(|address| address.is_loopback());
-    let socket = near::socket(sockets, port).filter(|_| is_here);
-    if let Some(stream) = socket.and_then(|path| UnixStream::connect(path.to_string()).ok()) {
-        stream.set_read_timeout(Some(timeout))?;
-        stream.set_write_timeout(Some(timeout))?;
+    // What another user has put there is not asked; the port itself is.
+    if let Some(stream) = is_here.then(|| near::connect(sockets, port).ok()).flatten() {
         return Ok(Box::new(stream));
     }
     let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(timeout))?;
-                stream.set_write_timeout(Some(timeout))?;
-                return Ok(Box::new(stream));
-            }
+            Ok(stream) => return Ok(Box::new(stream)),
             Err(cause) => error = cause,
         }
     }
@@ -135,16 +145,19 @@ struct Asking {
     frames: FrameBuffer,
     address: String,
     timeout: Duration,
+    deadline: Tick,
 }
 
 impl Asking {
     fn page(&mut self, query: &EndpointsQuery) -> Result<EndpointsPage, ListError> {
         let mut frame = Vec::new();
         query.encode(&mut frame);
+        self.limit()?;
         let written = self.connection.write_all(&frame);
         written.map_err(|cause| self.broken(cause))?;
         let mut buffer = vec![0; 64 << 10];
         loop {
+            self.limit()?;
             let count = self.connection.read(&mut buffer);
             let count = count.map_err(|cause| self.broken(cause))?;
             if count == 0 {
@@ -155,6 +168,16 @@ impl Asking {
                 return Ok(page);
             }
         }
+    }
+
+    /// The next call takes no longer than is left.
+    fn limit(&self) -> Result<(), ListError> {
+        let left = self.deadline.since(Clock::new().now());
+        let limited = match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => self.connection.set_timeout(left),
+        };
+        limited.map_err(|cause| self.broken(cause))
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<Option<EndpointsPage>, ListError> {

@@ -169,7 +169,6 @@ mod tests {
     fn grant() -> Vec<u8> {
         let grant = TicketGrant {
             ticket: [7; 16],
-            incarnation: Incarnation::default(),
             valid_for: Duration::from_secs(10),
         };
         let mut out = Vec::new();

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 
 use trunkline_proto::FaultCode;
-use trunkline_proto::stream::{Link, Reader, lineage};
+use trunkline_proto::stream::{Link, Pair, Reader};
 use trunkline_ring::ElementProducer;
 
 use super::{End, Inner, ReaderEnd};
@@ -15,7 +15,7 @@ use crate::journal::{JournalError, Lineage, ReaderJournal, SyncJob, Synced};
 pub(crate) struct ReaderStore {
     journal: ReaderJournal,
     /// Who is known to be at the other end.
-    peer: Option<Lineage>,
+    peer: Option<Pair>,
     /// Up to here bytes of the stream lie in the ring, or have.
     filled: u64,
     /// Some came behind that.
@@ -27,7 +27,7 @@ pub(crate) struct ReaderStore {
 }
 
 impl ReaderStore {
-    pub(crate) fn new(journal: ReaderJournal, peer: Option<Lineage>, sync: SyncSender<()>) -> Self {
+    pub(crate) fn new(journal: ReaderJournal, peer: Option<Pair>, sync: SyncSender<()>) -> Self {
         Self {
             filled: journal.arrived(),
             has_gap: false,
@@ -58,6 +58,9 @@ impl ReaderStore {
     pub(super) fn store(&mut self, ring: &mut ElementProducer, link: &mut Link<Reader>) -> bool {
         let stored = self.try_store(ring, link);
         if let Err(error) = &stored {
+            if link.pair().is_some_and(|pair| self.peer != Some(*pair)) {
+                link.turn_away_unstored(FaultCode::Overloaded, &error.to_string());
+            }
             link.turn_away(FaultCode::Overloaded, &error.to_string());
         }
         self.error = stored.err();
@@ -73,12 +76,11 @@ impl ReaderStore {
         ring: &mut ElementProducer,
         link: &mut Link<Reader>,
     ) -> Result<(), JournalError> {
-        if let Some(peer) = link.peer() {
-            let peer = lineage(peer.incarnation);
-            if self.peer != Some(peer) {
-                self.journal.set_peer(peer)?;
-                self.peer = Some(peer);
-            }
+        if let Some(pair) = link.peer().and(link.pair()).copied()
+            && self.peer != Some(pair)
+        {
+            self.journal.set_peer(pair)?;
+            self.peer = Some(pair);
         }
         // A failed sync is said here too.
         self.journal.is_safe(0)?;

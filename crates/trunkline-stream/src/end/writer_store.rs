@@ -4,7 +4,8 @@
 use std::io;
 use std::sync::mpsc::SyncSender;
 
-use trunkline_proto::stream::{ElementForm, ElementWalk, Link, Writer, lineage};
+use trunkline_proto::FaultCode;
+use trunkline_proto::stream::{ElementForm, ElementWalk, Link, Pair, Writer};
 use trunkline_ring::ElementProducer;
 
 use super::{End, WriterEnd};
@@ -17,7 +18,7 @@ pub(crate) struct WriterStore {
     ring: ElementProducer,
     form: ElementForm,
     /// Who is known to be at the other end.
-    peer: Option<Lineage>,
+    peer: Option<Pair>,
     is_ended: bool,
     /// The files could not be read back the last time.
     error: Option<JournalError>,
@@ -30,7 +31,7 @@ impl WriterStore {
         journal: WriterJournal,
         ring: ElementProducer,
         form: ElementForm,
-        peer: Option<Lineage>,
+        peer: Option<Pair>,
         is_ended: bool,
         sync: SyncSender<()>,
     ) -> Self {
@@ -125,11 +126,13 @@ impl WriterStore {
     }
 
     /// The other end is known, or has acknowledged something.
-    pub(super) fn follow(&mut self, link: &Link<Writer>) {
-        if let Some(peer) = link.peer() {
-            let peer = lineage(peer.incarnation);
-            if self.peer != Some(peer) && self.journal.set_peer(peer).is_ok() {
-                self.peer = Some(peer);
+    pub(super) fn follow(&mut self, link: &mut Link<Writer>) {
+        if let Some(pair) = link.peer().and(link.pair()).copied()
+            && self.peer != Some(pair)
+        {
+            match self.journal.set_peer(pair) {
+                Ok(()) => self.peer = Some(pair),
+                Err(error) => link.turn_away_unstored(FaultCode::Overloaded, &error.to_string()),
             }
         }
         #[cfg(feature = "planted")]

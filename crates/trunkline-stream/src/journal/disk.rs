@@ -5,7 +5,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ use rustix::fs::FlockOperation;
 pub trait Disk: Send + Sync + fmt::Debug {
     /// The folder, to be shown to people.
     fn folder(&self) -> &Path;
+
+    /// Which start of the machine this is: another number after each loss of power. 0: unknown.
+    fn boot(&self) -> u32;
 
     /// Names of the files in it, in any order.
     ///
@@ -108,7 +111,9 @@ impl RealDisk {
     /// What the system says; [`WouldBlock`](io::ErrorKind::WouldBlock): another endpoint uses it.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let is_new = !folder.is_dir();
-        fs::create_dir_all(folder)?;
+        // What is in it is for this user alone: elements, and what lets a connection be taken up.
+        let mut above = fs::DirBuilder::new();
+        above.recursive(true).mode(0o700).create(folder)?;
         let handle = File::open(folder)?;
         if is_new && let Some(above) = folder.parent() {
             // A folder whose name is lost takes everything in it along.
@@ -120,7 +125,7 @@ impl RealDisk {
             File::open(above)?.sync_all()?;
         }
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
+        options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(folder.join(LOCK_FILE))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self {
@@ -144,6 +149,12 @@ impl Disk for RealDisk {
         &self.folder
     }
 
+    fn boot(&self) -> u32 {
+        // Linux draws it anew at each start. Elsewhere nothing is known of that.
+        let id = fs::read("/proc/sys/kernel/random/boot_id");
+        id.map_or(0, |id| crc32c::crc32c(&id))
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         let name = |entry: io::Result<fs::DirEntry>| match entry {
             Ok(entry) => entry.file_name().into_string().ok().map(Ok),
@@ -155,6 +166,7 @@ impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
+        options.mode(0o600);
         Ok(Arc::new(RealFile(options.open(self.folder.join(name))?)))
     }
 

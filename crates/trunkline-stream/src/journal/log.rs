@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use trunkline_proto::stream::StreamClose;
+use trunkline_proto::stream::{Pair, StreamClose};
 
 use super::bounds::Bounds;
 use super::disk::Disk;
@@ -161,6 +161,7 @@ impl Log {
             position,
             // A run is at most a buffer, and the endpoint sees to it that this is less than 4 GiB.
             len: payload.len() as u32,
+            safe: segment.safe,
         };
         let bytes = head.encode(segment.seed, payload);
         if let Err(cause) = segment.file.write_at(segment.len, [&bytes, payload]) {
@@ -220,6 +221,7 @@ impl Log {
             seq,
             position: self.end,
             lineage: self.cursor.lineage,
+            boot: self.disk.boot(),
         };
         let (bytes, seed) = head.encode();
         let file = self.create_segment(&segment_name(seq), &bytes);
@@ -232,6 +234,7 @@ impl Log {
             len: SEGMENT_HEAD as u64,
             old_len,
             seed,
+            safe: SEGMENT_HEAD as u64,
         };
         self.total += segment.file_len();
         self.segments.push_back(segment);
@@ -273,6 +276,8 @@ impl Log {
             file: segment.file.clone(),
             records: self.appended,
             end: self.end,
+            seq: segment.seq,
+            len: segment.len,
         })
     }
 
@@ -284,6 +289,10 @@ impl Log {
         }
         self.synced = self.synced.max(done.records);
         self.synced_end = self.synced_end.max(done.end);
+        if let Some(segment) = self.segments.back_mut().filter(|last| last.seq == done.seq) {
+            // Cut off since, it is as long as it is.
+            segment.safe = segment.safe.max(done.len).min(segment.len);
+        }
         Ok(())
     }
 
@@ -321,12 +330,15 @@ impl Log {
     /// Replaces the cursor file. What it says is true when it is on the disk, and what it said
     /// before was true until then.
     pub(super) fn write_cursor(&mut self) -> Result<(), JournalError> {
-        if self.cursor.position > self.synced_end
-            && let Some(job) = self.sync_job()
-        {
-            // It must not know of more than there is.
-            let done = job.run();
-            self.finish_sync(done)?;
+        // It must not know of more than there is.
+        if self.cursor.position > self.synced_end {
+            if let Some(broken) = &self.broken {
+                return Err(broken.clone());
+            }
+            if let Some(job) = self.sync_job() {
+                let done = job.run();
+                self.finish_sync(done)?;
+            }
         }
         if let Some(last) = self.segments.back() {
             self.cursor.seq = last.seq;
@@ -347,6 +359,7 @@ impl Log {
         let spent = std::mem::take(&mut self.segments);
         let spares = std::mem::take(&mut self.spares);
         self.cursor = Cursor {
+            secret: self.cursor.secret.next(lineage),
             lineage,
             seq: 0,
             position: 0,
@@ -374,7 +387,7 @@ impl Log {
     }
 
     /// Who is at the other end.
-    pub(super) fn set_peer(&mut self, peer: Lineage) -> Result<(), JournalError> {
+    pub(super) fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         if self.cursor.peer == Some(peer) {
             return Ok(());
         }

@@ -40,6 +40,7 @@ pub use self::record::Lineage;
 pub use self::recover::Owner;
 pub use self::sync_job::{SyncJob, Synced};
 pub use self::writer::{WriterJournal, WriterStart};
+pub use trunkline_proto::stream::{Pair, Secret};
 
 /// Bytes of a journal where nothing else is said: 1 GiB.
 pub const JOURNAL_BYTES_MAX_DEFAULT: u64 = 1 << 30;

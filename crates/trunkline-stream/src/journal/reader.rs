@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use trunkline_proto::stream::{ElementForm, ElementWalk, StreamClose};
+use trunkline_proto::stream::{ElementForm, ElementWalk, Pair, Secret, StreamClose};
 
 use super::bounds::Bounds;
 use super::disk::Disk;
@@ -44,8 +44,10 @@ pub struct ReaderStart {
     pub arrived_elements: u64,
     /// What has arrived and was not read.
     pub bytes: Vec<u8>,
+    /// What makes the endpoint's shares of secrets.
+    pub secret: Secret,
     /// The other end, if it ever was there.
-    pub peer: Option<Lineage>,
+    pub peer: Option<Pair>,
     /// Where the stream ends, if that is known.
     pub end: Option<StreamClose>,
 }
@@ -98,6 +100,7 @@ impl ReaderJournal {
             arrived: log.end,
             arrived_elements,
             bytes,
+            secret: cursor.secret,
             peer: cursor.peer,
             end: cursor.end,
         };
@@ -177,7 +180,7 @@ impl ReaderJournal {
     ///
     /// # Errors
     /// The disk.
-    pub fn set_peer(&mut self, peer: Lineage) -> Result<(), JournalError> {
+    pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         self.log.set_peer(peer)
     }
 

@@ -1,6 +1,6 @@
 //! How a journal lies on the disk: docs/reference/stream-journal.md. Little endian throughout.
 
-use trunkline_proto::stream::StreamClose;
+use trunkline_proto::stream::{Pair, Secret, StreamClose};
 
 /// The other part of an incarnation is new in each life of an endpoint; this one stays.
 pub type Lineage = [u8; 8];
@@ -28,6 +28,8 @@ pub struct SegmentHead {
     pub position: u64,
     /// Of the journal.
     pub lineage: Lineage,
+    /// The start of the machine in which it was begun; 0: unknown.
+    pub boot: u32,
 }
 
 /// What a record is of.
@@ -52,6 +54,8 @@ pub struct RecordHead {
     pub position: u64,
     /// Bytes behind this head.
     pub len: u32,
+    /// Bytes of the segment that were safe when it was written, below 2^56.
+    pub safe: u64,
 }
 
 /// The cursor file: whose journal it is, and what of it is done with.
@@ -71,8 +75,10 @@ pub struct Cursor {
     pub position: u64,
     /// Elements before that.
     pub elements: u64,
-    /// The lineage of the other end.
-    pub peer: Option<Lineage>,
+    /// What makes the endpoint's shares of secrets.
+    pub secret: Secret,
+    /// The other end, and what the two have to know each other again.
+    pub peer: Option<Pair>,
     /// Where the stream ends, once that is known.
     pub end: Option<StreamClose>,
 }
@@ -85,6 +91,7 @@ impl SegmentHead {
         bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.position.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.lineage);
+        bytes[32..36].copy_from_slice(&self.boot.to_le_bytes());
         let seed = crc32c::crc32c(&bytes[..36]);
         bytes[36..].copy_from_slice(&seed.to_le_bytes());
         (bytes, seed)
@@ -96,6 +103,7 @@ impl SegmentHead {
             seq: u64_at(bytes, 8),
             position: u64_at(bytes, 16),
             lineage: array_at(bytes, 24),
+            boot: u32::from_le_bytes(array_at(bytes, 32)),
         };
         let (again, seed) = head.encode();
         (again == *bytes).then_some((head, seed))
@@ -114,6 +122,7 @@ impl RecordHead {
             RecordKind::End => 3,
             RecordKind::Seal => 4,
         };
+        bytes[17..].copy_from_slice(&self.safe.to_le_bytes()[..7]);
         let crc = crc32c::crc32c_append(crc32c::crc32c_append(seed, &bytes[4..]), payload);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -121,17 +130,20 @@ impl RecordHead {
 
     /// `None`: no such record can be. Whether it is one is for [`is_whole`](Self::is_whole) to say.
     pub(super) fn decode(bytes: &[u8; RECORD_HEAD]) -> Option<Self> {
-        let kind = match bytes[16..] {
-            [1, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Data,
-            [2, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Read,
-            [3, 0, 0, 0, 0, 0, 0, 0] => RecordKind::End,
-            [4, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Seal,
+        let kind = match bytes[16] {
+            1 => RecordKind::Data,
+            2 => RecordKind::Read,
+            3 => RecordKind::End,
+            4 => RecordKind::Seal,
             _ => return None,
         };
+        let mut safe = [0; 8];
+        safe[..7].copy_from_slice(&bytes[17..]);
         Some(Self {
             kind,
             position: u64_at(bytes, 8),
             len: u32::from_le_bytes(array_at(bytes, 4)),
+            safe: u64::from_le_bytes(safe),
         })
     }
 
@@ -165,7 +177,7 @@ pub(super) fn end_of(position: u64, payload: &[u8]) -> Option<StreamClose> {
 
 impl Cursor {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128);
+        let mut out = Vec::with_capacity(256);
         out.extend_from_slice(&CURSOR_MAGIC.to_le_bytes());
         out.extend_from_slice(&self.lineage);
         for number in [self.seq, self.position, self.elements] {
@@ -173,13 +185,22 @@ impl Cursor {
         }
         out.extend_from_slice(&self.element_bytes.to_le_bytes());
         out.push(if self.is_writer { 1 } else { 2 });
-        out.push(u8::from(self.peer.is_some()));
+        out.push(match &self.peer {
+            None => 0,
+            Some(Pair { offered: None, .. }) => 1,
+            Some(_) => 2,
+        });
         out.push(u8::from(self.end.is_some()));
         out.push(u8::from(self.end.is_some_and(|end| end.is_aborted)));
-        out.extend_from_slice(&self.peer.unwrap_or_default());
+        out.extend_from_slice(&self.peer.map(|pair| pair.lineage).unwrap_or_default());
         let (position, written) = self.end.map_or((0, 0), |end| (end.position, end.written));
         out.extend_from_slice(&position.to_le_bytes());
         out.extend_from_slice(&written.to_le_bytes());
+        let shared = self.peer.map(|pair| pair.secret).unwrap_or_default();
+        let offered = self.peer.and_then(|pair| pair.offered).unwrap_or_default();
+        for secret in [self.secret, shared, offered] {
+            out.extend_from_slice(&secret.0);
+        }
         // An endpoint's URL is far shorter.
         out.extend_from_slice(&(self.url.len() as u32).to_le_bytes());
         out.extend_from_slice(self.url.as_bytes());
@@ -190,7 +211,7 @@ impl Cursor {
 
     /// `None`: these are not the bytes of one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        const FIXED: usize = 76;
+        const FIXED: usize = 172;
         if !(FIXED + 4..=FIXED + 4 + URL_MAX).contains(&bytes.len()) {
             return None;
         }
@@ -208,7 +229,12 @@ impl Cursor {
             elements: u64_at(fixed, 32),
             element_bytes: u32::from_le_bytes(array_at(fixed, 40)),
             is_writer: fixed[44] == 1,
-            peer: (fixed[45] == 1).then(|| array_at(fixed, 48)),
+            secret: Secret(array_at(fixed, 72)),
+            peer: (fixed[45] != 0).then(|| Pair {
+                lineage: array_at(fixed, 48),
+                secret: Secret(array_at(fixed, 104)),
+                offered: (fixed[45] == 2).then(|| Secret(array_at(fixed, 136))),
+            }),
             end: (fixed[46] == 1).then_some(end),
             url: std::str::from_utf8(url).ok()?.to_owned(),
         };
@@ -237,7 +263,14 @@ mod tests {
     fn cursor() -> impl Strategy<Value = Cursor> {
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>());
         let end = prop::option::of((any::<u64>(), any::<u64>(), any::<bool>()));
-        let peer = prop::option::of(any::<Lineage>());
+        let secret = || any::<[u8; 32]>().prop_map(Secret);
+        let pair = (any::<Lineage>(), secret(), prop::option::of(secret()));
+        let pair = pair.prop_map(|(lineage, secret, offered)| Pair {
+            lineage,
+            secret,
+            offered,
+        });
+        let peer = (secret(), prop::option::of(pair));
         (
             any::<Lineage>(),
             any::<bool>(),
@@ -247,7 +280,15 @@ mod tests {
             ".{0,40}",
         )
             .prop_map(
-                |(lineage, is_writer, (seq, position, elements, element_bytes), peer, end, url)| {
+                |(
+                    lineage,
+                    is_writer,
+                    (seq, position, elements, element_bytes),
+                    peers,
+                    end,
+                    url,
+                )| {
+                    let (secret, peer) = peers;
                     Cursor {
                         lineage,
                         is_writer,
@@ -256,6 +297,7 @@ mod tests {
                         seq,
                         position,
                         elements,
+                        secret,
                         peer,
                         end: end.map(|(position, written, is_aborted)| StreamClose {
                             position,
@@ -291,9 +333,10 @@ mod tests {
 
         #[test]
         fn a_segment_begins_as_it_was_written_or_not_at_all(
-            seq: u64, position: u64, lineage: Lineage, at in 0..SEGMENT_HEAD, bit in 0..8_u32,
+            seq: u64, position: u64, lineage: Lineage, boot: u32,
+            at in 0..SEGMENT_HEAD, bit in 0..8_u32,
         ) {
-            let head = SegmentHead { seq, position, lineage };
+            let head = SegmentHead { seq, position, lineage, boot };
             let (mut bytes, seed) = head.encode();
             prop_assert_eq!(SegmentHead::decode(&bytes), Some((head, seed)));
             bytes[at] ^= 1 << bit;
@@ -304,6 +347,7 @@ mod tests {
         fn a_record_with_any_bit_altered_is_none(
             seed: u32,
             position: u64,
+            safe in 0..1_u64 << 56,
             payload in prop::collection::vec(any::<u8>(), 0..100),
             kind in prop::sample::select(vec![
                 RecordKind::Data, RecordKind::Read, RecordKind::End,
@@ -311,7 +355,7 @@ mod tests {
             at: prop::sample::Index,
             bit in 0..8_u32,
         ) {
-            let head = RecordHead { kind, position, len: payload.len() as u32 };
+            let head = RecordHead { kind, position, len: payload.len() as u32, safe };
             let mut bytes = head.encode(seed, &payload).to_vec();
             bytes.extend_from_slice(&payload);
             let check = |bytes: &[u8]| {

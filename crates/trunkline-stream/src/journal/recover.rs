@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use trunkline_proto::stream::Secret;
+
 use super::bounds::Bounds;
 use super::disk::Disk;
 use super::error::JournalError;
@@ -28,6 +30,8 @@ pub struct Owner {
     pub url: String,
     /// Of the journal if it is begun now. Any random number.
     pub lineage: Lineage,
+    /// What makes the endpoint's shares of secrets, if the journal is begun now.
+    pub secret: Secret,
 }
 
 /// Opens the journal on `disk`, or begins one. True when it was begun.
@@ -62,6 +66,7 @@ pub(super) fn open(
             seq: 0,
             position: 0,
             elements: 0,
+            secret: owner.secret,
             peer: None,
             end: None,
         };
@@ -114,6 +119,8 @@ struct Found {
     len: u64,
     /// Its last record says that what follows was there before.
     is_sealed: bool,
+    /// The start of the machine in which it was begun.
+    boot: u32,
 }
 
 /// What a file of a segment is.
@@ -185,10 +192,16 @@ impl Recovery {
                 return Err(self.damaged(format!("{} is missing", segment_name(expected))));
             }
             end = self.replay(&mut found, end)?;
-            if found.segment.len < found.len {
+            if found.segment.len < found.len && !found.is_sealed {
                 let name = segment_name(found.segment.seq);
-                if i + 1 < count && !found.is_sealed {
-                    return Err(self.damaged(format!("byte {} of {name}", found.segment.len)));
+                let at = found.segment.len;
+                if i + 1 < count {
+                    return Err(self.damaged(format!("byte {at} of {name}")));
+                }
+                if let Some(behind) = self.record_behind(&found)? {
+                    return Err(self.damaged(format!(
+                        "byte {at} of {name}, which has sound records from byte {behind} on"
+                    )));
                 }
             }
             if i + 1 == count {
@@ -220,6 +233,48 @@ impl Recovery {
         ))
     }
 
+    /// Where a whole record of the last segment lies that was written behind what is not whole
+    /// there, although that was there before: the disk has damaged it. `None`: it may be torn.
+    ///
+    /// While the machine runs, nothing that was written gets lost. If power has failed since, what
+    /// was not safe may be there in any part, so only a record counts that knows that what is not
+    /// whole was safe.
+    fn record_behind(&self, found: &Found) -> Result<Option<u64>, JournalError> {
+        let Segment {
+            len: hole,
+            position,
+            ..
+        } = found.segment;
+        let is_same_boot = found.boot != 0 && found.boot == self.disk.boot();
+        let rest = usize::try_from(found.len - hole).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; rest];
+        let read = found.segment.file.read_at(hole, &mut bytes);
+        let count = read.map_err(|cause| self.read_error(cause))?;
+        bytes.truncate(count);
+        // Not at the hole itself: there is none. How long that was is not known.
+        let is_behind = |at: &usize| {
+            let Some(head_bytes) = bytes.get(*at..).and_then(<[u8]>::first_chunk) else {
+                return false;
+            };
+            let Some(head) = RecordHead::decode(head_bytes) else {
+                return false;
+            };
+            let offset = hole + *at as u64;
+            let is_possible = head.safe <= offset
+                && (head.kind == RecordKind::Read
+                    || (position..=position.saturating_add(offset)).contains(&head.position));
+            let is_known = is_same_boot || head.safe > hole;
+            let payload = bytes
+                .get(at + RECORD_HEAD..)
+                .and_then(|behind| behind.get(..head.len as usize));
+            is_possible
+                && is_known
+                && payload
+                    .is_some_and(|payload| head.is_whole(found.segment.seed, head_bytes, payload))
+        };
+        Ok((1..bytes.len()).find(is_behind).map(|at| hole + at as u64))
+    }
+
     fn look(&self, seq: u64) -> Result<Looked, JournalError> {
         let read = || {
             let mut bytes = [0; SEGMENT_HEAD];
@@ -239,11 +294,13 @@ impl Recovery {
                     len: SEGMENT_HEAD as u64,
                     old_len: 0,
                     seed,
+                    safe: SEGMENT_HEAD as u64,
                 };
                 Ok(Looked::Whole(Found {
                     segment,
                     len,
                     is_sealed: false,
+                    boot: head.boot,
                 }))
             }
             _ if len <= SEGMENT_HEAD as u64 => Ok(Looked::Torn),

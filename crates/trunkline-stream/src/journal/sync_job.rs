@@ -16,6 +16,9 @@ pub struct SyncJob {
     /// Number of the last record, and where the stream went on then.
     pub(super) records: u64,
     pub(super) end: u64,
+    /// The segment, and its bytes then.
+    pub(super) seq: u64,
+    pub(super) len: u64,
 }
 
 /// What became of a [`SyncJob`].
@@ -23,6 +26,8 @@ pub struct SyncJob {
 pub struct Synced {
     pub(super) records: u64,
     pub(super) end: u64,
+    pub(super) seq: u64,
+    pub(super) len: u64,
     pub(super) result: Result<(), JournalError>,
 }
 
@@ -39,6 +44,8 @@ impl SyncJob {
         Synced {
             records: self.records,
             end: self.end,
+            seq: self.seq,
+            len: self.len,
             result: result.map_err(|cause| JournalError::disk(&self.folder, SYNCED, cause)),
         }
     }

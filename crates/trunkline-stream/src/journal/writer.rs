@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use trunkline_proto::stream::{ElementForm, ElementWalk, StreamClose};
+use trunkline_proto::stream::{ElementForm, ElementWalk, Pair, Secret, StreamClose};
 
 use super::bounds::Bounds;
 use super::disk::Disk;
@@ -51,8 +51,10 @@ pub struct WriterStart {
     pub kept_elements: u64,
     /// Up to here.
     pub written: u64,
+    /// What makes the endpoint's shares of secrets.
+    pub secret: Secret,
     /// The other end, if it ever was there.
-    pub peer: Option<Lineage>,
+    pub peer: Option<Pair>,
     /// The program has closed it: nothing more is written.
     pub is_ended: bool,
 }
@@ -76,6 +78,7 @@ impl WriterJournal {
             kept: cursor.position,
             kept_elements: cursor.elements,
             written: log.end,
+            secret: cursor.secret,
             peer: cursor.peer,
             is_ended: cursor.end.is_some(),
         };
@@ -255,7 +258,7 @@ impl WriterJournal {
     ///
     /// # Errors
     /// The disk.
-    pub fn set_peer(&mut self, peer: Lineage) -> Result<(), JournalError> {
+    pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         self.log.set_peer(peer)
     }
 
@@ -300,6 +303,11 @@ impl WriterJournal {
         self.log
             .sync_job()
             .filter(|_| self.log.unsafe_bytes() >= due)
+    }
+
+    /// The same where nobody asks whether it is due.
+    pub fn sync_job_now(&self) -> Option<SyncJob> {
+        self.log.sync_job()
     }
 
     /// That was done.

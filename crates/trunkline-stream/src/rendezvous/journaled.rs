@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 
 use trunkline_net::StreamMemory;
 use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterState};
-use trunkline_proto::stream::{ElementForm, ReaderLink, WriterLink};
+use trunkline_proto::stream::{ElementForm, Pair, ReaderLink, Secret, WriterLink};
 use trunkline_ring::RingStart;
 
 use super::Plan;
@@ -31,7 +31,7 @@ pub(super) async fn writer(
     let (disk, owner) = (plan.disk(options)?, plan.owner(true)?);
     let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
     let written_elements = journal.written_elements();
-    plan.go_on(start.lineage, start.peer, start.is_new)?;
+    plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
     let begin = RingStart {
         position: start.kept,
         elements: start.kept_elements,
@@ -84,7 +84,7 @@ pub(super) async fn reader(
     let bounds = plan.bounds(options)?;
     let (disk, owner) = (plan.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
-    plan.go_on(start.lineage, start.peer, start.is_new)?;
+    plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
     // What the journal has lies in the buffer again.
     plan.is_met |= start.end.is_some();
     let begin = RingStart {
@@ -158,6 +158,7 @@ impl Plan {
             },
             url: self.url.to_string(),
             lineage: self.new_lineage()?,
+            secret: self.link.secret,
         })
     }
 
@@ -165,7 +166,8 @@ impl Plan {
     fn go_on(
         &mut self,
         lineage: Lineage,
-        peer: Option<Lineage>,
+        secret: Secret,
+        peer: Option<Pair>,
         is_new: bool,
     ) -> Result<(), StreamError> {
         let mut incarnation = [0; 16];
@@ -173,7 +175,9 @@ impl Plan {
         incarnation[8..].copy_from_slice(&lineage);
         self.link.incarnation = Incarnation(incarnation);
         self.link.has_journal = true;
-        self.link.peer_lineage = peer;
+        self.link.secret = secret;
+        self.link.pair = peer;
+        self.link.peer_lineage = peer.map(|pair| pair.lineage);
         self.link.had_stream = !is_new && peer.is_none();
         self.link.freed_at = Until::Durable;
         self.is_met = peer.is_some();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
 use trunkline_proto::Endpoint;
+use trunkline_proto::message::stream::{Incarnation, StreamEnd};
 use trunkline_proto::stream::StreamFault;
 use trunkline_types::{Tick, Timestamp};
 
@@ -203,6 +204,12 @@ impl<S: Asked> Driven for Seat<S> {
     fn peer(&self) -> Option<[u8; 16]> {
         let state = lock(&self.state);
         state.end.link.peer().map(|peer| peer.incarnation.0)
+    }
+
+    fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)> {
+        let link = &lock(&self.state).end.link;
+        let peer = link.peer().filter(|_| link.is_peer_heard())?;
+        Some((peer.clone(), link.options().incarnation))
     }
 
     fn incarnation(&self) -> [u8; 16] {

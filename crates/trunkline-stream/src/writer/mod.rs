@@ -35,11 +35,11 @@ pub use trunkline_proto::message::stream::Until;
 /// has room; it is kept until the reader has it, whatever becomes of the connection. While there is
 /// none, writing goes on until the buffer is full (NS-60, NS-67).
 ///
-/// Dropping it is closing it: what it still has is sent, for up to ten seconds; while the thread
-/// panics it is aborting it. A program that cannot write the whole calls
-/// [`abort_because`](Self::abort_because), so that its reader does not take what came for the whole.
-/// With a journal,
-/// dropping it leaves the stream to the next endpoint of this name with that journal.
+/// Dropping it is closing it: what it still has is sent, for up to ten seconds. While the thread
+/// panics, dropping it is aborting it. A program that cannot write the whole calls
+/// [`abort_because`](Self::abort_because): otherwise its reader takes what came for the whole.
+///
+/// With a journal, dropping it leaves the stream to the next endpoint of this name with that journal.
 ///
 /// # Example
 /// ```no_run

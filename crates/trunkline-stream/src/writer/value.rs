@@ -34,6 +34,8 @@ pub struct ValueWriter {
     data_type: DataType,
     /// Whether every bytes of an element's length are one.
     takes_any_bytes: bool,
+    /// Elements for the journal that it had no room for yet.
+    unwritten: Vec<u8>,
     scratch: Vec<u8>,
     /// The longest element that was found to fit both buffers.
     fits: usize,
@@ -71,6 +73,7 @@ impl ValueWriter {
                 .await?,
             data_type: data_type.clone(),
             takes_any_bytes: element::takes_any_bytes(data_type),
+            unwritten: Vec::new(),
             scratch: Vec::new(),
             fits: 0,
         })
@@ -146,6 +149,9 @@ impl ValueWriter {
     /// it has written there, as the elements lie in memory, little-endian. Bytes of a part of an
     /// element at the end are not taken. Returns how many elements were written.
     ///
+    /// With a journal, elements that `fill` has given and that could not be written are kept: the
+    /// next call writes them, and does not call `fill`.
+    ///
     /// # Errors
     /// What `fill` says: nothing was written then. [`StreamError::Varying`] where elements vary in
     /// size, [`StreamError::Type`] where the bytes are none; otherwise as of
@@ -196,16 +202,21 @@ impl ValueWriter {
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let mut space = vec![0; most.min(self.core.capacity()) * size];
-        let count = fill(&mut space)?.min(space.len()) / size;
-        let bytes = &space[..count * size];
-        let is_of_type = self.takes_any_bytes
-            || element::each(self.core.form, bytes)
-                .all(|one| element::decode(&self.data_type, one).is_ok());
-        if !is_of_type {
-            return Err(self.wrong_type().into());
+        if self.unwritten.is_empty() {
+            let mut space = vec![0; most.min(self.core.capacity()) * size];
+            let count = fill(&mut space)?.min(space.len()) / size;
+            space.truncate(count * size);
+            let is_of_type = self.takes_any_bytes
+                || element::each(self.core.form, &space)
+                    .all(|one| element::decode(&self.data_type, one).is_ok());
+            if !is_of_type {
+                return Err(self.wrong_type().into());
+            }
+            self.unwritten = space;
         }
-        block(self.core.write(&Blocking, bytes, count, timeout))?;
+        let count = self.unwritten.len() / size;
+        block(self.core.write(&Blocking, &self.unwritten, count, timeout))?;
+        self.unwritten.clear();
         Ok(count)
     }
 

@@ -206,6 +206,37 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
     assert_eq!(reader.properties().disconnections, 0);
 }
 
+/// Somebody reaches the port, has a ticket of its own, and knows the incarnation of the peer.
+///
+/// Behaviour: NS-66, NS-71.
+#[test]
+fn a_connected_stream_is_not_taken_over_by_one_that_knows_the_incarnation() {
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    let (mut raw, end) = party.connect(at, "passive");
+    let mut reader = thread.join().unwrap();
+    raw.send(&data(0..3));
+    check_run(&[reader.read(LONG).unwrap()], 0);
+    let mut impostor = Party::writer();
+    impostor.incarnation = party.incarnation;
+    impostor.peer = Some(end.incarnation);
+    for (attempt, written) in [(100, 0), (101, 24), (102, 8), (103, 800)] {
+        impostor.attempt = attempt;
+        impostor.state = EndState::Writer(WriterState {
+            written,
+            ..WriterState::default()
+        });
+        let refused = impostor.dial(at, "passive").until_refused();
+        assert_eq!(refused.code, FaultCode::Denied);
+        let has_digits = refused.sentence.contains(|c: char| c.is_ascii_digit());
+        assert!(!has_digits, "{}", refused.sentence);
+    }
+    // Neither end has noticed.
+    raw.send(&data(3..6));
+    check_run(&reader.read_many(5, LONG).unwrap(), 1);
+    assert_eq!(reader.properties().disconnections, 0);
+}
+
 /// A connection that was held up on its way comes after the one that took its place.
 ///
 /// Behaviour: NS-68, NS-71.

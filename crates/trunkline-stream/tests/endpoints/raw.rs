@@ -9,6 +9,7 @@ use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
 use trunkline_proto::message::stream::{
     EndState, Incarnation, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
 };
+use trunkline_proto::stream::Secret;
 use trunkline_proto::{Features, Frame, FrameHeader, FrameKind, VersionRange};
 use trunkline_types::DataType;
 
@@ -142,6 +143,7 @@ pub struct Party {
     /// The life of the other end that it was connected with.
     pub peer: Option<Incarnation>,
     pub state: EndState,
+    pub share: Secret,
 }
 
 impl Party {
@@ -166,6 +168,7 @@ impl Party {
             attempt: 0,
             peer: None,
             state,
+            share: Secret([fastrand::u8(..); 32]),
         }
     }
 
@@ -187,6 +190,9 @@ impl Party {
             peer: self.peer,
             attempt: self.attempt,
             ticket,
+            // The same each time, so that it counts as itself again.
+            share: Some(self.share),
+            proof: None,
         }
     }
 

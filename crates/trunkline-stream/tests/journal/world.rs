@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trunkline_stream::journal::disk::Disk;
 use trunkline_stream::journal::sim_disk::{Crash, SimDisk};
 use trunkline_stream::journal::{
-    Bounds, Durability, JournalError, Owner, ReaderJournal, WriterJournal,
+    Bounds, Durability, JournalError, Owner, ReaderJournal, Secret, WriterJournal,
 };
 
 use crate::model::{Model, bytes};
@@ -66,6 +66,7 @@ pub fn owner(is_writer: bool) -> Owner {
         element_bytes: ELEMENT as u32,
         url: "tl://localhost/x".to_owned(),
         lineage: [is_writer.into(); 8],
+        secret: Secret([is_writer.into(); 32]),
     }
 }
 

@@ -221,11 +221,18 @@ fn diagnosis(endpoint: &EndpointStatus) -> &'static str {
         (Some(false), true) if endpoint.in_buffer == 0 => {
             "its buffer is empty: the writer or the network is the limit"
         }
-        (Some(true), false) if is_full => {
-            "its buffer is full, and nothing is sent: its program waits"
-        }
-        (Some(true), false) => "what is written is kept until its buffer is full",
-        (Some(false), false) => "what has arrived can be read",
+        (Some(true), false) => match (endpoint.away_for.is_some(), is_full) {
+            (true, true) => {
+                "peer away: its buffer is full, and writing waits until the peer is back"
+            }
+            (true, false) => "peer away: what is written is kept until its buffer is full",
+            (false, true) => "no peer yet: its buffer is full, and writing waits for one",
+            (false, false) => "no peer yet: what is written is kept until its buffer is full",
+        },
+        (Some(false), false) => match endpoint.away_for.is_some() {
+            true => "peer away: what has arrived can be read",
+            false => "no peer yet",
+        },
         _ => "",
     }
 }

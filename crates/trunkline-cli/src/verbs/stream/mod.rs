@@ -25,7 +25,7 @@ mod writing_end;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trunkline::stream::{JournalOptions, Options, StreamError, StreamFault};
+use trunkline::stream::{JournalError, JournalOptions, Options, StreamError, StreamFault};
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
@@ -302,6 +302,7 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::NotHere { .. } => (Exit::Usage, "not-here"),
         StreamError::Capacity { .. } | StreamError::TooMany { .. } => (Exit::Usage, "capacity"),
         StreamError::TooLong { .. } => (Exit::SomeFailed, "too-long"),
+        StreamError::Journal(JournalError::Damaged { .. }) => (Exit::Lost, "journal-damaged"),
         StreamError::Journal(_) => (Exit::SomeFailed, "journal"),
         StreamError::Listen(_) => (Exit::SomeFailed, "listen"),
         StreamError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline::stream::{Properties, StreamError};
+use trunkline::stream::{JournalError, Properties, StreamError};
 use trunkline_net::Clock;
 use trunkline_types::Tick;
 
@@ -68,12 +68,41 @@ pub(super) struct Pace {
     pub(super) moved: Moved,
     /// Elements that a writer has dropped.
     pub(super) lost: u64,
+    /// Those that were not reported yet.
+    unreported: Option<Gaps>,
+    /// When some were reported last.
+    reported: Option<Tick>,
+    /// The connection as it was reported last.
+    connection: Reported,
+    /// It was reported that the disk of the journal takes nothing.
+    is_disk_full: bool,
 }
+
+/// What was reported of the connection with one peer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reported {
+    /// Connections that were lost by then.
+    disconnections: u64,
+    is_away: bool,
+}
+
+/// Places where elements are missing.
+#[derive(Clone, Copy, Debug)]
+struct Gaps {
+    /// Elements read before the first of them.
+    before: u64,
+    /// Elements missing at all of them.
+    elements: u64,
+    places: u64,
+}
+
+/// Losses are reported at most once in this time, because a slow reader may have hundreds a second.
+const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 impl Pace {
     /// From now on Ctrl-C ends the command in order.
     pub(super) fn new(context: &Context, interrupted: Interrupted) -> Self {
-        interrupted.end_in_order();
+        interrupted.end_in_order_twice();
         let now = context.clock.now();
         Self {
             terminal: context.terminal.clone(),
@@ -86,12 +115,47 @@ impl Pace {
             looked: now,
             moved: Moved::default(),
             lost: 0,
+            unreported: None,
+            reported: None,
+            connection: Reported::default(),
+            is_disk_full: false,
         }
     }
 
     /// Whether Ctrl-C was pressed.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.is_so()
+    }
+
+    /// Whether Ctrl-C was pressed twice.
+    pub(super) fn is_interrupted_again(&self) -> bool {
+        self.interrupted.is_so_again()
+    }
+
+    /// Ctrl-C was pressed, and so many elements are not delivered yet.
+    pub(super) fn tell_delivering(
+        &self,
+        url: &str,
+        elements: u64,
+        limit: Duration,
+    ) -> Result<(), Stop> {
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", "stream-delivering");
+            object.put("url", url);
+            object.put("elements", elements);
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        self.terminal.note(&format!(
+            "interrupted: delivering {} for up to {} s; press Ctrl-C again to give up on them",
+            counted(elements, "element"),
+            limit.as_secs()
+        ))
+    }
+
+    /// How long it has run.
+    pub(super) fn now(&self) -> Tick {
+        self.clock.now()
     }
 
     /// Says with whom the end is connected; of one with a journal, how far its stream is.
@@ -158,12 +222,98 @@ impl Pace {
     /// Says now and then how it goes, and what has become of several peers.
     pub(super) fn look(&mut self, end: &mut impl Endpoint) -> Result<(), Stop> {
         let now = self.clock.now();
-        if end.is_many() && now.since(self.looked) >= SLICE {
+        if now.since(self.looked) >= SLICE {
             self.looked = now;
-            self.tell(end)?;
+            match end.is_many() {
+                true => self.tell(end)?,
+                false => self.tell_connection(&end.properties())?,
+            }
+        }
+        let is_due = |at: Tick| now.since(at) >= REPORTED_EVERY;
+        if self.unreported.is_some() && self.reported.is_none_or(is_due) {
+            self.report_lost(&end.properties().url)?;
         }
         self.show(end);
         Ok(())
+    }
+
+    /// Reports that the disk of the journal takes nothing, and that it does again.
+    fn tell_disk(&mut self, url: &str, error: Option<&JournalError>) -> Result<(), Stop> {
+        let is_full = error.is_some();
+        if std::mem::replace(&mut self.is_disk_full, is_full) == is_full {
+            return Ok(());
+        }
+        let event = match is_full {
+            true => "stream-disk-full",
+            false => "stream-disk-back",
+        };
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", event);
+            object.put("url", url);
+            if let Some(error) = error {
+                object.put("message", error.to_string());
+            }
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        self.terminal.note(&match error {
+            Some(error) => format!("{url} waits: {error}"),
+            None => format!("{url} goes on: the disk of the journal takes elements again"),
+        })
+    }
+
+    /// Reports that the connection with the only peer was lost, and that it is back.
+    fn tell_connection(&mut self, found: &Properties) -> Result<(), Stop> {
+        let before = self.connection;
+        let is_away = !found.is_connected && found.disconnections > 0;
+        self.connection = Reported {
+            disconnections: found.disconnections,
+            is_away,
+        };
+        // One that has gone and come since counts as well. A stream that is over says so itself.
+        let is_lost = found.disconnections > before.disconnections && found.fault.is_none();
+        if is_lost {
+            self.tell_lost_connection(found)?;
+        }
+        if (is_lost || before.is_away) && !is_away {
+            let peer = found.peer.as_deref().unwrap_or_default();
+            if self.is_json {
+                let mut object = Object::new();
+                object.put("event", "stream-connected");
+                object.put("url", found.url.as_str());
+                object.put("peer", peer);
+                object.put("transport", found.transport.unwrap_or("?"));
+                object.put("type", found.data_type.to_string());
+                return self.terminal.note(&object.into_json().to_string());
+            }
+            let line = format!("{} connected again with {peer}", found.url);
+            return self.terminal.note(&line);
+        }
+        Ok(())
+    }
+
+    fn tell_lost_connection(&self, found: &Properties) -> Result<(), Stop> {
+        let peer = found.peer.as_deref().unwrap_or_default();
+        let cause = found.last_disconnect.as_ref().map(ToString::to_string);
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", "stream-disconnected");
+            object.put("url", found.url.as_str());
+            object.put("peer", peer);
+            if let Some(cause) = cause {
+                object.put("message", cause);
+            }
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        let cause = cause.map_or(String::new(), |cause| format!(" ({cause})"));
+        let goes_on = match found.is_writer {
+            true => "what is written is kept, until the buffer is full",
+            false => "what has arrived is read",
+        };
+        self.terminal.note(&format!(
+            "{}: connection with {peer} lost{cause}; {goes_on}",
+            found.url
+        ))
     }
 
     /// Repeats `attempt`, which waits for as long as it is told, until it has an answer, Ctrl-C was
@@ -180,11 +330,22 @@ impl Pace {
             }
             let what = match attempt(end, SLICE) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
+                Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
+                    self.tell_disk(&end.properties().url, Some(&error))?;
+                    self.interrupted.wait(SLICE);
+                    "the disk of the journal takes nothing"
+                }
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
-                    self.note_lost(end, elements)?;
+                    self.note_lost(elements);
+                    self.look(end)?;
                     continue;
                 }
-                result => return result,
+                result => {
+                    if result.is_ok() && self.is_disk_full {
+                        self.tell_disk(&end.properties().url, None)?;
+                    }
+                    return result;
+                }
             };
             let waited = self.clock.now().since(since);
             if let Some(timeout) = self.limit.filter(|limit| waited >= *limit) {
@@ -194,21 +355,45 @@ impl Pace {
         }
     }
 
-    /// Says where elements are missing that the writer has dropped.
-    fn note_lost(&mut self, end: &impl Endpoint, elements: u64) -> Result<(), Stop> {
+    /// The writer has dropped elements, which are missing here.
+    fn note_lost(&mut self, elements: u64) {
         self.lost += elements;
-        let before = self.moved.elements;
+        let gaps = self.unreported.get_or_insert(Gaps {
+            before: self.moved.elements,
+            elements: 0,
+            places: 0,
+        });
+        gaps.elements += elements;
+        gaps.places += 1;
+    }
+
+    /// Reports the losses that were not reported yet.
+    pub(super) fn report_lost(&mut self, url: &str) -> Result<(), Stop> {
+        let Some(gaps) = self.unreported.take() else {
+            return Ok(());
+        };
+        self.reported = Some(self.clock.now());
+        let Gaps {
+            before,
+            elements,
+            places,
+        } = gaps;
         if self.is_json {
             let mut object = Object::new();
             object.put("event", "stream-lost");
-            object.put("url", end.properties().url);
+            object.put("url", url);
             object.put("before", before);
             object.put("elements", elements);
+            object.put("places", places);
             return self.terminal.note(&object.into_json().to_string());
         }
+        let at = match places {
+            1 => String::new(),
+            places => format!(" at {places} places"),
+        };
         self.terminal.note(&format!(
-            "{} missing behind the first {before}: this end was too slow for its writer, which does \
-             not wait",
+            "{} missing behind the first {before}{at}: this end was too slow for its writer, which \
+             does not wait",
             counted(elements, "element")
         ))
     }

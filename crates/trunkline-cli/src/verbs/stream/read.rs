@@ -167,6 +167,7 @@ impl Read<'_> {
         self.pace.tell(&mut self.reader)?;
         let (failed, ended) = (self.reader.failed(), self.reader.ended());
         let properties = self.reader.properties();
+        self.pace.report_lost(&properties.url)?;
         Self::go(self.reader, self.args, self.context, &moved)?;
         let mut rest = match properties.in_buffer {
             0 => String::new(),

@@ -1,5 +1,7 @@
 //! `stream write`: standard input into a stream.
 
+use std::time::Duration;
+
 use trunkline::stream::{StreamError, element_bytes};
 use trunkline_types::Value;
 use trunkline_types::wire::encoded_len;
@@ -15,6 +17,9 @@ use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
+
+/// How long a command that was interrupted delivers what was written before.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Bytes that are read at a time where elements are made of them.
 const PIECE_BYTES: usize = 64 << 10;
@@ -203,10 +208,15 @@ impl Write<'_> {
                 moved.err().or(delivered.err())
             }
         };
+        if matches!(halted, Some(Halt::Interrupted)) {
+            self.deliver()?;
+        }
         let properties = self.writer.properties();
-        // Whoever was interrupted does not wait for long, and otherwise everything is there.
         let rest = match failure {
             Some(reason) => self.writer.abort(&reason),
+            // Given up, it is not waited for any more.
+            None if self.pace.is_interrupted_again() => self.writer.close(Duration::ZERO),
+            // Otherwise everything is there, or was waited for.
             None => self.writer.close(SLICE * 10),
         };
         self.pace.tell_news(&properties, &rest.news)?;
@@ -254,6 +264,29 @@ impl Write<'_> {
             Some(Halt::Stop(stop)) => Err(stop),
             Some(Halt::Stream(error)) => Err(problem(&error).into()),
         }
+    }
+}
+
+impl Write<'_> {
+    /// Ctrl-C was pressed: delivers what was written, until it is pressed again.
+    fn deliver(&mut self) -> Result<(), Stop> {
+        let since = self.pace.now();
+        let mut is_told = false;
+        while !self.pace.is_interrupted_again() && self.pace.now().since(since) < DELIVERED_WITHIN {
+            match self.writer.flush(SLICE) {
+                Err(StreamError::Timeout { .. }) => {}
+                // Everything is there, or the stream is over, which its close finds out.
+                _ => return Ok(()),
+            }
+            if !is_told {
+                let found = self.writer.properties();
+                let (url, elements) = (&found.url, found.in_buffer);
+                self.pace.tell_delivering(url, elements, DELIVERED_WITHIN)?;
+                is_told = true;
+            }
+            self.pace.look(&mut self.writer)?;
+        }
+        Ok(())
     }
 }
 

@@ -28,8 +28,7 @@ pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
         }),
         FrameKind::StreamTicket => TicketGrant::decode(frame).map(|grant| {
             json!({
-                "ticket": hex(&grant.ticket), "incarnation": hex(&grant.incarnation.0),
-                "valid_ms": grant.valid_for.as_millis() as u64,
+                "ticket": hex(&grant.ticket), "valid_ms": grant.valid_for.as_millis() as u64,
             })
         }),
         FrameKind::StreamRegister => Register::decode(frame).map(|register| {
@@ -64,11 +63,15 @@ pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
             fields["peer_incarnation"] = json!(hello.peer.map(|peer| hex(&peer.0)));
             fields["attempt"] = json!(hello.attempt.to_string());
             fields["ticket"] = json!(hello.ticket.map(|ticket| hex(&ticket)));
+            fields["share"] = json!(hello.share.map(|share| hex(&share.0)));
+            fields["proof"] = json!(hello.proof.map(|proof| hex(&proof.0)));
             fields
         }),
         FrameKind::StreamWelcome => StreamWelcome::decode(frame).map(|welcome| {
             let mut fields = end(&welcome.end);
             fields["version"] = json!(welcome.version);
+            fields["share"] = json!(welcome.share.map(|share| hex(&share.0)));
+            fields["proof"] = json!(welcome.proof.map(|proof| hex(&proof.0)));
             fields
         }),
         FrameKind::StreamRefused => decode_refused(frame).map(|refused| {

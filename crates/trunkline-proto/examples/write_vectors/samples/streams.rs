@@ -15,6 +15,7 @@ use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, Lost, ReaderState, StreamEnd,
     StreamHello, StreamWelcome, Until, WriterState, encode_end,
 };
+use trunkline_proto::stream::Secret;
 use trunkline_proto::{FaultCode, Features, VersionRange};
 use trunkline_types::DataType;
 
@@ -71,7 +72,6 @@ fn directory(samples: &mut Vec<Sample>) {
     add(samples, "s-ticket", "The peer is there", |out| {
         let grant = TicketGrant {
             ticket,
-            incarnation: READER,
             valid_for: Duration::from_secs(10),
         };
         grant.encode(out);
@@ -180,6 +180,8 @@ fn hello(samples: &mut Vec<Sample>) {
                 peer: None,
                 attempt: 1,
                 ticket: Some(*b"a one-time token"),
+                share: Some(Secret([0x5a; 32])),
+                proof: None,
             };
             hello.encode(out);
         },
@@ -195,13 +197,27 @@ fn hello(samples: &mut Vec<Sample>) {
                 peer: Some(READER),
                 attempt: 2,
                 ticket: None,
+                share: Some(Secret([0x5b; 32])),
+                proof: Some(Secret([0xc3; 32])),
             };
             hello.encode(out);
         },
     );
     add(samples, "s-welcome", "A reader with a journal", |out| {
-        StreamWelcome::new(end(reader)).encode(out);
+        let mut welcome = StreamWelcome::new(end(reader));
+        welcome.share = Some(Secret([0xa5; 32]));
+        welcome.encode(out);
     });
+    add(
+        samples,
+        "s-welcome-again",
+        "The same when the writer comes again",
+        |out| {
+            let mut welcome = StreamWelcome::new(end(reader));
+            welcome.proof = Some(Secret([0x3c; 32]));
+            welcome.encode(out);
+        },
+    );
     add(samples, "s-refused", "Another type of elements", |out| {
         let refused = Refused {
             code: FaultCode::StreamType,

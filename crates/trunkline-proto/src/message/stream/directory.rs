@@ -3,7 +3,7 @@
 //! ```text
 //! S_LOOKUP      "TRNK" | version_min u8 | version_max u8 | fields:
 //!                 1 endpoint text   2 incarnation of who asks 16 bytes   3 program text
-//! S_TICKET      ticket 16 bytes | incarnation 16 bytes | valid_ms u32
+//! S_TICKET      ticket 16 bytes | valid_ms u32
 //! S_REGISTER    "TRNK" | version_min u8 | version_max u8 | fields:
 //!                 1 endpoint text   2 its incarnation 16 bytes           3 program text
 //!                 4 pid varint
@@ -47,8 +47,6 @@ pub struct Lookup {
 pub struct TicketGrant {
     /// To be shown in S_HELLO.
     pub ticket: Ticket,
-    /// The endpoint that it is for.
-    pub incarnation: Incarnation,
     /// How long it is good for; whole milliseconds.
     pub valid_for: Duration,
 }
@@ -174,7 +172,6 @@ impl TicketGrant {
         let start = out.len();
         let mut frame = FrameWriter::begin(out, FrameKind::StreamTicket, 0);
         frame.payload().extend_from_slice(&self.ticket);
-        frame.payload().extend_from_slice(&self.incarnation.0);
         put_u32(frame.payload(), to_millis(self.valid_for));
         frame.finish(false);
         seal(out, start);
@@ -188,7 +185,6 @@ impl TicketGrant {
         let mut payload = Payload::of(frame, FrameKind::StreamTicket)?;
         let grant = Self {
             ticket: payload.read(|reader| reader.array())?,
-            incarnation: Incarnation(payload.read(|reader| reader.array())?),
             valid_for: Duration::from_millis(u64::from(payload.u32()?)),
         };
         payload.finish()?;

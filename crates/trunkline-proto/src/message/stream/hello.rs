@@ -3,6 +3,7 @@
 //! ```text
 //! S_HELLO    "TRNK" | version_min u8 | version_max u8 | fields: as below, and
 //!             20 peer incarnation 16 bytes    21 attempt varint    22 ticket 16 bytes
+//!             23 share 32 bytes               24 proof 32 bytes
 //! S_WELCOME  "TRNK" | version u8 | fields:
 //!              1 features varint   2 incarnation 16 bytes  3 endpoint text   4 peer text
 //!              5 type              6 capacity varint       7 bytes_max varint
@@ -11,6 +12,7 @@
 //!             11 reader: arrived varint, arrived_elements varint, read varint, durable varint,
 //!                credit_bytes varint, credit_elements varint
 //!             12 reader: lost varint
+//!             23 share 32 bytes    24 proof 32 bytes
 //! ```
 //!
 //! Exactly one of the fields 10 and 11 is there.
@@ -22,6 +24,7 @@ use super::POSITION_MAX;
 use super::seal::seal;
 use crate::decode::Payload;
 use crate::message::hello::{MAGIC, cut, read_magic, text};
+use crate::stream::Secret;
 use crate::tlv::{put_field, put_nested, put_number, put_text, read_fields};
 use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
 
@@ -106,6 +109,10 @@ pub struct StreamHello {
     pub attempt: u64,
     /// What the directory gave it; `None` where it dialled the endpoint itself.
     pub ticket: Option<[u8; 16]>,
+    /// Its part of the secret of the pair, if the two have not met.
+    pub share: Option<Secret>,
+    /// Proves that it is the one that the other endpoint was connected with.
+    pub proof: Option<Secret>,
 }
 
 /// The other endpoint's consent.
@@ -115,6 +122,10 @@ pub struct StreamWelcome {
     pub version: u8,
     /// Who it is.
     pub end: StreamEnd,
+    /// Its part of the secret of the pair, where the two meet for the first time.
+    pub share: Option<Secret>,
+    /// Proves that it is the one that the other endpoint was connected with.
+    pub proof: Option<Secret>,
 }
 
 /// Longest URL of an endpoint in these frames, in bytes.
@@ -137,6 +148,7 @@ impl StreamHello {
         if let Some(ticket) = &self.ticket {
             put_field(payload, 22, ticket);
         }
+        put_secrets(payload, &self.share, &self.proof);
         frame.finish(false);
         seal(out, start);
     }
@@ -153,11 +165,14 @@ impl StreamHello {
             max: payload.u8()?,
         };
         let (mut peer, mut attempt, mut ticket) = (None, 0, None);
+        let (mut share, mut proof) = (None, None);
         let end = StreamEnd::read(&mut payload, |id, field| {
             match id {
                 20 => peer = Some(Incarnation(field.read(|reader| reader.array())?)),
                 21 => attempt = field.varint()?,
                 22 => ticket = Some(field.read(|reader| reader.array())?),
+                23 => share = Some(secret(field)?),
+                24 => proof = Some(secret(field)?),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -168,6 +183,8 @@ impl StreamHello {
             peer,
             attempt,
             ticket,
+            share,
+            proof,
         })
     }
 }
@@ -178,6 +195,8 @@ impl StreamWelcome {
         Self {
             version: PROTOCOL_VERSION,
             end,
+            share: None,
+            proof: None,
         }
     }
 
@@ -189,6 +208,7 @@ impl StreamWelcome {
         payload.extend_from_slice(&MAGIC);
         put_u8(payload, self.version);
         self.end.put(payload);
+        put_secrets(payload, &self.share, &self.proof);
         frame.finish(false);
         seal(out, start);
     }
@@ -201,9 +221,34 @@ impl StreamWelcome {
         let mut payload = Payload::of(frame, FrameKind::StreamWelcome)?;
         read_magic(&mut payload)?;
         let version = payload.u8()?;
-        let end = StreamEnd::read(&mut payload, |_, _| Ok(false))?;
-        Ok(Self { version, end })
+        let (mut share, mut proof) = (None, None);
+        let end = StreamEnd::read(&mut payload, |id, field| {
+            match id {
+                23 => share = Some(secret(field)?),
+                24 => proof = Some(secret(field)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(Self {
+            version,
+            end,
+            share,
+            proof,
+        })
     }
+}
+
+fn put_secrets(out: &mut Vec<u8>, share: &Option<Secret>, proof: &Option<Secret>) {
+    for (id, secret) in [(23, share), (24, proof)] {
+        if let Some(secret) = secret {
+            put_field(out, id, &secret.0);
+        }
+    }
+}
+
+fn secret(field: &mut Payload<'_>) -> Result<Secret, DecodeError> {
+    Ok(Secret(field.read(|reader| reader.array())?))
 }
 
 impl StreamEnd {

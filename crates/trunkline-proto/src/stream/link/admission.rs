@@ -7,7 +7,7 @@ use trunkline_types::Tick;
 use super::Link;
 use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::Refused;
-use crate::message::stream::{StreamHello, StreamWelcome};
+use crate::message::stream::StreamHello;
 use crate::stream::fault::StreamFault;
 use crate::stream::half::Half;
 use crate::stream::meeting::{
@@ -15,6 +15,7 @@ use crate::stream::meeting::{
     opens,
 };
 use crate::stream::options::Role;
+use crate::stream::session::Claim;
 use crate::{Disconnect, Fault, FaultCode, PROTOCOL_VERSION, VersionRange};
 
 /// A hello was accepted.
@@ -40,8 +41,9 @@ impl<H: Half> Link<H> {
         id: u64,
         hello: &StreamHello,
     ) -> Result<Accepted, Refused> {
-        self.admit(hello)
-            .and_then(|meeting| self.accept(now, id, hello, meeting))
+        let claim = self.session.claim(hello);
+        self.admit(hello, claim)
+            .and_then(|meeting| self.accept(now, id, hello, meeting, claim))
             .map_err(|(fault, retry_after)| Refused {
                 code: fault.code,
                 versions: VersionRange::OURS,
@@ -50,7 +52,7 @@ impl<H: Half> Link<H> {
             })
     }
 
-    fn admit(&mut self, hello: &StreamHello) -> Result<Meeting, Verdict> {
+    fn admit(&mut self, hello: &StreamHello, claim: Claim) -> Result<Meeting, Verdict> {
         if self.session.is_over() {
             let sentence = FaultCode::StreamDestroyed.meaning();
             return Err((Fault::new(FaultCode::StreamDestroyed, sentence), None));
@@ -63,6 +65,17 @@ impl<H: Half> Link<H> {
                 PROTOCOL_VERSION
             );
             return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
+        }
+        if claim == Claim::Impostor {
+            // It learns nothing but that, and nothing of this end changes.
+            let sentence = "this endpoint is connected with another one of that incarnation: a \
+                            connection is taken up again only by the endpoint that began it";
+            return Err((Fault::new(FaultCode::Denied, sentence), None));
+        }
+        if claim != Claim::Proven && hello.share.is_none() {
+            let sentence =
+                "a hello between endpoints that have not met has a share of their secret";
+            return Err((Fault::new(FaultCode::Malformed, sentence), None));
         }
         let options = &self.session.options;
         check(options, H::WRITES, &hello.end).map_err(|fault| (fault, None))?;
@@ -146,9 +159,18 @@ impl<H: Half> Link<H> {
         id: u64,
         hello: &StreamHello,
         meeting: Meeting,
+        claim: Claim,
     ) -> Result<Accepted, Verdict> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
+            // A stranger neither learns how far this end is, nor ends its stream.
+            Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
+                let sentence = format!(
+                    "{} is not where the stream of {} is; create both ends anew",
+                    hello.end.url, self.session.options.url
+                );
+                return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
+            }
             Err(Mismatch::Nonsense(sentence)) => {
                 return Err((Fault::new(FaultCode::Malformed, sentence), None));
             }
@@ -170,7 +192,8 @@ impl<H: Half> Link<H> {
         self.session.peer_attempt = hello.attempt;
         // Of two that name each other, this is the one that is dialled from now on.
         self.session.stop_dialling();
-        let welcome = StreamWelcome::new(self.session.end(self.half.state()));
+        let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
+        self.session.pair = pair;
         welcome.encode(&mut self.session.open(now, id).out);
         self.session.go_up(now, hello.end.clone(), meeting, false);
         Ok(Accepted { replaced })

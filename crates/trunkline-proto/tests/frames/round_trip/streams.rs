@@ -18,6 +18,7 @@ use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, Lost, POSITION_MAX, ReaderState,
     StreamEnd, StreamHello, StreamWelcome, Until, WriterState, decode_end, encode_end,
 };
+use trunkline_proto::stream::Secret;
 use trunkline_proto::{Features, PROTOCOL_VERSION, VersionRange};
 
 use super::{data_type, fault, frame, number};
@@ -82,16 +83,20 @@ prop_compose! {
 proptest! {
     #[test]
     fn hello(versions: (u8, u8), end in end(), peer in option::of(any::<[u8; 16]>()),
-        attempt in number(), ticket in option::of(any::<[u8; 16]>())) {
+        attempt in number(), ticket in option::of(any::<[u8; 16]>()),
+        secrets: [Option<[u8; 32]>; 2]) {
+        let [share, proof] = secrets.map(|secret| secret.map(Secret));
         let hello = StreamHello {
             versions: VersionRange { min: versions.0, max: versions.1 },
-            end, peer: peer.map(Incarnation), attempt, ticket,
+            end, peer: peer.map(Incarnation), attempt, ticket, share, proof,
         };
         let mut out = Vec::new();
         hello.encode(&mut out);
         prop_assert_eq!(&StreamHello::decode(&frame(&out)).unwrap(), &hello);
         out.clear();
-        let welcome = StreamWelcome { version: PROTOCOL_VERSION, end: hello.end };
+        let welcome = StreamWelcome {
+            version: PROTOCOL_VERSION, end: hello.end, share: proof, proof: share,
+        };
         welcome.encode(&mut out);
         prop_assert_eq!(StreamWelcome::decode(&frame(&out)).unwrap(), welcome);
     }
@@ -142,7 +147,7 @@ proptest! {
         prop_assert_eq!(Register::decode(&frame(&out)).unwrap(), register);
         out.clear();
         let valid_for = Duration::from_millis(u64::from(ms));
-        let grant = TicketGrant { ticket, incarnation, valid_for };
+        let grant = TicketGrant { ticket, valid_for };
         grant.encode(&mut out);
         prop_assert_eq!(TicketGrant::decode(&frame(&out)).unwrap(), grant);
         out.clear();

@@ -6,7 +6,7 @@ mod net;
 use std::time::Duration;
 
 use trunkline_proto::Disconnect;
-use trunkline_proto::stream::{LinkOptions, Role};
+use trunkline_proto::stream::{Link, LinkOptions, Role};
 use trunkline_types::{DataType, Tick};
 
 pub use ends::{End, ReaderEnd, WriterEnd, varying};
@@ -42,6 +42,12 @@ pub fn options(writer: u64, reader: u64, writer_dials: bool) -> (LinkOptions, Li
     active.role = Role::Active;
     active.peer_url = if writer_dials { READER } else { WRITER }.to_owned();
     (w, r)
+}
+
+/// What a journal keeps of the peer.
+pub fn keep_pair<H>(options: &mut LinkOptions, link: &Link<H>) {
+    options.pair = link.pair().copied();
+    options.peer_lineage = options.pair.map(|pair| pair.lineage);
 }
 
 impl World {

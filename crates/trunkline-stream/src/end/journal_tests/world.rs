@@ -19,7 +19,9 @@ use crate::end::{End, Inner, ReaderEnd, ReaderStore, WriterEnd, WriterStore};
 use crate::error::StreamError;
 use crate::journal::disk::Disk;
 use crate::journal::sim_disk::{Crash, SimDisk};
-use crate::journal::{Bounds, Durability, Lineage, Owner, ReaderJournal, WriterJournal};
+use crate::journal::{
+    Bounds, Durability, Lineage, Owner, Pair, ReaderJournal, Secret, WriterJournal,
+};
 
 pub(super) const ELEMENT: u64 = 8;
 /// Elements of either buffer: far fewer than what is written while there is no connection.
@@ -79,6 +81,7 @@ pub(super) fn owner(side: usize) -> Owner {
         element_bytes: ELEMENT as u32,
         url: URLS[side].to_owned(),
         lineage: [side as u8 + 1; 8],
+        secret: Secret([side as u8 + 1; 32]),
     }
 }
 
@@ -108,7 +111,13 @@ impl World {
         world
     }
 
-    fn options(&mut self, side: usize, lineage: Lineage, peer: Option<Lineage>) -> LinkOptions {
+    fn options(
+        &mut self,
+        side: usize,
+        lineage: Lineage,
+        secret: Secret,
+        pair: Option<Pair>,
+    ) -> LinkOptions {
         self.lives += 1;
         let mut incarnation = [self.lives; 16];
         incarnation[8..].copy_from_slice(&lineage);
@@ -117,7 +126,9 @@ impl World {
             peer_url: [URLS[1], ""][side].to_owned(),
             incarnation: Incarnation(incarnation),
             has_journal: true,
-            peer_lineage: peer,
+            secret,
+            pair,
+            peer_lineage: pair.map(|pair| pair.lineage),
             freed_at: Until::Durable,
             ..LinkOptions::fixed(URLS[side], DataType::U64, ELEMENT as u32, CAPACITY)
         }
@@ -139,7 +150,7 @@ impl World {
             let (journal, start) =
                 WriterJournal::open(self.disk(0), &owner(0), BOUNDS, self.durability)?;
             self.model.writer_is_back(start.kept, start.written, false);
-            let options = self.options(0, start.lineage, start.peer);
+            let options = self.options(0, start.lineage, start.secret, start.peer);
             let begin = RingStart {
                 position: start.kept,
                 elements: start.kept_elements,
@@ -167,7 +178,7 @@ impl World {
                 ReaderJournal::open(self.disk(1), &owner(1), BOUNDS, self.durability)?;
             self.model
                 .reader_is_back(start.read, start.arrived, &start.bytes, false);
-            let options = self.options(1, start.lineage, start.peer);
+            let options = self.options(1, start.lineage, start.secret, start.peer);
             let begin = RingStart {
                 position: start.read,
                 elements: start.read_elements,

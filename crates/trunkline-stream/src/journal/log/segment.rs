@@ -18,6 +18,8 @@ pub(in crate::journal) struct Segment {
     /// up to here was there before.
     pub(in crate::journal) old_len: u64,
     pub(in crate::journal) seed: u32,
+    /// Bytes of it that are safe.
+    pub(in crate::journal) safe: u64,
 }
 
 impl Segment {

@@ -63,6 +63,8 @@ struct State {
     failures: Vec<Failure>,
     /// Bytes that all files may have together.
     room: Option<u64>,
+    /// How often power has failed.
+    power_failures: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -133,6 +135,7 @@ impl SimDisk {
                 names: state.names.clone(),
                 safe_names: state.safe_names.clone(),
                 changes: state.changes.clone(),
+                power_failures: state.power_failures,
                 ..State::default()
             },
             Crash::PowerFailed(tear) => {
@@ -153,6 +156,7 @@ impl SimDisk {
                 State {
                     safe_names: names.clone(),
                     names,
+                    power_failures: state.power_failures.saturating_add(1),
                     ..State::default()
                 }
             }
@@ -246,6 +250,10 @@ impl State {
 impl Disk for SimDisk {
     fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    fn boot(&self) -> u32 {
+        lock(&self.state).power_failures.saturating_add(1)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
