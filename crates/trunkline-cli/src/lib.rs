@@ -14,7 +14,8 @@
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
 //! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
 //!   prints.
-//! - `foreign`: arguments of another subcommand. `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
+//! - `foreign`: arguments of another subcommand, which are refused.
+//! - `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
 #![forbid(unsafe_code)]

@@ -7,10 +7,10 @@
 //!                        --------------  field, after the only '#'
 //! ```
 //!
-//! Every [printable](crate::text::is_unprintable) character is legal. Four have a meaning and are escaped where they are meant as
-//! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by
-//! byte in that escaped form; `.` and `..` are segments like any other and never resolved. Case
-//! counts.
+//! Every [printable](crate::text::is_unprintable) character is legal. Four have a meaning and are
+//! escaped where they are meant as themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is
+//! `*`. Names are compared byte by byte in that escaped form; `.` and `..` are segments like any
+//! other and never resolved. Case counts.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
