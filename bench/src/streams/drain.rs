@@ -89,7 +89,7 @@ impl Tap {
             End::Stream(writer) => {
                 let left = writer.close(Some(CLOSE_MAX));
                 if left.elements > 0 {
-                    return Err(format!("{} elements stayed behind", left.elements).into());
+                    return Err(format!("{} elements not delivered", left.elements).into());
                 }
             }
         }

@@ -66,7 +66,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct GlobalArgs {
-    /// The engine to talk to; also a name such as tl://HOST/LIBRARY/PATH says which
+    /// The engine to talk to; a tl://HOST/LIBRARY/PATH name overrides this
     #[arg(
         long,
         value_name = "URL",
@@ -90,8 +90,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) timeout: Duration,
 
-    /// Gather what is sent, at both ends, until there are so many bytes or so much time has passed;
-    /// 8KiB,10ms unless said otherwise
+    /// Send in batches, at both ends: once this many bytes have gathered or this much time has
+    /// passed; 8KiB,10ms by default
     #[arg(
         long,
         value_name = "BYTES,TIME",
@@ -131,7 +131,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true)]
     pub(crate) utc: bool,
 
-    /// Digits after the point; otherwise as the variable's configuration says
+    /// Number of decimal places; by default as the variable's configuration says
     #[arg(
         short = 'f',
         long,
@@ -141,7 +141,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) precision: Option<u8>,
 
-    /// Floating-point numbers as 1.23e4, with so many digits after the point
+    /// Floating-point numbers as 1.23e4, with this number of decimal places
     #[arg(
         short = 'e',
         long,
@@ -152,7 +152,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) scientific: Option<u8>,
 
-    /// Floating-point numbers with so many digits that count, whatever their size
+    /// Floating-point numbers with this many significant digits
     #[arg(
         short = 'g',
         long,
@@ -171,7 +171,7 @@ pub(crate) struct GlobalArgs {
     #[arg(short = 'n', long, global = true)]
     pub(crate) enum_number: bool,
 
-    /// Show so many elements of an array; a table shows 8, other forms all
+    /// Number of elements of an array that are shown; a table shows 8, other forms all
     #[arg(short = '#', long, value_name = "COUNT", global = true)]
     pub(crate) elements: Option<usize>,
 

@@ -8,7 +8,7 @@ use trunkline::{CallError, Client, ConnectOptions, OpenOptions, Opened};
 use trunkline_types::{Access, Properties, Url};
 
 use crate::exit::Exit;
-use crate::output::Facts;
+use crate::output::{Facts, counted};
 use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::targets::{Targets, Wanted, address};
@@ -137,10 +137,33 @@ impl Connection {
         }
         let opened = self.client.open(names, options, self.timeout);
         let opened = opened.map_err(|error| self.failed(&error))?;
+        let mut looked = 0;
         let results = opened.into_iter().zip(names);
         Ok(results
-            .map(|(result, name)| result.map_err(|fault| unopened(&fault, name)))
+            .map(|(result, name)| {
+                result.map_err(|fault| {
+                    let mut problem = unopened(&fault, name);
+                    if fault.code == FaultCode::UnknownName && looked < FOLDERS_LOOKED_MAX {
+                        looked += 1;
+                        problem.hint = self.folder(name).or(problem.hint);
+                    }
+                    problem
+                })
+            })
             .collect())
+    }
+
+    /// What to say of a name that is no variable, but has some below it.
+    fn folder(&self, name: &str) -> Option<String> {
+        let found = self.client.find(&format!("{name}/**"), None, self.timeout);
+        // Whatever keeps it from being found out, the name is unknown all the same.
+        match found.ok()?.len() as u64 {
+            0 => None,
+            count => Some(format!(
+                "it is a folder with {}: `trunkline ls {name}` lists them",
+                counted(count, "variable")
+            )),
+        }
     }
 
     /// Why a call has no result.
@@ -203,6 +226,9 @@ impl Entries {
             .unwrap_or(0)
     }
 }
+
+/// Unknown names of one command for which is found out whether they are folders.
+const FOLDERS_LOOKED_MAX: usize = 8;
 
 /// A name longer than this does not count for the width of a table.
 const NAME_SHOWN_MAX: usize = 80;

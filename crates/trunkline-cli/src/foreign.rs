@@ -69,6 +69,14 @@ pub(crate) fn check(cli: &clap::Command, matches: &ArgMatches) -> Result<(), Pro
     Ok(())
 }
 
+/// Whether an argument of a command is for this subcommand, as far as is known here.
+pub(crate) fn is_for(command: &str, id: &str, verb: &str) -> bool {
+    let listed = ARGUMENTS
+        .iter()
+        .find(|(of, known, _)| (*of, *known) == (command, id));
+    listed.is_none_or(|(_, _, verbs)| verbs.contains(&verb))
+}
+
 /// The subcommand in use, as it was typed.
 fn word(given: &ArgMatches) -> Option<String> {
     let mut raw = given.try_get_raw("verb").ok()??;

@@ -14,7 +14,8 @@
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
 //! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
 //!   prints.
-//! - `foreign`: arguments of another subcommand. `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
+//! - `examples`: those of the help. `foreign`: arguments of another subcommand, which are refused.
+//! - `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@
 mod arguments;
 mod condition;
 mod connection;
+mod examples;
 mod exit;
 mod foreign;
 mod interrupt;
@@ -36,16 +38,18 @@ mod verbs;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
+
+use trunkline_types::name::suggest;
 
 use crate::arguments::Cli;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::terminal::Terminal;
-use crate::verbs::Context;
+use crate::verbs::{Context, help};
 
 /// Runs the command line of this process. How it ends: `docs/reference/exit-codes.md`.
 pub fn run() -> ExitCode {
@@ -55,7 +59,7 @@ pub fn run() -> ExitCode {
     let result = match parse(&words) {
         Ok(Parsed::Command(cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
         Ok(Parsed::Foreign(problem)) => Err(problem.into()),
-        Err(error) => refuse(&error, &terminal, is_json),
+        Err(error) => refuse(&with_suggestion(error), &terminal, is_json),
     };
     end(result, &terminal).into()
 }
@@ -69,7 +73,7 @@ enum Parsed {
 }
 
 fn parse(words: &[OsString]) -> Result<Parsed, clap::Error> {
-    let command = Cli::command();
+    let command = help::command();
     let matches = command.clone().try_get_matches_from(words)?;
     if let Err(problem) = foreign::check(&command, &matches) {
         return Ok(Parsed::Foreign(problem));
@@ -109,6 +113,25 @@ fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
     }
 }
 
+/// The error with the command that was probably meant, where clap found none.
+fn with_suggestion(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::InvalidSubcommand
+        || error.get(ContextKind::SuggestedSubcommand).is_some()
+    {
+        return error;
+    }
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let cli = Cli::command();
+    let names = cli.get_subcommands().map(clap::Command::get_name);
+    if let Some(name) = suggest(typed, names) {
+        let suggestion = ContextValue::Strings(vec![name]);
+        error.insert(ContextKind::SuggestedSubcommand, suggestion);
+    }
+    error
+}
+
 /// What is wrong with the command line, or the help that was asked for.
 fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exit, Stop> {
     match error.kind() {
@@ -120,7 +143,7 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if !is_json =>
         {
-            terminal.note(Cli::command().render_help().to_string().trim_end())?;
+            terminal.note(help::command().render_help().to_string().trim_end())?;
             Ok(Exit::Usage)
         }
         _ if is_json => {

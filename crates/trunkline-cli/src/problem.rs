@@ -66,10 +66,11 @@ impl Problem {
         // What everybody knows is said shortly, and only a suggestion is worth its place.
         let (message, hint) = match self.code.as_ref() {
             "unknown-name" => {
-                let hint = self
-                    .hint
-                    .as_deref()
-                    .filter(|hint| hint.starts_with("did you mean"));
+                let hint = self.hint.as_deref().filter(|hint| {
+                    ["did you mean", "it is a folder"]
+                        .iter()
+                        .any(|w| hint.starts_with(w))
+                });
                 ("not found", hint)
             }
             _ => (self.message.as_str(), self.hint.as_deref()),

@@ -5,6 +5,10 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::terminal::shown;
+
 /// Puts what `write` makes in the place of a file in one step: nobody finds half of it, and it is
 /// on the disk then. The new one has the permissions of the old one, or those of any new file. A
 /// pipe, a device or what is open already (`/dev/stdout`) is written to where it is; where a link
@@ -45,6 +49,12 @@ pub(crate) fn replace(
     file.persist(&path).map_err(|error| error.error)?;
     // So that the name is on the disk as well.
     File::open(folder)?.sync_all()
+}
+
+/// A file that would be replaced is there, and nobody said that it may go.
+pub(crate) fn exists(path: &Path) -> Problem {
+    let sentence = format!("{} is there already; --force replaces it", shown(path));
+    Problem::new(Exit::SomeFailed, "exists", &sentence)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl ClientCore {
             steps.push(fault(WhyStage::Consumer, sentence, next.to_owned()));
         }
         if steps.is_empty() {
-            let sentence = "this program takes what comes".to_owned();
+            let sentence = "this client is keeping up".to_owned();
             steps.push(Step {
                 verdict: WhyVerdict::Ok,
                 ..fault(WhyStage::Consumer, sentence, String::new())

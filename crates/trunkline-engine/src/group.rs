@@ -178,7 +178,7 @@ impl Engine {
             return Err(Refusal::NotGroupable { why });
         }
         if write.verb == Verb::Put && variable.is_provided() {
-            let why = "its value is its provider's, which takes writes one by one; set it, or put \
+            let why = "written through an I/O server; cannot be in an atomic group; set it, or put \
                        it apart from the group";
             return Err(Refusal::NotGroupable { why });
         }

@@ -19,7 +19,7 @@ macro_rules! forward {
             }
 
             /// Closes the end when the reader has everything, or after `timeout`; says how many
-            /// elements stayed behind.
+            /// elements were not delivered.
             pub fn close(mut self, timeout: Option<Duration>) -> Closed {
                 block(self.core.close(&Blocking, timeout))
             }

@@ -7,10 +7,10 @@
 //!                        --------------  field, after the only '#'
 //! ```
 //!
-//! Every [printable](crate::text::is_unprintable) character is legal. Four have a meaning and are escaped where they are meant as
-//! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by
-//! byte in that escaped form; `.` and `..` are segments like any other and never resolved. Case
-//! counts.
+//! Every [printable](crate::text::is_unprintable) character is legal. Four have a meaning and are
+//! escaped where they are meant as themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is
+//! `*`. Names are compared byte by byte in that escaped form; `.` and `..` are segments like any
+//! other and never resolved. Case counts.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -289,7 +289,8 @@ pub fn unescape_segment(text: &str) -> Cow<'_, str> {
 }
 
 /// The candidate that `name` was probably meant to be: one that differs only in case, else the
-/// first of the nearest ones within a quarter of its length (at least one) in edits.
+/// first of the nearest ones within a quarter of its length (at least one) in edits. Two neighbours
+/// that changed places are one edit.
 ///
 /// Looks at every candidate and compares those of similar length edit by edit: use it for single
 /// misses, not for each of 100,000 names. Names over 128 characters are compared by case only.
@@ -313,7 +314,7 @@ pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         if allowed == 0 || !similar_length {
             continue;
         }
-        let distance = strsim::levenshtein(name, candidate);
+        let distance = strsim::osa_distance(name, candidate);
         if distance <= allowed && distance > 0 {
             nearest = Some(candidate);
             // Only a nearer one replaces it; at distance 1 none can, but one in another case still

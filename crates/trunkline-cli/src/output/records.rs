@@ -9,8 +9,8 @@ use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Mood, Terminal, padded, plain, tabbed, width};
 
-/// A list while it is gathered. Tables are printed at the end, when the widths are known;
-/// everything else row by row.
+/// A list while it is gathered. Tables are printed at the end, when the widths are known, below the
+/// names of their columns; everything else row by row.
 #[derive(Debug)]
 pub(crate) struct Records {
     terminal: Terminal,
@@ -83,28 +83,50 @@ impl Records {
 
     /// Prints what was kept back.
     pub(crate) fn finish(self) -> Result<(), Stop> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
         let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
             for (widest, cell) in widths.iter_mut().zip(&row.cells) {
                 *widest = (*widest).max(width(cell));
             }
         }
-        for row in &self.rows {
-            let mut line = String::new();
-            for (index, (width, cell)) in widths.iter().zip(&row.cells).enumerate() {
-                let text = padded(cell, *width);
-                match index {
-                    // A column that says nothing takes no room.
-                    _ if *width == 0 => {}
-                    0 => line.push_str(&self.terminal.paint(row.mood, &text)),
-                    _ => {
-                        line.push_str("   ");
-                        line.push_str(&text);
-                    }
-                }
+        for (widest, column) in widths.iter_mut().zip(self.columns) {
+            // A column that says nothing has no header, either.
+            if *widest > 0 {
+                *widest = (*widest).max(width(column));
             }
-            self.terminal.line(line.trim_end())?;
+        }
+        let header: Vec<String> = self
+            .columns
+            .iter()
+            .map(|name| name.to_uppercase())
+            .collect();
+        let header = self.aligned(&header, &widths, Mood::Plain);
+        self.terminal
+            .line(&self.terminal.paint(Mood::Dim, &header))?;
+        for row in &self.rows {
+            self.terminal
+                .line(&self.aligned(&row.cells, &widths, row.mood))?;
         }
         Ok(())
+    }
+
+    /// Cells as one line; columns without width are left out.
+    fn aligned(&self, cells: &[String], widths: &[usize], mood: Mood) -> String {
+        let mut line = String::new();
+        for (index, (width, cell)) in widths.iter().zip(cells).enumerate() {
+            let text = padded(cell, *width);
+            match index {
+                _ if *width == 0 => {}
+                0 => line.push_str(&self.terminal.paint(mood, &text)),
+                _ => {
+                    line.push_str("   ");
+                    line.push_str(&text);
+                }
+            }
+        }
+        line.trim_end().to_owned()
     }
 }

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 /// not ask for the oldest.
 fn notes(page: &AuditPage, has_any: bool, is_last: bool, context: &Context) -> Result<Exit, Stop> {
     if !has_any {
-        let sentence = format!("no entry is as you ask; {}", page.state);
+        let sentence = format!("no matching entries; {}", page.state);
         context.terminal.note(&sentence)?;
     } else if page.removed > 0 && !is_last {
         let sentence = format!(

@@ -27,11 +27,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "on", "off"])]
     list: bool,
 
-    /// Let all values on the list hold
+    /// Resume forcing with all values on the list
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "off"])]
     on: bool,
 
-    /// Let every variable show what its source says; the list stays
+    /// Suspend forcing; keep the list
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait"])]
     off: bool,
 }

@@ -5,17 +5,24 @@ use clap::{Arg, ArgAction, CommandFactory};
 use serde_json::{Value as Json, json};
 use trunkline_config::keys::{SECTIONS, Section};
 
+use trunkline_types::name::suggest;
+
 use super::{Context, VERBS, Verb};
 use crate::arguments::{Cli, Form};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::{examples, foreign};
 
 /// Explain a command; with `--json`, everything about all of them for programs
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command; without one, all in short
+    /// The command; `options` for the options of every command; without one, all in short
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
+
+    /// What the command does, such as `write` of `stream`: only the options of that
+    #[arg(value_name = "VERB")]
+    verb: Option<String>,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -28,23 +35,92 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let is_json = matches!(context.settings.form, Form::Json | Form::Jsonl);
     let text = match (&args.command, is_json) {
         (_, true) => format!("{}\n", everything()),
-        (None, false) => Cli::command().render_help().to_string(),
-        (Some(name), false) => {
-            let mut cli = Cli::command();
-            // So that a verb's help knows the options of every command.
-            cli.build();
-            match cli.find_subcommand_mut(name) {
-                Some(command) => command.render_long_help().to_string(),
-                None => {
-                    let sentence =
-                        format!("there is no command {name}; `trunkline help` lists them");
-                    return Err(Problem::usage(&sentence).into());
-                }
-            }
-        }
+        (None, false) => command().render_help().to_string(),
+        (Some(name), false) if name == OPTIONS && args.verb.is_none() => options(),
+        (Some(name), false) => of_command(name, args.verb.as_deref())?,
     };
     context.terminal.raw(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// The word that stands for the options of every command.
+const OPTIONS: &str = "options";
+
+/// The command line as its help shows it: the options of every command are on a page of their own.
+pub(crate) fn command() -> clap::Command {
+    let hint =
+        "Global options, such as --url, --timeout, --output and --json: `trunkline help options`";
+    let cli = Cli::command().mut_args(|argument| match argument.is_global_set() {
+        true => argument.hide(true),
+        false => argument,
+    });
+    let start = cli.get_after_help().map(ToString::to_string);
+    let start = format!("{}\n{hint}", start.unwrap_or_default());
+    cli.mut_subcommands(|command| {
+        let examples = examples::shown(command.get_name());
+        command.after_help(format!("{examples}{hint}"))
+    })
+    .after_help(start)
+}
+
+/// The page of the options of every command.
+fn options() -> String {
+    let cli = Cli::command();
+    let globals = cli.get_arguments().filter(|one| one.is_global_set());
+    clap::Command::new("trunkline COMMAND")
+        .about("Options that every command has")
+        .disable_help_flag(true)
+        .args(globals.cloned())
+        .render_long_help()
+        .to_string()
+}
+
+/// The page of a command, or of one of its verbs.
+fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
+    let mut cli = command();
+    cli.build();
+    let Some(found) = cli.find_subcommand(name) else {
+        let names = VERBS.iter().map(|verb| verb.name);
+        let hint = match suggest(name, names) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "`trunkline help` lists them".to_owned(),
+        };
+        return Err(Problem::usage(&format!(
+            "there is no command {name}; {hint}"
+        )));
+    };
+    let mut found = found.clone();
+    if let Some(verb) = verb {
+        let words = match name == VERB.name {
+            true => Vec::new(),
+            false => verbs_of(&found),
+        };
+        if !words.iter().any(|word| word == verb) {
+            let hint = match words.is_empty() {
+                true => format!("`trunkline help {name}` says what it takes"),
+                false => format!("it has {}", words.join(", ")),
+            };
+            return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
+        }
+        found = found.mut_args(|argument| {
+            match foreign::is_for(name, argument.get_id().as_str(), verb) {
+                true => argument,
+                false => argument.hide(true),
+            }
+        });
+    }
+    Ok(found.render_long_help().to_string())
+}
+
+/// The words that a command takes in the place of subcommands.
+fn verbs_of(command: &clap::Command) -> Vec<String> {
+    let mut arguments = command.get_arguments();
+    let words = arguments.find(|argument| argument.get_id() == "verb");
+    let words = words.map(Arg::get_possible_values).unwrap_or_default();
+    words
+        .iter()
+        .map(|word| word.get_name().to_owned())
+        .collect()
 }
 
 /// The command line and the configuration, version 1 of the structure.

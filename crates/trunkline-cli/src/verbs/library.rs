@@ -100,10 +100,7 @@ impl<'c> Outcomes<'c> {
         let report = match result {
             Ok(report) => report,
             Err(error) => {
-                let problem = of_call(connection, &error).of(name);
-                self.tally.item_failed(problem.exit);
-                self.context.show(&problem, crate::terminal::width(name))?;
-                return Ok(());
+                return self.failed(&of_call(connection, &error).of(name));
             }
         };
         let mut object = Object::new();
@@ -119,6 +116,14 @@ impl<'c> Outcomes<'c> {
             object,
             mood: Mood::Plain,
         })
+    }
+
+    /// Shows why an order was not carried out.
+    pub(super) fn failed(&mut self, problem: &Problem) -> Result<(), Stop> {
+        self.tally.item_failed(problem.exit);
+        let name = problem.name.as_deref().unwrap_or_default();
+        self.context.show(problem, crate::terminal::width(name))?;
+        Ok(())
     }
 
     pub(super) fn finish(self) -> Result<Exit, Stop> {

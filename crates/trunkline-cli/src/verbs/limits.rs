@@ -1,4 +1,4 @@
-//! `limits`: what an engine takes at most, and how much of it is in use.
+//! `limits`: the limits of an engine, and their usage.
 
 use serde_json::Value as Json;
 use trunkline::OpenOptions;
@@ -16,7 +16,7 @@ use crate::problem::Stop;
 use crate::targets;
 use crate::terminal::Mood;
 
-/// Tell what the engine takes at most, and how much of it is in use
+/// Show engine limits and usage
 ///
 /// What is in use is what the engine has measured last, once per second. An engine that does not
 /// measure itself (health = 0) tells neither that nor the bounds of sessions and of what is queued.

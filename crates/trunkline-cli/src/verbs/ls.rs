@@ -75,6 +75,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         let problem = missing(&connection, &path, context)?;
         return context.show(&problem, 0);
     }
+    if nodes.is_empty() {
+        context.remark("no libraries are deployed")?;
+    }
     let columns = &["name", "type", "access", "variables", "description"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     let form = context.settings.form;

@@ -140,6 +140,15 @@ impl Context {
         }
     }
 
+    /// Says something about the result on standard error, to people only: programs see it in the
+    /// result.
+    pub(crate) fn remark(&self, sentence: &str) -> Result<(), Stop> {
+        match self.settings.is_json() {
+            true => Ok(()),
+            false => self.terminal.note(sentence),
+        }
+    }
+
     /// Shows the problem of one name, and what it leads to.
     pub(crate) fn show(&self, problem: &Problem, width: usize) -> Result<Exit, Stop> {
         self.terminal.problem(problem, width)?;

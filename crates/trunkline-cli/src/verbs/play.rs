@@ -304,7 +304,7 @@ fn sum_up_stream(
         return context.terminal.note(&object.into_json().to_string());
     }
     context.terminal.note(&format!(
-        "{} played in {seconds:.1} s; {left} stayed behind, {}, {:.3} s late",
+        "{} played in {seconds:.1} s; {left} not delivered, {}, {:.3} s late",
         counted(done.rows, "row"),
         counted(done.underruns, "underrun"),
         done.lateness.as_secs_f64(),

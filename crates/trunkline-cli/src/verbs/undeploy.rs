@@ -4,17 +4,25 @@ use super::library::Outcomes;
 use super::{Context, Verb};
 use crate::connection::Connection;
 use crate::exit::Exit;
-use crate::problem::Stop;
+use crate::output::counted;
+use crate::problem::{Problem, Stop};
 use crate::targets;
 
 /// Undeploy libraries, with the values that were kept of their variables
+///
+/// A library that has variables is undeployed only with `--yes`, or with `--force`, which also
+/// takes it from those who are subscribed to it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The libraries
     #[arg(value_name = "LIBRARY", required = true)]
     libraries: Vec<String>,
 
-    /// Even if somebody is subscribed to their variables
+    /// Undeploy libraries that have variables
+    #[arg(long)]
+    yes: bool,
+
+    /// Undeploy them even if somebody is subscribed to their variables
     #[arg(long)]
     force: bool,
 }
@@ -31,10 +39,36 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let connection = Connection::new(&engine, context)?;
     let mut outcomes = Outcomes::new(context)?;
     for name in &args.libraries {
+        if !args.yes && !args.force {
+            let variables = variables(&connection, name)?;
+            if variables > 0 {
+                let sentence = format!(
+                    "it has {}, whose kept values would go with it; --yes undeploys it",
+                    counted(variables, "variable")
+                );
+                let problem = Problem::new(Exit::Refused, "not-confirmed", &sentence);
+                outcomes.failed(&problem.of(name))?;
+                continue;
+            }
+        }
         let undeployed = connection
             .client
             .undeploy(name, args.force, connection.timeout());
         outcomes.add(&connection, name, "undeployed", undeployed)?;
     }
     outcomes.finish()
+}
+
+/// How many variables a library has; 0 when there is no such library.
+fn variables(connection: &Connection, name: &str) -> Result<u64, Stop> {
+    let info = connection.client.engine_info(connection.timeout());
+    let info = info.map_err(|error| connection.failed(&error))?;
+    if let Some(library) = info.libraries.iter().find(|library| library.name == *name) {
+        return Ok(library.variables);
+    }
+    // An engine does not name all of very many libraries.
+    let found = connection
+        .client
+        .find(&format!("{name}/**"), None, connection.timeout());
+    Ok(found.map_or(0, |found| found.len() as u64))
 }

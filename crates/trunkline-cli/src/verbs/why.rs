@@ -108,7 +108,7 @@ fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
         (_, url) if url == "tl://localhost:5850" => "which is the default",
         _ => "as --url says",
     };
-    format!("the engine is looked for at {}, {from}", address(engine))
+    format!("connecting to {}, {from}", address(engine))
 }
 
 /// Looks at everything up to the engine. The connection, when there is one.

@@ -102,7 +102,7 @@ fn an_alias_waits_for_its_target() {
     assert_eq!(served.run(&["put", "view/x", "4"]).code, Some(0));
     let read = served.run(&["get", "late/x"]);
     assert!(read.out.contains('4'), "{read:?}");
-    assert_eq!(served.run(&["undeploy", "late"]).code, Some(0));
+    assert_eq!(served.run(&["undeploy", "--yes", "late"]).code, Some(0));
     let gone = served.run(&["get", "-a", "view/x"]);
     assert!(gone.out.contains("variable-missing"), "{gone:?}");
 }

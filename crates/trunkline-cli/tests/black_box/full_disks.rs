@@ -124,7 +124,7 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     drop(input);
     assert_eq!(writer.end().0, Some(0));
     let told = recorder.until(&format!("{all} elements recorded"));
-    assert!(told.contains("lost 0; safe on the disk"), "{told}");
+    assert!(told.contains("lost 0; flushed to disk"), "{told}");
     assert_eq!(recorder.end(), Some(0));
 
     let verified = served.run(&["tdms", "verify", path, "--json"]);
@@ -258,7 +258,7 @@ fn updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some() {
     assert!(is_there, "{}", values(&served, path, variable));
     assert_eq!(served.run(&["record", "stop", path]).code, Some(0));
     let told = recorder.until("3 updates of 1 variable recorded");
-    assert!(told.contains("lost 0; safe on the disk"), "{told}");
+    assert!(told.contains("lost 0; flushed to disk"), "{told}");
     assert_eq!(recorder.end(), Some(0));
     let verified = served.run(&["tdms", "verify", path, "--json"]);
     assert_eq!(verified.code, Some(0), "{verified:?}");

@@ -108,12 +108,26 @@ fn help_explains_one_command_and_names_those_there_are() {
     assert!(all.out.contains("monitor"), "{}", all.out);
     let one = run(&["help", "monitor"]);
     assert!(one.out.contains("--contract"), "{}", one.out);
+    // The options of every command are behind one line.
+    assert!(one.out.contains("trunkline help options"), "{}", one.out);
+    assert!(!one.out.contains("--scientific"), "{}", one.out);
     assert!(
-        one.out.contains("--timeout"),
-        "options of every command, too: {}",
+        one.out.contains("Examples:\n  trunkline monitor"),
+        "{}",
         one.out
     );
-    assert_eq!(run(&["help", "monitr"]).code, Some(2));
+    let long = run(&["monitor", "--help"]);
+    assert!(
+        long.out.contains("Examples:\n  trunkline monitor"),
+        "{}",
+        long.out
+    );
+    let options = run(&["help", "options"]);
+    assert!(options.out.contains("--scientific"), "{}", options.out);
+    assert!(options.out.contains("--timeout"), "{}", options.out);
+    let wrong = run(&["help", "monitr"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("did you mean monitor?"), "{}", wrong.err);
     assert_eq!(
         run(&["--version"]).out,
         format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))
@@ -121,6 +135,60 @@ fn help_explains_one_command_and_names_those_there_are() {
     let nothing = run(&[]);
     assert_eq!(nothing.code, Some(2));
     assert!(nothing.err.contains("trunkline demo"), "{}", nothing.err);
+}
+
+#[test]
+fn help_explains_one_verb_of_a_command_with_its_own_options() {
+    let write = run(&["help", "stream", "write"]);
+    assert_eq!(write.code, Some(0), "{write:?}");
+    assert!(write.out.contains("--capacity"), "{}", write.out);
+    assert!(!write.out.contains("--samples"), "{}", write.out);
+    let bench = run(&["help", "stream", "bench"]).out;
+    assert!(bench.contains("--samples"), "{bench}");
+    let wrong = run(&["help", "stream", "wrote"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(
+        wrong.err.contains("it has write, read, ls, info, bench"),
+        "{wrong:?}"
+    );
+    assert_eq!(run(&["help", "get", "x"]).code, Some(2));
+}
+
+#[test]
+fn a_command_that_was_mistyped_is_suggested() {
+    for (typed, meant) in [
+        ("gte", "get"),
+        ("mointor", "monitor"),
+        ("snapshto", "snapshot"),
+    ] {
+        let output = run(&[typed, "a/b"]);
+        assert_eq!(output.code, Some(2));
+        assert!(output.err.contains(&format!("'{meant}'")), "{}", output.err);
+    }
+}
+
+#[test]
+fn options_of_other_verbs_are_refused() {
+    for (arguments, what) in [
+        (&["io", "drivers", "sim"][..], "DRIVER is for `io run`"),
+        (&["io", "drivers", "--publish"], "--publish is for `io run`"),
+        (
+            &["stream", "write", "a/b", "--threads"],
+            "--threads is for `stream bench`",
+        ),
+        (
+            &["record", "ls", "--devices", "4"],
+            "--devices is for `record bench`",
+        ),
+        (
+            &["record", "info", "f", "--contract", "latest"],
+            "--contract is for `record start`",
+        ),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.code, Some(2), "{arguments:?}");
+        assert!(output.err.contains(what), "{arguments:?}: {}", output.err);
+    }
 }
 
 #[test]

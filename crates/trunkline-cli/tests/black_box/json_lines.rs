@@ -233,7 +233,7 @@ fn orders_about_libraries_keep_to_the_schema() {
         (&["deploy", "--json", &file][..], "deployed"),
         (&["library", "stop", "--json", "more"], "stopped"),
         (&["library", "start", "--json", "more"], "started"),
-        (&["undeploy", "--json", "more"], "undeployed"),
+        (&["undeploy", "--yes", "--json", "more"], "undeployed"),
     ] {
         let lines = checked(&rig.run(arguments).out, Some("library"));
         assert_eq!(lines[0]["outcome"], outcome, "{arguments:?}");

@@ -68,7 +68,7 @@ fn a_library_that_was_deployed_by_command_outlives_the_engine() {
     let engine = engine.kill_and_restart();
     assert_eq!(engine.run(&["get", "-t", "bench/volts"]).out, "5.0\n");
     assert_eq!(
-        engine.run(&["undeploy", "bench"]).out,
+        engine.run(&["undeploy", "--yes", "bench"]).out,
         "bench\tundeployed\t2 gone\n"
     );
 
@@ -107,7 +107,7 @@ fn orders_that_cannot_be_carried_out_say_why() {
         (replaced.code, replaced.out.as_str()),
         (Some(0), "bench\tdeployed\t2 the same\n")
     );
-    let unknown = engine.run(&["undeploy", "bnech", "bench"]);
+    let unknown = engine.run(&["undeploy", "--yes", "bnech", "bench"]);
     assert_eq!(unknown.code, Some(1), "the other one is undeployed");
     assert!(
         unknown.out.contains("bench\tundeployed\t2 gone"),
@@ -117,11 +117,26 @@ fn orders_that_cannot_be_carried_out_say_why() {
     let watched = Served::rig();
     let monitor = watched.spawn(&["monitor", "rig/level"]);
     monitor.line();
-    let used = watched.run(&["undeploy", "rig"]);
+    let used = watched.run(&["undeploy", "--yes", "rig"]);
     assert_eq!(used.code, Some(6));
     assert!(used.err.contains("in use by 1 subscription ("), "{used:?}");
     assert_eq!(watched.run(&["undeploy", "--force", "rig"]).code, Some(0));
     monitor.error_with("rig/level");
+}
+
+#[test]
+fn a_library_with_variables_is_undeployed_only_on_confirmation() {
+    let served = Served::rig();
+    let asked = served.run(&["undeploy", "rig"]);
+    assert_eq!(asked.code, Some(6), "{asked:?}");
+    assert!(
+        asked.err.contains("it has 12 variables") && asked.err.contains("--yes undeploys it"),
+        "{asked:?}"
+    );
+    assert_eq!(served.run(&["get", "-t", "rig/level"]).out, "72.4\n");
+    let unknown = served.run(&["undeploy", "gir"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert_eq!(served.run(&["undeploy", "--yes", "rig"]).code, Some(0));
 }
 
 /// Behaviour: DP-16.

@@ -4,6 +4,25 @@ use serde_json::Value as Json;
 
 use crate::rig::{Served, columns};
 
+#[test]
+fn a_folder_is_not_mistaken_for_a_mistyped_name() {
+    let rig = Served::rig();
+    let output = rig.run(&["get", "rig/pump"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(
+        output
+            .err
+            .contains("it is a folder with 2 variables: `trunkline ls rig/pump` lists them"),
+        "{output:?}"
+    );
+    let none = rig.run(&["stream", "ls"]);
+    assert_eq!(
+        (none.code, none.err.as_str()),
+        (Some(0), "no endpoints\n"),
+        "{none:?}"
+    );
+}
+
 /// Behaviour: B-30.
 #[test]
 fn one_missing_name_does_not_hide_the_others() {

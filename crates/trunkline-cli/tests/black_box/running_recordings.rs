@@ -137,7 +137,7 @@ fn a_second_recorder_of_a_file_is_told_who_has_it() {
     let stopped = rig.run(&["record", "stop", &around]);
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert!(
-        stopped.out.contains("lost 0; safe on the disk"),
+        stopped.out.contains("lost 0; flushed to disk"),
         "{stopped:?}"
     );
     assert_eq!(recorder.end().0, Some(0));

@@ -125,6 +125,12 @@ fn a_snapshot_is_saved_compared_and_written_back() {
     );
     let same = served.run(&["snapshot", "diff", file]);
     assert_eq!((same.code, same.out.as_str()), (Some(0), ""), "{same:?}");
+    assert_eq!(same.err, "nothing differs\n");
+    let again = served.run(&["snapshot", "save", file, "rig/level"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.err.contains("is there already"), "{again:?}");
+    assert!(again.err.contains("--force replaces it"), "{again:?}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), text);
 
     let put = served.run(&["put", "rig/level=1", "rig/mode=OFF", "rig/pump/on=off"]);
     assert_eq!(put.code, Some(0), "{put:?}");
@@ -211,7 +217,36 @@ fn what_cannot_be_written_back_is_said() {
     assert_eq!(parts.code, Some(1), "{parts:?}");
     assert!(parts.err.contains("another type"), "{parts:?}");
     assert!(parts.out.contains("only its source"), "{parts:?}");
+    assert!(
+        parts
+            .err
+            .contains("rig/sealed is left alone: only its source writes it"),
+        "{parts:?}"
+    );
     assert_eq!(value(&served, "rig/level"), "5.0");
+}
+
+/// The table before and the table after have the same columns in the same order.
+#[test]
+fn what_will_be_restored_is_shown_as_what_was_restored() {
+    let served = Served::rig();
+    let path = served.folder.path().join("s.jsonl");
+    let file = path.to_str().unwrap();
+    let saved = served.run(&["snapshot", "save", file, "rig/level", "rig/mode"]);
+    assert_eq!(saved.code, Some(0), "{saved:?}");
+    assert_eq!(served.run(&["put", "rig/level", "5"]).code, Some(0));
+    let preview = served.run(&["snapshot", "restore", file, "-o", "table"]);
+    assert_eq!(
+        preview.out,
+        "NAME        ACTION   NOW   SAVED\nrig/level   write    5.0   → 72.4\n"
+    );
+    let done = served.run(&["snapshot", "restore", file, "-o", "table", "--yes"]);
+    assert_eq!(
+        done.out,
+        "NAME        OUTCOME   BEFORE   AFTER\nrig/level   applied   5.0      → 72.4\n"
+    );
+    let replaced = served.run(&["snapshot", "save", "--force", file, "rig/level"]);
+    assert_eq!(replaced.code, Some(0), "{replaced:?}");
 }
 
 #[test]

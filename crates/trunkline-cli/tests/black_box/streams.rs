@@ -65,7 +65,7 @@ fn what_is_written_to_a_stream_is_read_from_it_in_order() {
     let (written, code, lines) = through(&arguments, &input);
     assert_eq!((written.code, code), (Some(0), Some(0)), "{}", written.err);
     assert_eq!(lines, expected);
-    let end = "; 0 elements stayed behind\n";
+    let end = "; 0 elements not delivered\n";
     assert!(
         written
             .err

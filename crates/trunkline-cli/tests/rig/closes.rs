@@ -1,4 +1,4 @@
-//! F26: what a writer says stayed behind when it closes is what the reader lacks.
+//! F26: what a writer reports as not delivered when it closes is what the reader lacks.
 
 use std::time::Duration;
 

@@ -62,8 +62,9 @@ impl Walk<'_> {
 
     pub(super) fn subscribers(&self) -> Step {
         let sentence = match self.variable.subscribers() {
-            1 => "1 subscription hears of its updates".to_owned(),
-            count => format!("{count} subscriptions hear of its updates"),
+            0 => "no subscribers".to_owned(),
+            1 => "1 subscriber".to_owned(),
+            count => format!("{count} subscribers"),
         };
         fine(Subject::Buffer, sentence)
     }

@@ -269,7 +269,7 @@ impl Walk<'_> {
     fn age(&self) -> Step {
         let (properties, update) = (self.variable.properties(), &self.update);
         if update.sequence == 0 || !properties.timestamps {
-            return fine(Subject::Age, "it carries no time");
+            return fine(Subject::Age, "no timestamp");
         }
         let nanos = self.wall.nanos_since(update.engine_timestamp).max(0) as u64;
         let age = std::time::Duration::from_nanos(nanos);

@@ -51,7 +51,7 @@ pub(super) fn held_by(info: &VariableInfo) -> String {
     }
 }
 
-/// Who hears of its updates, and over what. What was repaired is said where there was anything.
+/// Who is subscribed, and over what. What was repaired is said where there was anything.
 pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
     let one = |reader: &ReaderInfo| {
         let who = match (reader.session, reader.from.as_str()) {

@@ -297,20 +297,18 @@ fn sum_up(
         gaps => format!(", and an unknown number in {}", counted(gaps, "gap")),
     };
     let safe = match is_safe {
-        true => "safe on the disk",
+        true => "flushed to disk",
         false if is_removed => "nothing of the last file is left",
-        false => "not all safe on the disk",
+        false => "not all flushed to disk",
     };
     let text = format!(
-        "{} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {safe}; {} through the system's \
-         cache, all bytes copied",
+        "{} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {safe}",
         counted(progress.on_disk, "update"),
         counted(progress.variables, "variable"),
         files_text(path, status.files),
         bytes_text(progress.bytes as f64),
         elapsed.as_secs_f64(),
         progress.lost,
-        BACKEND,
     );
     let mut text = match progress.sync_failure {
         Some(number) => {

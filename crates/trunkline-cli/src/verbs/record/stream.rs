@@ -279,8 +279,8 @@ impl Recorder<'_> {
             rate_text(per_second(done.bytes, elapsed)),
             came.lost,
             match came.is_unsafe {
-                false => "safe on the disk",
-                true => "not all safe on the disk",
+                false => "flushed to disk",
+                true => "not all flushed to disk",
             },
             self.report.backend,
             cache(self.report),

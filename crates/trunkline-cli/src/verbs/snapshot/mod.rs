@@ -26,7 +26,7 @@ use crate::terminal::Mood;
 /// Keep what variables hold at one instant in a file; compare it; write it back
 ///
 /// `snapshot save FILE PATTERN...` writes one line per variable, with its type, value, quality and
-/// time; up to 4096 are read at one instant. `snapshot diff FILE` shows what differs from the
+/// time; up to 4096 are read at one instant. It replaces a file only with `--force`. `snapshot diff FILE` shows what differs from the
 /// engine now, `snapshot diff FILE --with FILE` from another file; a difference is exit code 8.
 /// `snapshot restore FILE` shows what it would write, and writes it with `--yes`.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,11 +43,15 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_if_eq("verb", "save"))]
     names: Vec<String>,
 
+    /// save: replace FILE if it is there
+    #[arg(long)]
+    force: bool,
+
     /// Compare with this file instead of the engine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "atomic", "if_unchanged"])]
     with: Option<PathBuf>,
 
-    /// Write the values back
+    /// restore: write the values back; without it, only show what would be written
     #[arg(long)]
     yes: bool,
 
@@ -90,6 +94,9 @@ pub(crate) const VERB: Verb = Verb {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    if args.verb != Order::Save && args.force {
+        return Err(Problem::usage("--force is for save; only it replaces a file").into());
+    }
     if args.verb != Order::Restore && (args.yes || args.atomic || args.if_unchanged) {
         let sentence = "--yes, --atomic and --if-unchanged are for restore; only it writes";
         return Err(Problem::usage(sentence).into());
@@ -104,6 +111,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if args.with.is_some() {
         return Err(Problem::usage("--with is for diff; leave it out").into());
+    }
+    if !args.force && !is_standard(&args.file) {
+        // Pipes and devices are written to, and not replaced.
+        let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
+        if is_replaced && args.file.metadata().is_ok_and(|there| there.is_file()) {
+            return Err(crate::replace::exists(&args.file).into());
+        }
     }
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
@@ -201,7 +215,10 @@ fn diff(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     show(&differences, context)?;
     Ok(match differences.is_empty() {
-        true => Exit::Done,
+        true => {
+            context.remark("nothing differs")?;
+            Exit::Done
+        }
         false => Exit::Found,
     })
 }

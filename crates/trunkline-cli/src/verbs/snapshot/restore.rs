@@ -5,7 +5,8 @@ use trunkline::{GROUP_MAX, Write, WriteOutcome};
 
 use super::compare::{Back, Difference, Kind};
 use super::file::Saved;
-use super::{Args, show, wanted, with_engine};
+use super::{Args, wanted, with_engine};
+use crate::arguments::Form;
 use crate::connection::{Connection, writing_fault};
 use crate::exit::{Exit, Tally};
 use crate::output::counted;
@@ -13,7 +14,7 @@ use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::targets;
-use crate::terminal::Mood;
+use crate::terminal::{Mood, plain};
 use crate::verbs::Context;
 
 /// What is done with each difference.
@@ -39,13 +40,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let differences = with_engine(args, &saved, &connection, context)?;
     let planned: Vec<Planned<'_>> = differences.iter().map(plan).collect();
     if !args.yes {
-        show(&differences, context)?;
+        preview(&planned, context)?;
         let count = planned
             .iter()
             .filter(|one| matches!(one.step, Step::Write(_)))
             .count();
         let text = match count {
-            0 => "there is nothing to write back".to_owned(),
+            0 => "nothing to write back".to_owned(),
             count => {
                 let values = counted(count as u64, "value");
                 format!("nothing was written; --yes writes {values} back")
@@ -57,17 +58,49 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     write(args, &planned, &connection, context)
 }
 
+/// What would be done, in the columns in which [`write`] says what was done.
+fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), Stop> {
+    let columns = &["name", "action", "now", "saved", "remark"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    for Planned { difference, step } in planned {
+        let (word, mood, remark) = match step {
+            Step::Write(_) => ("write", Mood::Plain, String::new()),
+            Step::Leave(remark) => ("leave", Mood::Dim, (*remark).to_owned()),
+            Step::Fail(problem) => ("fail", Mood::Bad, problem.sentence()),
+        };
+        let mut object = Object::new();
+        object.put("name", difference.name.as_str());
+        object.put("difference", difference.kind.word());
+        object.put("file", difference.saved.1.clone());
+        object.put("now", difference.now.1.clone());
+        let saved = towards(&difference.saved.0, context);
+        let now = difference.now.0.clone();
+        records.push(Row {
+            cells: vec![difference.name.clone(), word.to_owned(), now, saved, remark],
+            object,
+            mood,
+        })?;
+    }
+    records.finish()
+}
+
+/// The value that is written, with an arrow towards it where people read a table.
+fn towards(value: &str, context: &Context) -> String {
+    match context.settings.form == Form::Table && !value.is_empty() {
+        true => format!("→ {value}"),
+        false => value.to_owned(),
+    }
+}
+
 fn plan(difference: &Difference) -> Planned<'_> {
     let failed = |exit, code: &'static str, sentence: &str| {
         Step::Fail(Problem::new(exit, code, sentence).of(&difference.name))
     };
     let step = match &difference.kind {
-        Kind::Value(Some(back)) if back.is_read_only => {
-            Step::Leave("left alone: only its source writes it")
-        }
+        Kind::Value(Some(back)) if back.is_read_only => Step::Leave("only its source writes it"),
         Kind::Value(Some(back)) => Step::Write(back),
-        Kind::Value(None) => Step::Leave("left alone: it had no value when it was saved"),
-        Kind::Added => Step::Leave("left alone: it is not in the file"),
+        Kind::Value(None) => Step::Leave("it had no value when it was saved"),
+        Kind::Added => Step::Leave("it is not in the file"),
         Kind::Gone => failed(
             Exit::SomeFailed,
             "unknown-name",
@@ -102,6 +135,12 @@ fn write(
         Step::Fail(problem) if args.atomic => Some(problem),
         _ => None,
     });
+    for one in planned {
+        if let Step::Leave(remark) = &one.step {
+            let name = plain(&one.difference.name);
+            context.remark(&format!("{name} is left alone: {remark}"))?;
+        }
+    }
     let (client, timeout) = (&connection.client, connection.timeout());
     let outcomes = match culprit {
         Some(problem) => {
@@ -119,7 +158,7 @@ fn write(
     let mut outcomes = outcomes
         .map_err(|error| unknown(&connection.failed(&error)))?
         .into_iter();
-    let columns = &["name", "outcome", "before", "now"];
+    let columns = &["name", "outcome", "before", "after", "remark"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     let mut tally = Tally::default();
     let width = planned
@@ -143,7 +182,7 @@ fn write(
                 }
             },
         };
-        push(&mut records, one.difference, word, remark)?;
+        push(&mut records, one.difference, word, remark, context)?;
     }
     records.finish()?;
     Ok(tally.exit())
@@ -165,9 +204,10 @@ fn push(
     difference: &Difference,
     word: &str,
     remark: &str,
+    context: &Context,
 ) -> Result<(), Stop> {
     let is_left = !remark.is_empty();
-    let (now_text, now) = match is_left {
+    let (after_text, now) = match is_left {
         true => &difference.now,
         false => &difference.saved,
     };
@@ -176,15 +216,12 @@ fn push(
     object.put("outcome", word);
     object.put("old", difference.now.1.clone());
     object.put("now", now.clone());
-    let last = match is_left {
-        true => remark,
-        false => now_text,
-    };
     let cells = vec![
         difference.name.clone(),
         word.to_owned(),
         difference.now.0.clone(),
-        last.to_owned(),
+        towards(after_text, context),
+        remark.to_owned(),
     ];
     let mood = match is_left {
         true => Mood::Dim,

@@ -62,6 +62,9 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
         })?;
     }
     records.finish()?;
+    if found.is_empty() {
+        context.remark("no endpoints")?;
+    }
     Ok(Exit::Done)
 }
 

@@ -51,7 +51,7 @@ use crate::targets;
 ///
 /// Both ends wait for the other one, for room and for elements for ever, unless --timeout is given.
 /// Ctrl-C ends them in order: what was written is still delivered, a second one does not wait for
-/// it. Exit code 7 says that elements stayed behind.
+/// it. Exit code 7 says that elements were not delivered.
 ///
 /// With --readers an end writes to any number of readers, which name it by --from: each gets
 /// everything, and the slowest is waited for, unless --quota says how many elements may wait for

@@ -194,12 +194,7 @@ impl Pace {
             object.put("elements", found.total);
             return self.terminal.note(&object.into_json().to_string());
         }
-        let did = match found.is_writer {
-            true => "written",
-            false => "read",
-        };
-        let count = counted(found.total, "element");
-        let line = format!("{} goes on behind {count} {did} before", found.url);
+        let line = format!("{} resuming after element {}", found.url, found.total);
         self.terminal.note(&line)
     }
 

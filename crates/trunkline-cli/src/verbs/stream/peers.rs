@@ -76,7 +76,7 @@ impl News {
                     count => format!(", {count} were lost as it was too slow"),
                 };
                 match &lacking.fault {
-                    None => format!("{reader}: {left} stayed behind{in_doubt}{lost}"),
+                    None => format!("{reader}: {left} not delivered{in_doubt}{lost}"),
                     Some(fault) => format!(
                         "{reader} has left: {left} had not come there{in_doubt}{lost}; {}",
                         sentence(&fault.clone().into())
@@ -200,7 +200,7 @@ mod tests {
         };
         assert_eq!(
             News::Reader(lacking.clone()).text("tl://localhost/out"),
-            "tl://localhost/m3: 5 elements stayed behind (2 on their way), 7 were lost as it was \
+            "tl://localhost/m3: 5 elements not delivered (2 on their way), 7 were lost as it was \
              too slow"
         );
         lacking.fault = Some(StreamFault::PeerRestarted);

@@ -191,7 +191,7 @@ impl Write<'_> {
         }
     }
 
-    /// Delivers what was written, unless the stream is over, and says what stayed behind.
+    /// Delivers what was written, unless the stream is over, and says what was not delivered.
     fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
         if let (Err(halt), true) = (&moved, self.args.journal.is_some()) {
             let is_interrupted = matches!(halt, Halt::Interrupted);
@@ -316,7 +316,7 @@ fn left_behind(rest: &Rest) -> (String, Vec<(&'static str, u64)>) {
         count => format!(" ({} on their way)", count),
     };
     let mut sentence = format!(
-        "; {} stayed behind{in_doubt}",
+        "; {} not delivered{in_doubt}",
         counted(left.elements, "element")
     );
     let mut numbers = vec![("left", left.elements), ("in_doubt", left.in_doubt)];

@@ -38,7 +38,7 @@ struct Tally {
     lost: u64,
 }
 
-/// What stayed behind when a writing end was let go.
+/// What was not delivered when a writing end was let go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) left: Left,

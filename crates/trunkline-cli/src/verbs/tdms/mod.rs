@@ -156,8 +156,7 @@ enum OutForm {
 
 pub(crate) const VERB: Verb = Verb {
     name: "tdms",
-    // It writes files, but changes nothing that an engine has.
-    writes: false,
+    writes: true,
     exits: &[
         Exit::Done,
         Exit::SomeFailed,

@@ -197,7 +197,7 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
             let file = OpenOptions::new().write(true).open(path);
             return Ok(Kind::Open(file.map_err(|error| unwritten(path, &error))?));
         }
-        (Ok(_), _) if !is_forced => return Err(is_there(path).into()),
+        (Ok(_), _) if !is_forced => return Err(crate::replace::exists(path).into()),
         _ => {}
     }
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
@@ -239,14 +239,9 @@ pub(super) fn is_looked_at(path: &Path, context: &Context) -> bool {
     is_standard(path) && context.terminal.is_tty
 }
 
-fn is_there(path: &Path) -> Problem {
-    let sentence = format!("{} is there already; --force replaces it", shown(path));
-    Problem::new(Exit::SomeFailed, "exists", &sentence)
-}
-
 fn unwritten(path: &Path, error: &io::Error) -> Problem {
     if error.kind() == io::ErrorKind::AlreadyExists {
-        return is_there(path);
+        return crate::replace::exists(path);
     }
     let mut problem = Problem::new(Exit::SomeFailed, "not-written", "");
     problem.message = format!("{} cannot be written: {error}", shown_out(path));
