@@ -8,6 +8,7 @@
 //! - I6: a call that was not done in time, or failed, moved nothing; the count of what is left
 //!   behind is right.
 //! - I7: a directory keeps few bytes for a peer, whatever it asks and whether or not it reads.
+//! - I8: an end admits nobody in its peer's name without the secret of the pair.
 
 mod reading;
 mod writing;

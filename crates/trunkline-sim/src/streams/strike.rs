@@ -243,7 +243,7 @@ impl World {
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
             if end.admit(&bytes).is_ok() {
-                let violate = || format!("I7: side {side} takes an impostor for its peer");
+                let violate = || format!("I8: side {side} takes an impostor for its peer");
                 self.shared.checker.borrow_mut().violate(violate);
             }
         }
