@@ -260,7 +260,7 @@ impl Health {
                 // Nobody can hold it up, and a person who forces it may.
                 let _attempt = self
                     .core
-                    .try_write(&caller, now, wall, variable, &write, wakes);
+                    .try_write(&caller, now, wall, &variable, &write, wakes);
             }
             None => {
                 let quality = Quality::bad(Reason::NotSupported);
@@ -436,7 +436,7 @@ mod tests {
             let (value, caller) = (Value::F64(second as f64), Caller::engine());
             let write = Write::value(&value);
             let wakes = &mut Wakes::new();
-            core.try_write(&caller, at(second), wall, variable, &write, wakes);
+            core.try_write(&caller, at(second), wall, &variable, &write, wakes);
         };
         let mut sut = State::default();
         let mut seen = Vec::new();

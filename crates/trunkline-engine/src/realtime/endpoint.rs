@@ -310,7 +310,7 @@ impl Engine {
         if let Some(refusal) = Refusal::by_access(variable.properties().access) {
             return Err(RtError::Refused(refusal));
         }
-        let realtime = realtime(variable)?;
+        let realtime = realtime(&variable)?;
         let properties = variable.properties();
         let open = Arc::new(());
         let target = match &realtime.own {
@@ -320,9 +320,9 @@ impl Engine {
         let pump = self.pump_state();
         let mark = match &realtime.own {
             Some(own) => {
-                pump.register_shared(&own.mark, || Source::watch(variable, &target, &own.newest))
+                pump.register_shared(&own.mark, || Source::watch(&variable, &target, &own.newest))
             }
-            None => pump.register(Source::drain(variable, &target, &open)),
+            None => pump.register(Source::drain(&variable, &target, &open)),
         };
         let mark = mark.ok_or(RtError::TooMany)?;
         let own = realtime.own.as_ref();
@@ -343,7 +343,7 @@ impl Engine {
     pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         variable.check_readable(caller).map_err(RtError::Access)?;
-        let realtime = realtime(variable)?;
+        let realtime = realtime(&variable)?;
         let stamped = variable.properties().timestamps;
         if let Some(own) = &realtime.own {
             return Ok(RtReader {
@@ -378,7 +378,7 @@ impl Engine {
         Ok(RtReader {
             side,
             stamped,
-            hosted: Some((Arc::clone(variable), outbox)),
+            hosted: Some((Arc::clone(&variable), outbox)),
         })
     }
 
@@ -389,7 +389,7 @@ impl Engine {
     pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         let stamp = usize::from(variable.properties().timestamps);
-        Ok(realtime(variable)?.layout.words() - stamp)
+        Ok(realtime(&variable)?.layout.words() - stamp)
     }
 }
 fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {
