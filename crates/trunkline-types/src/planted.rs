@@ -48,8 +48,6 @@ bugs! {
     MarkClearedLate = "mark-cleared-late",
     /// Of several consumers that a write marks, only the first is woken.
     LostWake = "lost-wake",
-    /// A handle of a variable that is gone reaches the variable that has its slot now.
-    GenerationIgnored = "generation-ignored",
     /// Compare-and-set compares the sequence and not the epoch.
     EpochNotCompared = "epoch-not-compared",
     /// The cursor of a feed moves one entry too far.
