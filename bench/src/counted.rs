@@ -193,7 +193,7 @@ impl Rig {
         let engine = Engine::new(EngineOptions::new("bench", 1));
         let library = library(variables, DataType::F64, Duration::ZERO);
         engine.deploy(&library, clock.now(), clock.wall())?;
-        let found = |index| engine.resolve(&caller, &name(index)).map(Arc::clone);
+        let found = |index| engine.resolve(&caller, &name(index));
         let opened = (0..variables).map(found).collect::<Result<Vec<_>, _>>()?;
         // Each handle of a program is a writer of its own.
         let callers = (1000..).map(|session| Caller::local(session, 0));

@@ -186,7 +186,7 @@ impl Pair {
         let library = library(items, DataType::F64, Duration::ZERO);
         engine.deploy(&library, clock.now(), clock.wall())?;
         let caller = Caller::local(1, 0);
-        let found = |index| engine.resolve(&caller, &name(index)).map(Arc::clone);
+        let found = |index| engine.resolve(&caller, &name(index));
         let hosted = (0..items).map(found).collect::<Result<Vec<_>, _>>()?;
         let options = Arc::new(ServeOptions::default());
         let session = Session::new(

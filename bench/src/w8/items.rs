@@ -50,7 +50,7 @@ fn written(library: &LibraryDefinition) -> Outcome<(Engine, Vec<Arc<Variable>>)>
     let mut all = Vec::with_capacity(variables);
     let mut wakes = Wakes::new();
     for index in 0..variables {
-        let variable = Arc::clone(engine.resolve(&caller, &name(index))?);
+        let variable = engine.resolve(&caller, &name(index))?;
         let value = Value::F64(index as f64);
         let write = Write::value(&value);
         engine.try_write(

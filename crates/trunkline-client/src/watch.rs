@@ -195,8 +195,7 @@ impl ClientCore {
         self.watches.by_number = NumberMap::default();
         for watch in self.watches.list.values_mut() {
             watch.number = 0;
-            watch.by_handle = BTreeSet::new();
-            watch.listing = watch.listing.wrapping_add(1);
+            watch.list_anew();
         }
     }
 
@@ -228,6 +227,9 @@ impl ClientCore {
         let Some(watch) = self.watches.list.get_mut(key) else {
             return Ok(());
         };
+        if appeared.begins_anew() {
+            watch.list_anew();
+        }
         for variable in appeared {
             watch.appeared(&variable?);
         }
@@ -299,6 +301,12 @@ impl Watch {
             listed: None,
             failed: None,
         }
+    }
+
+    /// What is known is confirmed by the listing that begins.
+    fn list_anew(&mut self) {
+        self.by_handle = BTreeSet::new();
+        self.listing = self.listing.wrapping_add(1);
     }
 
     fn push(&mut self, pending: Pending) -> u64 {

@@ -135,9 +135,7 @@ fn scene(count: usize, change: impl FnOnce(&mut Properties)) -> (Engine, Vec<Arc
         variables: (0..count).map(define).collect(),
     };
     let handles = engine.deploy(&library, NOW, WALL).unwrap_or_default();
-    let variables = handles
-        .iter()
-        .filter_map(|handle| engine.variable(*handle).cloned());
+    let variables = handles.iter().filter_map(|handle| engine.variable(*handle));
     let variables = variables.collect();
     (engine, variables)
 }

@@ -61,12 +61,23 @@ impl Engine {
             };
             let entry = known
                 .entry(*handle)
-                .or_insert_with(|| Known::of(variable, now));
+                .or_insert_with(|| Known::of(&variable, now));
             let due = entry.fresh.saturating_add(max_age);
             if entry.due != due {
                 entry.due = due;
                 queue.push(Reverse((due, *handle)));
             }
+        }
+    }
+
+    /// The variable is gone. Its entries in the queue are taken out when they outnumber the others.
+    pub(crate) fn forget_age(&self, handle: u32) {
+        let mut ages = self.ages().state.lock();
+        let State { queue, known } = &mut *ages;
+        if known.remove(&handle).is_some() && queue.len() > 2 * known.len() + QUEUE_SLACK {
+            queue.retain(|Reverse((due, handle))| {
+                known.get(handle).is_some_and(|entry| entry.due == *due)
+            });
         }
     }
 
@@ -90,12 +101,12 @@ impl Engine {
                 continue;
             };
             let variable = self.variable(handle).filter(|variable| !variable.is_gone());
-            let max_age = variable.and_then(|variable| variable.properties().max_age);
+            let max_age = variable.as_ref().and_then(|one| one.properties().max_age);
             let (Some(variable), Some(max_age)) = (variable, max_age) else {
                 known.remove(&handle);
                 continue;
             };
-            let is_fresh = entry.look(variable, max_age, (now, wall, self.wall_clock()), wakes);
+            let is_fresh = entry.look(&variable, max_age, (now, wall, self.wall_clock()), wakes);
             let from = if is_fresh { entry.fresh } else { now };
             // However small `max_age` is, others get their turn.
             entry.due = from
@@ -106,6 +117,9 @@ impl Engine {
         Some(now)
     }
 }
+
+/// Entries of variables that are gone, up to which the queue is left as it is.
+const QUEUE_SLACK: usize = 1000;
 
 /// Shortest time between two looks at one variable.
 const PERIOD_MIN: Duration = Duration::from_millis(1);

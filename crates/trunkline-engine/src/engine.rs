@@ -1,5 +1,6 @@
 //! The engine: the variables of one process.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,17 +16,17 @@ use crate::clock::WallClock;
 use crate::consumer::Absences;
 use crate::feed::Feeds;
 use crate::force::Forcing;
-use crate::health::{Losses, Subscriptions};
+use crate::health::{Departed, Losses, Subscriptions};
 use crate::lease::Leases;
 use crate::library::Library;
 use crate::mirror::Mirrors;
 use crate::outbox::Wakes;
-use crate::outcome::AccessError;
+use crate::outcome::{AccessError, Refusal};
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
-use crate::registry::Registry;
+use crate::registry::{Registry, SlotCounts};
 use crate::search::LOOK_STEPS;
-use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, Weak};
 use crate::variable::Variable;
 use crate::watch::Watchers;
 
@@ -77,8 +78,11 @@ struct Inner {
     forcing: Forcing,
     watchers: Watchers,
     ages: Ages,
-    /// Fields that were ever opened.
+    /// Fields that are open.
     fields: AtomicU32,
+    /// Each of them, the one that was opened longest ago, or looked at, first.
+    field_list: Mutex<VecDeque<Weak<Variable>>>,
+    departed: Departed,
     leases: Leases,
     /// Groups committed so far.
     commits: AtomicUsize,
@@ -111,6 +115,8 @@ impl Engine {
                 watchers: Watchers::default(),
                 ages: Ages::default(),
                 fields: AtomicU32::new(0),
+                field_list: Mutex::new(VecDeque::new()),
+                departed: Departed::default(),
                 leases: Leases::default(),
                 commits: AtomicUsize::new(0),
                 audit: Audit::default(),
@@ -137,13 +143,35 @@ impl Engine {
         self.inner.options.epoch
     }
 
-    /// The variable behind a handle, gone or not.
-    pub fn variable(&self, handle: u32) -> Option<&Arc<Variable>> {
+    /// The variable behind a handle, unless it is gone.
+    #[inline]
+    pub fn variable(&self, handle: u32) -> Option<Arc<Variable>> {
         self.inner.registry.get(handle)
     }
 
+    /// Why there is no variable behind a handle.
+    pub fn no_variable(&self, handle: u32) -> AccessError {
+        match self.inner.registry.was_given(handle) {
+            true => AccessError::Gone,
+            false => AccessError::UnknownHandle { handle },
+        }
+    }
+
+    /// Why a write to no variable is refused.
+    pub(crate) fn refuse_handle(&self, handle: u32) -> Refusal {
+        match self.inner.registry.was_given(handle) {
+            true => Refusal::Gone,
+            false => Refusal::UnknownHandle { handle },
+        }
+    }
+
+    /// Slots for variables: those in use, and how many there are.
+    pub fn slots(&self) -> SlotCounts {
+        self.inner.registry.counts()
+    }
+
     /// The variable behind a handle, as far as `caller` can see it.
-    pub fn visible(&self, caller: &Caller, handle: u32) -> Option<&Arc<Variable>> {
+    pub fn visible(&self, caller: &Caller, handle: u32) -> Option<Arc<Variable>> {
         self.variable(handle)
             .filter(|variable| variable.is_visible_to(caller))
     }
@@ -154,7 +182,7 @@ impl Engine {
     /// [`AccessError::InvalidName`] by the rules of names, [`AccessError::UnknownName`] otherwise.
     /// It does not look for the nearest name, so that a list of 100,000 unknown ones costs no more
     /// than known ones do: ask [`Engine::suggest`] for a few of them.
-    pub fn resolve(&self, caller: &Caller, name: &str) -> Result<&Arc<Variable>, AccessError> {
+    pub fn resolve(&self, caller: &Caller, name: &str) -> Result<Arc<Variable>, AccessError> {
         if let Some(variable) = self.inner.registry.find(name)
             && variable.is_visible_to(caller)
         {
@@ -183,7 +211,7 @@ impl Engine {
         &self,
         caller: &Caller,
         name: &str,
-    ) -> Result<&Arc<Variable>, AccessError> {
+    ) -> Result<Arc<Variable>, AccessError> {
         self.resolve(caller, name).map_err(|error| match error {
             AccessError::UnknownName { name, .. } => {
                 let suggestion = self.suggest(caller, &name);
@@ -197,17 +225,19 @@ impl Engine {
     /// variables: some milliseconds of work, for single misses.
     pub fn suggest(&self, caller: &Caller, name: &str) -> Option<String> {
         let shows = |listed: &str| !is_reserved(listed) || is_reserved(name);
-        let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|handle| {
-            let variable = self
-                .visible(caller, handle)
-                .filter(|variable| !variable.is_gone() && shows(variable.name()))?;
-            Some(variable.name())
+        let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|slot| {
+            let shown = |one: &Arc<Variable>| {
+                one.is_visible_to(caller) && !one.is_gone() && shows(one.name())
+            };
+            self.registry().at(slot).filter(shown)
         });
+        let candidates: Vec<Arc<Variable>> = candidates.collect();
+        let names = candidates.iter().map(|variable| variable.name());
         let body = name.split_once('#').map_or(name, |(body, _)| body);
-        trunkline_types::name::suggest(body, candidates)
+        trunkline_types::name::suggest(body, names)
     }
 
-    /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until
+    /// Visits the visible, deployed variables whose names match, from slot `cursor` on, until
     /// `limit` matched or `effort` is spent, and looks at one at least. Returns the cursor to go on
     /// from, `None` at the end. The engine's own libraries are for patterns that begin with their
     /// `_`.
@@ -223,18 +253,19 @@ impl Engine {
         let end = self.end();
         let shows = |name: &str| !is_reserved(name) || is_reserved(pattern.as_str());
         let mut found = 0;
-        for (looked, handle) in (cursor.max(1)..end).enumerate() {
+        for (looked, slot) in (cursor.max(1)..end).enumerate() {
             if found >= limit || (looked > 0 && effort.is_spent()) {
-                return Some(handle);
+                return Some(slot);
             }
             effort.spend(LOOK_STEPS);
-            if let Some(variable) = self.visible(caller, handle)
+            if let Some(variable) = self.registry().at(slot)
+                && variable.is_visible_to(caller)
                 && pattern.matches_within(effort, variable.name())
                 && shows(variable.name())
                 && !variable.is_gone()
             {
                 found += 1;
-                visit(variable);
+                visit(&variable);
             }
         }
         None
@@ -263,9 +294,9 @@ impl Engine {
     }
 
     pub(crate) fn for_each_variable(&self, mut visit: impl FnMut(&Arc<Variable>)) {
-        for handle in 1..self.end() {
-            if let Some(variable) = self.variable(handle) {
-                visit(variable);
+        for slot in 1..self.end() {
+            if let Some(variable) = self.registry().at(slot) {
+                visit(&variable);
             }
         }
     }
@@ -293,6 +324,23 @@ impl Engine {
         // Relaxed: a count that stands alone.
         let counted = fields.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         counted.is_ok()
+    }
+
+    pub(crate) fn uncount_field(&self) {
+        self.inner.fields.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Fields that are open.
+    pub fn open_fields(&self) -> u64 {
+        u64::from(self.inner.fields.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn field_list(&self) -> &Mutex<VecDeque<Weak<Variable>>> {
+        &self.inner.field_list
+    }
+
+    pub(crate) fn departed(&self) -> &Departed {
+        &self.inner.departed
     }
 
     pub(crate) fn ages(&self) -> &Ages {

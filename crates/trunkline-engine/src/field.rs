@@ -7,10 +7,11 @@
 //!
 //! A field is written by what changes it: a library that is replaced, stopped or started, a force,
 //! an update. It has sequences of its own, and subscribers hear of it under any contract. Variables
-//! of which no field is open pay nothing for them.
+//! of which no field is open pay nothing for them. A field that nobody has a reference to any more,
+//! neither a subscription nor a session that opened it, is closed, and its slot is used again.
 //!
-//! Lock order: a variable, then its fields; a field has the higher slot, so this is the ascending
-//! order of groups.
+//! Lock order: a variable, then its fields. A group locks no field: what changes a field is its
+//! variable's lock.
 
 use trunkline_types::{
     Access, DataType, Level, Name, Pattern, Properties, Quality, Reason, Scope, Tick, Timestamp,
@@ -26,8 +27,11 @@ use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
 use crate::write::publish_locked;
 
-/// Fields that can be open in one epoch; each uses a slot that is not given back.
+/// Fields that can be open at a time; each uses a slot.
 pub const FIELDS_MAX: u32 = 100_000;
+
+/// References to a field that nobody uses: those of the registry and of its variable.
+const REFERENCES_OF_NOBODY: usize = 2;
 
 /// What a field is called, and where its value comes from.
 #[derive(Debug)]
@@ -304,7 +308,7 @@ impl Engine {
         name: &str,
         now: Tick,
         wall: Timestamp,
-    ) -> Result<&Arc<Variable>, AccessError> {
+    ) -> Result<Arc<Variable>, AccessError> {
         match self.resolve(caller, name) {
             Err(AccessError::UnknownName { name, .. }) if name.contains('#') => {
                 self.open_field(caller, &name, now, wall)
@@ -319,9 +323,9 @@ impl Engine {
         name: &str,
         now: Tick,
         wall: Timestamp,
-    ) -> Result<&Arc<Variable>, AccessError> {
+    ) -> Result<Arc<Variable>, AccessError> {
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
-        let base = Arc::clone(self.resolve(caller, parsed.without_field())?);
+        let base = self.resolve(caller, parsed.without_field())?;
         let wanted = parsed.field().unwrap_or_default();
         let Some(field) = Field::named(wanted) else {
             return Err(AccessError::UnknownField {
@@ -331,6 +335,7 @@ impl Engine {
         };
         // What is deployed at the same time has counted the free slots.
         let _libraries = self.libraries_lock();
+        self.close_unused_fields();
         let mut state = base.lock();
         if base.is_gone() {
             return Err(AccessError::Gone);
@@ -338,31 +343,86 @@ impl Engine {
         if let Some(known) = self.registry().find(name) {
             return Ok(known);
         }
-        let is_full = state.fields().len() >= FIELDS.len()
-            || self.registry().room() == 0
-            || !self.count_field(FIELDS_MAX);
-        if is_full {
+        if self.registry().room() == 0 || !self.count_field(FIELDS_MAX) {
             return Err(AccessError::Limit {
-                what: "the number of fields that were opened since the engine started",
+                what: "the number of fields that are open at a time",
                 max: u64::from(FIELDS_MAX),
                 hint: "subscribe the variables themselves; their readings carry quality and times",
             });
         }
         let scope = base.deployed().scope;
-        let made = self.registry().insert(|slot| {
+        let made = self.registry().insert(|handle, born| {
             let properties = Arc::new(properties(field, scope));
-            Variable::new(slot, name.into(), properties)
+            Variable::new(handle, born, name.into(), properties)
         });
         let Some(variable) = made else {
+            self.uncount_field();
             return Err(AccessError::Gone);
         };
-        let handle = variable.handle();
-        let open = OpenField { field, variable };
+        self.enter_tables(&variable);
+        let open = OpenField {
+            field,
+            variable: Arc::clone(&variable),
+        };
         let update = base.update_locked(&state);
         let seen = seen(&base, &state, &update);
         refresh(&open, &seen, now, wall, &mut Wakes::new());
         state.add_field(open);
-        self.variable(handle).ok_or(AccessError::Gone)
+        drop(state);
+        self.field_list()
+            .lock()
+            .push_back(Arc::downgrade(&variable));
+        Ok(variable)
+    }
+
+    /// Looks whether the fields opened longest ago are still used: two for each that is opened, so
+    /// that what programs of this process leave behind does not add up.
+    fn close_unused_fields(&self) {
+        for _ in 0..2 {
+            let Some(oldest) = self.field_list().lock().pop_front() else {
+                return;
+            };
+            let Some(variable) = oldest.upgrade() else {
+                continue;
+            };
+            let owner = variable
+                .name()
+                .split_once('#')
+                .map_or("", |(owner, _)| owner);
+            if !self.close_field(owner, &variable) {
+                self.field_list().lock().push_back(oldest);
+            }
+        }
+    }
+
+    /// Somebody has no use for a variable any more: where it is a field, and nobody else has, it is
+    /// closed. Takes no lock where it is none.
+    pub fn release_field(&self, variable: Arc<Variable>) {
+        if let Some((owner, _)) = variable.name().split_once('#') {
+            let _is_closed = self.close_field(owner, &variable);
+        }
+    }
+
+    /// Closes a field if nobody has a reference to it beside the caller's one; false: somebody has.
+    fn close_field(&self, owner: &str, variable: &Arc<Variable>) -> bool {
+        let Some(base) = self.registry().find(owner) else {
+            return variable.is_gone();
+        };
+        let mut state = base.lock();
+        // Under the lock of its variable, which nobody opens it without.
+        let is_unused = || {
+            self.registry()
+                .take_unused(variable, REFERENCES_OF_NOBODY + 1)
+        };
+        if !variable.is_gone() && is_unused() {
+            let mut own = variable.lock();
+            variable.set_gone(&own);
+            own.plains.leave_tables();
+            drop(own);
+            state.remove_field(variable);
+            self.uncount_field();
+        }
+        variable.is_gone()
     }
 }
 

@@ -167,16 +167,14 @@ impl Engine {
                 Some(scaling) => scaling.to_raw(&value, properties.raw_type()).ok(),
                 None => Some(value),
             };
-            if let Some(raw) = raw {
+            if let Some(raw) = raw
+                && let Some(known) = self.variable(variable.handle())
+            {
                 // A provider that takes no more is one that does not follow; its variable is held
                 // all the same.
-                let _sent = self.providers().send(
-                    index,
-                    now,
-                    variable.handle(),
-                    Ask::Take(raw),
-                    Waiting::default(),
-                );
+                let _sent =
+                    self.providers()
+                        .send(index, now, &known, Ask::Take(raw), Waiting::default());
             }
         }
     }
@@ -206,6 +204,11 @@ impl Engine {
         drop(list);
         let _is_provided = self.request(variable.handle());
         Ok(Attempt::Done(outcome))
+    }
+
+    /// The variable is gone.
+    pub(crate) fn forget_forced(&self, handle: u32) {
+        self.forcing().list.lock().handles.remove(&handle);
     }
 
     /// Whether forced values hold; off, every variable shows what its source says.
@@ -257,9 +260,9 @@ impl Engine {
             let mut state = variable.lock();
             match (on, variable.is_forced()) {
                 (true, false) => {
-                    apply(variable, &mut state, true, put, wakes);
+                    apply(&variable, &mut state, true, put, wakes);
                 }
-                (false, true) => show_behind(variable, &mut state, now, wall, wakes),
+                (false, true) => show_behind(&variable, &mut state, now, wall, wakes),
                 _ => {}
             }
         }
@@ -287,7 +290,7 @@ impl Engine {
             wakes,
         );
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
-            let _sequence = release(variable, &mut variable.lock(), now, wall, wakes);
+            let _sequence = release(&variable, &mut variable.lock(), now, wall, wakes);
         }
         handles.len()
     }
@@ -326,7 +329,7 @@ impl Engine {
         let next = rest.next();
         let variables = page.iter().filter_map(|handle| {
             let variable = self.visible(caller, *handle)?;
-            held(variable)
+            held(&variable)
         });
         ForcedPage {
             is_on: !list.is_off,

@@ -1,7 +1,7 @@
 //! Group writes and consistent snapshots: many variables at one instant (B-23).
 //!
 //! ```text
-//! check each  ->  lock all, in ascending order of their slots  ->  decide each
+//! check each  ->  lock all, in ascending order of their handles  ->  decide each
 //!                      |                                            |
 //!                 one refused: all are                    room for all in every feed
 //!                                                                   |
@@ -125,8 +125,12 @@ impl Engine {
             });
             return self.refuse_group(put, members, refused.collect(), wakes);
         }
+        let variables = members
+            .iter()
+            .map(|member| self.visible(caller, member.handle));
+        let variables: Vec<Option<Arc<Variable>>> = variables.collect();
         loop {
-            let candidates = match self.candidates(put, members) {
+            let candidates = match self.candidates(put, members, &variables) {
                 Ok(candidates) => candidates,
                 Err(refused) => return self.refuse_group(put, members, refused, wakes),
             };
@@ -141,14 +145,15 @@ impl Engine {
 
     /// Step 1 of each, which needs no lock.
     fn candidates<'e>(
-        &'e self,
+        &self,
         put: Put<'_>,
         members: &[GroupMember<'_>],
+        variables: &'e [Option<Arc<Variable>>],
     ) -> Result<Vec<Candidate<'e>>, Refused> {
         let (mut refused, mut found) = (Refused::new(), Vec::with_capacity(members.len()));
         let mut seen = BTreeMap::new();
-        for (at, member) in members.iter().enumerate() {
-            match self.candidate(put, member) {
+        for (at, (member, variable)) in members.iter().zip(variables).enumerate() {
+            match self.candidate(put, member, variable.as_ref()) {
                 Ok(candidate) => found.push(candidate),
                 Err(refusal) => {
                     refused.insert(at, refusal);
@@ -165,11 +170,14 @@ impl Engine {
         }
     }
 
-    fn candidate(&self, put: Put<'_>, member: &GroupMember<'_>) -> Result<Candidate<'_>, Refusal> {
-        let (handle, write) = (member.handle, &member.write);
-        let variable = self
-            .visible(put.caller, handle)
-            .ok_or(Refusal::UnknownHandle { handle })?;
+    fn candidate<'e>(
+        &self,
+        put: Put<'_>,
+        member: &GroupMember<'_>,
+        variable: Option<&'e Arc<Variable>>,
+    ) -> Result<Candidate<'e>, Refusal> {
+        let write = &member.write;
+        let variable = variable.ok_or_else(|| self.refuse_handle(member.handle))?;
         let properties = variable.properties();
         check(put.caller, variable, &properties, write)?;
         if write.origin != Origin::Client || !matches!(write.verb, Verb::Put | Verb::Set) {
@@ -333,10 +341,10 @@ impl Engine {
             let Some(variable) = self.visible(caller, member.handle) else {
                 return WriteOutcome::Refused(refusal);
             };
-            let outcome = count_refused(variable, refusal);
-            if is_noted(variable, member.write.verb) {
-                let audited = Audited::new(Asked::of(caller, variable, &member.write));
-                self.note_end(&audited, variable, put.wall, &outcome, wakes);
+            let outcome = count_refused(&variable, refusal);
+            if is_noted(&variable, member.write.verb) {
+                let audited = Audited::new(Asked::of(caller, &variable, &member.write));
+                self.note_end(&audited, &variable, put.wall, &outcome, wakes);
             }
             outcome
         };
@@ -353,19 +361,27 @@ impl Engine {
         let readable = |handle: &u32| {
             let variable = self
                 .visible(caller, *handle)
-                .ok_or(AccessError::UnknownHandle { handle: *handle })?;
+                .ok_or_else(|| self.no_variable(*handle))?;
             variable.check_readable(caller)?;
             Ok(variable)
         };
         let variables: Vec<_> = handles.iter().map(readable).collect();
         let is_consistent = handles.len() <= GROUP_MAX;
-        let locked: BTreeMap<u32, MutexGuard<'_, State>> = if is_consistent {
-            self.lock_behind(&variables)
-        } else {
-            BTreeMap::new()
+        let mut roots;
+        let locked = loop {
+            if !is_consistent {
+                break BTreeMap::new();
+            }
+            roots = self.roots_of(&variables);
+            let locks = roots.iter().map(|(handle, one)| (*handle, one.lock()));
+            let locked: BTreeMap<u32, MutexGuard<'_, State>> = locks.collect();
+            if self.roots_of(&variables).keys().eq(roots.keys()) {
+                break locked;
+            }
+            // An alias was bound to another one meanwhile.
         };
         let commit = self.commits().load(Ordering::Relaxed) as u64;
-        let read = |variable: Result<&Arc<Variable>, AccessError>| {
+        let read = |variable: Result<Arc<Variable>, AccessError>| {
             let variable = variable?;
             if variable.is_gone() {
                 return Err(AccessError::Gone);
@@ -385,43 +401,29 @@ impl Engine {
 }
 
 impl Engine {
-    /// The locks under which these variables change, in ascending order; one that several change
-    /// under is taken once.
-    fn lock_behind<'e>(
-        &'e self,
-        variables: &[Result<&'e Arc<Variable>, AccessError>],
-    ) -> BTreeMap<u32, MutexGuard<'e, State>> {
-        let roots = || -> BTreeMap<u32, &'e Arc<Variable>> {
-            let found = variables.iter().flatten();
-            let found = found.filter_map(|one| self.changes_under(one));
-            found.map(|one| (one.handle(), one)).collect()
-        };
-        let mut wanted = roots();
-        loop {
-            let locks = wanted.values().map(|one| (one.handle(), one.lock()));
-            let locked = locks.collect();
-            let now = roots();
-            if now.keys().eq(wanted.keys()) {
-                return locked;
-            }
-            // An alias was bound to another one meanwhile.
-            wanted = now;
-        }
+    /// The variables under whose locks these change, in ascending order, each once.
+    fn roots_of(
+        &self,
+        variables: &[Result<Arc<Variable>, AccessError>],
+    ) -> BTreeMap<u32, Arc<Variable>> {
+        let found = variables.iter().flatten();
+        let found = found.filter_map(|one| self.changes_under(one));
+        found.map(|one| (one.handle(), one)).collect()
     }
 
     /// The variable under whose lock this one changes. A field changes under that of its variable,
     /// an alias under that of whom it follows. Locked itself, before that one, it would stand in
     /// the way of a writer: so what follows nobody is locked by nobody.
-    fn changes_under<'e>(&'e self, variable: &'e Arc<Variable>) -> Option<&'e Arc<Variable>> {
+    fn changes_under(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
         let owner = match variable.name().split_once('#') {
             Some((owner, _)) => self.registry().find(owner)?,
-            None => variable,
+            None => Arc::clone(variable),
         };
-        Some(self.behind(owner)).filter(|one| !one.is_alias())
+        Some(self.behind(&owner)).filter(|one| !one.is_alias())
     }
 }
 
-/// Step 2: the locks in ascending order of the slots, each with its member's place.
+/// Step 2: the locks in ascending order of the handles, each with its member's place.
 fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, State>)> {
     let mut order: Vec<(u32, usize)> = candidates
         .iter()

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::name::is_reserved;
 
 use crate::budget::FLOOR_BYTES;
@@ -32,6 +33,8 @@ pub struct Totals {
 pub struct Census {
     next: u32,
     totals: Totals,
+    /// The last ones: what goes while it is looked for is counted the next time.
+    last: Totals,
     /// Of each consumer with a buffer, once; where the engine's bytes have a bound, they are
     /// counted there.
     queued: HashMap<usize, usize>,
@@ -42,9 +45,12 @@ impl Census {
     /// next call begins anew.
     pub fn advance(&mut self, engine: &Engine, budget: usize) -> Option<Totals> {
         let end = engine.end();
+        if self.next == 0 {
+            self.totals = engine.departed().totals();
+        }
         let until = self.next.saturating_add(budget as u32).min(end);
-        for handle in self.next.max(1)..until {
-            if let Some(variable) = engine.variable(handle)
+        for slot in self.next.max(1)..until {
+            if let Some(variable) = engine.registry().at(slot)
                 && !is_reserved(variable.name())
             {
                 let ledger = variable.ledger();
@@ -64,11 +70,44 @@ impl Census {
             return None;
         }
         let mut census = std::mem::take(self);
+        let (totals, last) = (&mut census.totals, census.last);
+        totals.offered = totals.offered.max(last.offered);
+        totals.written = totals.written.max(last.written);
+        totals.refused = totals.refused.max(last.refused);
+        self.last = *totals;
         census.totals.queued_bytes = match engine.queue_memory() {
             Some(memory) => memory.used,
             None => census.queued.values().map(|bytes| *bytes as u64).sum(),
         };
         Some(census.totals)
+    }
+}
+
+/// Writes to variables that are gone. Relaxed: they stand alone.
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    offered: AtomicUsize,
+    written: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Departed {
+    pub(crate) fn add(&self, ledger: &UpstreamLedger) {
+        let add = |counter: &AtomicUsize, more: u64| {
+            counter.fetch_add(more as usize, Ordering::Relaxed);
+        };
+        add(&self.offered, ledger.offered);
+        add(&self.written, ledger.written);
+        add(&self.refused, ledger.refused);
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            offered: count(&self.offered),
+            written: count(&self.written),
+            refused: count(&self.refused),
+            queued_bytes: 0,
+        }
     }
 }
 

@@ -460,14 +460,16 @@ impl Interest {
 }
 
 impl Outbox {
-    /// Marks an item, and notes that the consumer is to be woken if nothing waited before.
+    /// Marks an item, and notes that the consumer is to be woken unless it was already.
     pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) {
         crossing();
         #[cfg(feature = "planted")]
         if self.loses_mark() {
             return wakes.add(self);
         }
-        if self.marks.mark(index) {
+        self.marks.mark(index);
+        crossing();
+        if !self.is_woken() {
             wakes.add(self);
         }
     }

@@ -60,8 +60,11 @@ impl Plains {
 
     /// From now on changes are to be stored into the table of `outbox`.
     pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
-        self.add(outbox, TABLE);
-        self.0.rotate_right(1);
+        let is_it = |one: &Plain| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
+        if !self.0.iter().any(is_it) {
+            self.add(outbox, TABLE);
+            self.0.rotate_right(1);
+        }
     }
 
     pub(crate) fn remove_table(&mut self, outbox: &Arc<Outbox>) {
@@ -69,6 +72,15 @@ impl Plains {
         if self.0.iter().any(is_it) {
             let mut list = std::mem::take(&mut self.0).into_vec();
             list.retain(|one| !is_it(one));
+            self.0 = list.into_boxed_slice();
+        }
+    }
+
+    /// It is stored into no table any more.
+    pub(crate) fn leave_tables(&mut self) {
+        if self.has_tables() {
+            let mut list = std::mem::take(&mut self.0).into_vec();
+            list.retain(|one| one.item != TABLE);
             self.0 = list.into_boxed_slice();
         }
     }

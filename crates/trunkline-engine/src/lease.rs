@@ -134,7 +134,7 @@ impl Engine {
     ) -> Result<Granted, Refusal> {
         let variable = self
             .visible(caller, handle)
-            .ok_or(Refusal::UnknownHandle { handle })?;
+            .ok_or_else(|| self.refuse_handle(handle))?;
         if !caller.rights.write {
             return Err(Refusal::Denied);
         }
@@ -155,7 +155,7 @@ impl Engine {
             return Err(Refusal::NotLeased);
         }
         if let Some(expected) = expected {
-            check_expected(self.epoch(), variable, expected)?;
+            check_expected(self.epoch(), &variable, expected)?;
         }
         let sequence = variable.sequence();
         let (LeaseVerb::Acquire(duration) | LeaseVerb::Renew(duration)) = verb else {
@@ -191,6 +191,26 @@ impl Engine {
             let mut list = self.leases().list.lock();
             list.ends.remove(&(lease.until, handle));
         }
+    }
+
+    /// The variable goes: nobody holds it, or waits for it, any more.
+    pub(crate) fn forget_holds(&self, variable: &Variable, state: &mut State) {
+        let handle = variable.handle();
+        let Some(hold) = state.hold() else {
+            return;
+        };
+        let holder = hold.lease.as_ref().map(|lease| &lease.holder);
+        let holders = holder.into_iter().chain(&hold.writer).chain(&hold.queue);
+        let sessions: Vec<u32> = holders.map(|one| one.session).collect();
+        self.end_lease(state, handle);
+        let mut list = self.leases().list.lock();
+        for session in sessions {
+            if let Some(handles) = list.sessions.get_mut(&session) {
+                handles.remove(&handle);
+            }
+        }
+        drop(list);
+        state.drop_hold();
     }
 
     /// Who alone may write a variable now, if there is somebody.

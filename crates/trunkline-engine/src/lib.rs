@@ -98,7 +98,7 @@ pub use plain::PlainUpdate;
 pub use provider::{
     Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, SourceItem, Ticket,
 };
-pub use registry::VARIABLES_MAX;
+pub use registry::{SlotCounts, VARIABLES_MAX};
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, Update};
 pub use variable::Variable;

@@ -13,6 +13,7 @@
 use std::fmt;
 
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableValue, TableWriter};
+use trunkline_types::definition::{generation_of, slot_of};
 use trunkline_types::{Access, Scope};
 
 use crate::cell::CellRead;
@@ -42,7 +43,7 @@ pub(crate) struct Mirrors {
 /// One table, and how many variables have come into it or left it.
 struct Mirrored {
     outbox: Arc<Outbox>,
-    /// The next handle.
+    /// The next slot.
     next: u32,
     /// Those below this one leave it.
     ended: Option<u32>,
@@ -55,13 +56,13 @@ impl Engine {
         wanted.clamp(SLOTS_MIN, VARIABLES_MAX)
     }
 
-    /// One past the highest handle given out so far: what a table has to have a slot for.
-    pub fn handles_end(&self) -> usize {
+    /// One past the highest slot used so far: what a table has to have a slot for.
+    pub fn slots_end(&self) -> usize {
         self.end() as usize
     }
 
-    /// Stores the last values of all variables, by their handles, into `table`, those of later ones
-    /// too as far as it has slots; a few at once, the rest with [`Engine::poll`].
+    /// Stores the last values of all variables, by the slots of their handles, into `table`, those
+    /// of later ones too as far as it has slots; a few at once, the rest with [`Engine::poll`].
     pub fn mirror_into(&self, table: TableWriter) -> Mirror {
         let outbox = Arc::new(Outbox::of_table(table));
         let mirrors = self.mirrors();
@@ -80,6 +81,20 @@ impl Engine {
         }
     }
 
+    /// A variable was deployed into a slot that tables may have passed already.
+    pub(crate) fn enter_tables(&self, variable: &Variable) {
+        let mirrors = self.mirrors();
+        // Relaxed: a table that is made meanwhile comes to the slot later.
+        if mirrors.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for table in mirrors.tables.lock().iter() {
+            if table.ended.is_none() && slot_of(variable.handle()) < table.next {
+                variable.enter(&table.outbox);
+            }
+        }
+    }
+
     /// At most `slice` variables come into each table, or leave it. True when there are more.
     pub(crate) fn fill_tables(&self, slice: usize) -> bool {
         let mirrors = self.mirrors();
@@ -94,7 +109,7 @@ impl Engine {
                 if table.next >= table.until(end) {
                     break;
                 }
-                if let Some(variable) = self.variable(table.next) {
+                if let Some(variable) = self.registry().at(table.next) {
                     match table.ended {
                         None => variable.enter(&table.outbox),
                         Some(_) => variable.leave(&table.outbox),
@@ -173,7 +188,9 @@ impl Variable {
     }
 
     fn store_into(&self, state: &State, table: &TableWriter) {
-        table.store(self.handle() as usize, &self.table_entry(state));
+        let handle = self.handle();
+        let (slot, generation) = (slot_of(handle) as usize, generation_of(handle));
+        table.store(slot, generation, &self.table_entry(state));
     }
 
     fn table_entry(&self, state: &State) -> TableEntry {

@@ -1,6 +1,6 @@
 //! What waits for one consumer, as indices instead of copies, and how it is told.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 
 use trunkline_ring::{MarkSet, TableWriter};
@@ -9,7 +9,7 @@ use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
 use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
-use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering};
 
 /// Told once when something begins to wait, on the writer's thread and outside every lock.
 ///
@@ -66,6 +66,10 @@ pub struct Reader {
 /// The writers' side of a consumer: each item is marked at most once, however often it changes.
 pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
+    /// Drains so far, plus one.
+    drains: AtomicUsize,
+    /// The number of the drain after which somebody has woken the consumer.
+    woken_after: AtomicUsize,
     /// Outcomes of writes that a provider answered; bounded by the write credit of the session.
     completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
     /// Ends of orders; bounded by what the session may have unanswered.
@@ -107,6 +111,8 @@ impl Outbox {
             made: AtomicU32::new(0),
             repaired: AtomicU32::new(0),
             marks: MarkSet::new(),
+            drains: AtomicUsize::new(1),
+            woken_after: AtomicUsize::new(0),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
             orders: Mutex::new(VecDeque::new()),
@@ -123,6 +129,34 @@ impl Outbox {
             table: Some(table),
             ..Self::new(Box::new(NoWake), true, None)
         }
+    }
+
+    /// The consumer begins to drain: what is marked from here on needs another wake-up.
+    pub(crate) fn begin_drain(&self) {
+        // SYNC POINT, pairs with `is_woken`: a marker that sees the number before this one has made
+        // its mark before the drain looks at the marks.
+        self.drains.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether the consumer was woken, and has not begun to drain since. Whoever marks asks that
+    /// behind the mark, and wakes if not, however many others have marked before: the thread whose
+    /// turn it was may have lost its processor, or have much else to do.
+    #[inline]
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst)
+    }
+
+    /// The consumer has ended: nobody need wake it.
+    pub(crate) fn end(&self) {
+        self.drains.store(usize::MAX, Ordering::SeqCst);
+        self.woken_after.store(usize::MAX, Ordering::SeqCst);
+    }
+
+    /// Wakes the consumer, and only then says that it was.
+    fn wake_by(&self, wake: impl FnOnce(&dyn Wake)) {
+        let drains = self.drains.load(Ordering::SeqCst);
+        wake(&*self.wake);
+        self.woken_after.store(drains, Ordering::SeqCst);
     }
 
     /// Who hears of it.
@@ -205,7 +239,12 @@ impl Outbox {
 #[derive(Debug, Default)]
 pub struct Wakes {
     outboxes: Vec<Arc<Outbox>>,
+    /// Those beyond the first few, by address, to find them among many.
+    known: HashSet<usize>,
 }
+
+/// Outboxes of a list up to which it is looked through.
+const LISTED_MAX: usize = 8;
 
 impl Wakes {
     /// An empty list.
@@ -220,7 +259,13 @@ impl Wakes {
         {
             return;
         }
-        if !self.outboxes.iter().any(|known| Arc::ptr_eq(known, outbox)) {
+        let mut first = self.outboxes.iter().take(LISTED_MAX);
+        if first.any(|known| Arc::ptr_eq(known, outbox)) {
+            return;
+        }
+        let is_new =
+            self.outboxes.len() < LISTED_MAX || self.known.insert(Arc::as_ptr(outbox) as usize);
+        if is_new {
             self.outboxes.push(Arc::clone(outbox));
         }
     }
@@ -228,8 +273,9 @@ impl Wakes {
     /// Wakes every outbox on the list and empties it. Call it holding no lock.
     pub fn flush(&mut self) {
         for outbox in self.outboxes.drain(..) {
-            outbox.wake.wake();
+            outbox.wake_by(|wake| wake.wake());
         }
+        self.known.clear();
     }
 
     /// The write, or the last of a batch, is done: as [`flush`](Self::flush), but where few wait
@@ -248,7 +294,7 @@ impl Wakes {
             return self.flush();
         }
         for outbox in self.outboxes.drain(..) {
-            outbox.wake.send();
+            outbox.wake_by(|wake| wake.send());
         }
     }
 }

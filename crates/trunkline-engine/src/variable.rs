@@ -27,7 +27,9 @@ use crate::update::{Encoded, Update};
 
 /// A deployed variable. Kept small: a plain `f64` costs under 300 bytes with its name and its slot.
 pub struct Variable {
-    slot: u32,
+    handle: u32,
+    /// How many variables came and went before it.
+    born: u64,
     /// Index of its provider plus one (0: held, nobody else owns the value), and above
     /// that what few variables are; see [`flags`](crate::flags).
     pub(crate) flags: AtomicU32,
@@ -41,9 +43,10 @@ pub struct Variable {
 }
 
 impl Variable {
-    pub(crate) fn new(slot: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
+    pub(crate) fn new(handle: u32, born: u64, name: Box<str>, properties: Arc<Properties>) -> Self {
         Self {
-            slot,
+            handle,
+            born,
             flags: AtomicU32::new(first_flags(&properties)),
             name,
             cell: Cell::new(&properties.data_type),
@@ -53,9 +56,16 @@ impl Variable {
         }
     }
 
-    /// The handle: the same number for every connection, never reused within an epoch.
+    /// The handle: the same number for every connection, never reused within an epoch. The slot in
+    /// it is: see [`slot_of`](trunkline_types::definition::slot_of).
+    #[inline]
     pub fn handle(&self) -> u32 {
-        self.slot
+        self.handle
+    }
+
+    /// How many variables came and went before it.
+    pub(crate) fn born(&self) -> u64 {
+        self.born
     }
 
     /// The full name, `library/path`.
@@ -408,6 +418,6 @@ impl Deref for PropertiesRef<'_> {
 
 impl fmt::Debug for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Variable({} = {})", self.slot, self.name)
+        write!(f, "Variable({} = {})", self.handle, self.name)
     }
 }

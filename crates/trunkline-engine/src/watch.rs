@@ -1,17 +1,13 @@
 //! Names that come and go: patterns that are followed live (B-32).
 //!
 //! ```text
-//! slots, in the order of appearance   1 2 3 4 5 6 7 ... end      a watch's cursor walks here,
-//! handles that are gone, in order     3 1 6 ... gone             and here
+//! slots                1 2 3 4 5 ... end      a new watch lists the variables here,
+//! what came and went   +7 +8 -3 +9 -7 ...     then follows the log from where the listing began
 //! ```
 //!
-//! Handles are never used again within an epoch, so the slots are the log of what appeared and need
-//! no other; what is gone is a list of handles beside them, 4 bytes for each slot that is spent
-//! anyway. So no watch can fall behind what is kept, however seldom it is looked at.
-//!
-//! Both lists are seen at one moment, a [`Mark`]; a watch first tells what is gone up to it, then
-//! what appeared, so that of a name that was replaced the old variable goes before the new one
-//! comes.
+//! The log is kept while anybody follows patterns, and has a bound. A watch that falls further
+//! behind than the log reaches begins its listing anew, and its client sees what has gone meanwhile
+//! by what is not listed, as after a reconnect.
 
 use trunkline_types::{Effort, Pattern};
 
@@ -19,13 +15,12 @@ use crate::caller::Caller;
 use crate::consumer::Consumer;
 use crate::engine::Engine;
 use crate::outbox::{Outbox, Wakes};
-use crate::registry::Mark;
 use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, Mutex, Weak};
 use crate::variable::Variable;
 
-/// Handles that are gone, looked at in one slice.
-const GONE_SLICE: usize = 1000;
+/// Entries of the log that are looked at in one slice.
+const LOG_SLICE: usize = 1000;
 
 /// Who is woken when names come and go.
 #[derive(Debug, Default)]
@@ -37,13 +32,15 @@ pub(crate) struct Watchers {
 #[derive(Debug)]
 pub struct Watch {
     pattern: Pattern,
-    /// The slot to look at next; below it everything was told.
+    /// The slot to list next; 0: the listing has not begun.
     cursor: u32,
-    /// Entries of the list of gone handles that were told.
-    gone: usize,
-    /// What is being told.
-    mark: Mark,
+    /// Where the listing ends.
+    end: u32,
+    /// The entry of the log to look at next; while it lists, the first that comes after.
+    log: u64,
     is_listed: bool,
+    /// It fell behind the log.
+    is_behind: bool,
 }
 
 /// What one slice of a watch found.
@@ -54,8 +51,11 @@ pub struct WatchSlice {
     /// Variables that were told before and are no more. A handle among them that was not told is of
     /// a variable that nobody had seen.
     pub gone: Vec<u32>,
-    /// Variables that were not told before, in the order of their handles.
+    /// Variables that were not told before.
     pub appeared: Vec<Arc<Variable>>,
+    /// The listing begins anew: the watch was looked at too seldom, and what is not listed now is
+    /// gone.
+    pub begins_again: bool,
     /// The listing of what there was at first is complete with this slice.
     pub listed: bool,
     /// Where it stands.
@@ -80,10 +80,11 @@ impl Watch {
     pub fn new(pattern: Pattern) -> Self {
         Self {
             pattern,
-            cursor: 1,
-            gone: 0,
-            mark: Mark::default(),
+            cursor: 0,
+            end: 0,
+            log: 0,
             is_listed: false,
+            is_behind: false,
         }
     }
 
@@ -104,64 +105,71 @@ impl Watch {
         effort: &mut Effort,
     ) -> WatchSlice {
         let engine = consumer.engine();
-        if self.is_told() {
-            self.mark = engine.registry().mark();
-            if !self.is_listed && self.cursor == 1 {
-                // What was gone before nobody has heard of.
-                self.gone = self.mark.gone;
-            }
+        if self.cursor == 0 {
+            // First, so that nothing is missed between the two.
+            consumer.watch_names();
+            (self.log, self.end) = engine.registry().mark();
+            self.cursor = 1;
         }
         let mut slice = WatchSlice {
-            revision: self.mark.revision(),
+            begins_again: std::mem::take(&mut self.is_behind),
+            progress: WatchProgress::More,
             ..WatchSlice::default()
         };
-        if self.gone < self.mark.gone {
-            let waits = self.take_gone(consumer, effort, &mut slice.gone);
-            slice.progress = match waits {
-                true => WatchProgress::Waits,
-                false => WatchProgress::More,
-            };
-            return slice;
+        if self.is_listed {
+            self.follow(consumer, caller, limit, effort, &mut slice);
+        } else {
+            self.list(engine, caller, limit, effort, &mut slice.appeared);
+            self.is_listed = self.cursor >= self.end;
+            slice.listed = self.is_listed;
         }
-        self.take_appeared(engine, caller, limit, effort, &mut slice.appeared);
-        if !self.is_told() {
-            slice.progress = WatchProgress::More;
-        } else if !self.is_listed {
-            self.is_listed = true;
-            slice.listed = true;
-            slice.progress = WatchProgress::More;
-        }
+        slice.revision = self.log;
         slice
     }
 
-    fn is_told(&self) -> bool {
-        self.gone >= self.mark.gone && self.cursor >= self.mark.end
-    }
-
-    /// Returns whether the consumer has to deliver something first.
-    fn take_gone(&mut self, consumer: &Consumer, effort: &mut Effort, out: &mut Vec<u32>) -> bool {
-        let engine = consumer.engine();
-        let most = self.mark.gone.saturating_sub(self.gone).min(GONE_SLICE);
-        for handle in engine.registry().gone_from(self.gone, most) {
+    /// What came and went since, in its order.
+    fn follow(
+        &mut self,
+        consumer: &Consumer,
+        caller: &Caller,
+        limit: usize,
+        effort: &mut Effort,
+        slice: &mut WatchSlice,
+    ) {
+        let registry = consumer.engine().registry();
+        let Some(entries) = registry.log_from(self.log, LOG_SLICE) else {
+            (self.cursor, self.is_listed, self.is_behind) = (0, false, true);
+            return;
+        };
+        for entry in &entries {
+            if slice.gone.len() + slice.appeared.len() >= limit || effort.is_spent() {
+                return;
+            }
             effort.spend(LOOK_STEPS);
-            if let Some(variable) = engine.variable(handle)
-                && handle < self.cursor
+            let variable = &entry.variable;
+            if variable.is_visible_to(caller)
                 && self.pattern.matches_within(effort, variable.name())
             {
-                if consumer.has_item_of(variable) {
-                    return true;
+                if !entry.is_gone {
+                    // Of what came and went nobody need hear.
+                    slice
+                        .appeared
+                        .extend(Some(variable).filter(|one| !one.is_gone()).cloned());
+                } else if consumer.has_item_of(variable) {
+                    slice.progress = WatchProgress::Waits;
+                    return;
+                } else {
+                    slice.gone.push(variable.handle());
                 }
-                out.push(handle);
             }
-            self.gone += 1;
-            if effort.is_spent() {
-                break;
-            }
+            self.log += 1;
         }
-        false
+        if entries.len() < LOG_SLICE {
+            slice.progress = WatchProgress::Idle;
+        }
     }
 
-    fn take_appeared(
+    fn list(
         &mut self,
         engine: &Engine,
         caller: &Caller,
@@ -169,13 +177,16 @@ impl Watch {
         effort: &mut Effort,
         out: &mut Vec<Arc<Variable>>,
     ) {
-        while self.cursor < self.mark.end && out.len() < limit {
+        while self.cursor < self.end && out.len() < limit {
             effort.spend(LOOK_STEPS);
-            if let Some(variable) = engine.visible(caller, self.cursor)
+            // What came after the listing began is in the log.
+            if let Some(variable) = engine.registry().at(self.cursor)
+                && variable.born() < self.log
+                && variable.is_visible_to(caller)
                 && self.pattern.matches_within(effort, variable.name())
                 && !variable.is_gone()
             {
-                out.push(Arc::clone(variable));
+                out.push(variable);
             }
             self.cursor += 1;
             if effort.is_spent() {
@@ -195,6 +206,7 @@ impl Consumer {
         if !outboxes.iter().any(|outbox| outbox.ptr_eq(&own)) {
             outboxes.push(own);
         }
+        self.engine().registry().keep_log(true);
     }
 
     /// Whether names came or went since this was asked last.
@@ -215,11 +227,17 @@ impl Consumer {
 impl Engine {
     /// Names came or went: whoever follows patterns looks.
     pub(crate) fn announce_names(&self, wakes: &mut Wakes) {
-        for outbox in self.watchers().outboxes.lock().iter() {
-            if let Some(outbox) = outbox.upgrade() {
+        let mut outboxes = self.watchers().outboxes.lock();
+        outboxes.retain(|outbox| {
+            let outbox = outbox.upgrade();
+            if let Some(outbox) = &outbox {
                 outbox.set_names_changed();
-                wakes.add(&outbox);
+                wakes.add(outbox);
             }
+            outbox.is_some()
+        });
+        if outboxes.is_empty() {
+            self.registry().keep_log(false);
         }
     }
 }

@@ -213,12 +213,15 @@ impl Engine {
         ask: Ask,
         write: &Write<'_>,
     ) -> Result<(), Refusal> {
-        let (handle, completion) = (variable.handle(), write.completion.clone());
+        let completion = write.completion.clone();
+        let variable = self.variable(variable.handle()).ok_or(Refusal::Gone)?;
         let waiting = Waiting {
             completion,
             asked: put.audited.map(|audited| Box::new(audited.asked.clone())),
         };
-        let sent = self.providers().send(index, put.now, handle, ask, waiting);
+        let sent = self
+            .providers()
+            .send(index, put.now, &variable, ask, waiting);
         sent.map_err(|failure| match failure {
             SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
             SendFailure::Gone { provider } => Refusal::ProviderGone { provider },

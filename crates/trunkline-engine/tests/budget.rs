@@ -331,7 +331,7 @@ fn deploy(rig: &Rig) -> Vec<Arc<Variable>> {
         define("c", text(STALL)),
     ];
     let handles = rig.deploy("rig", library);
-    let variable = |handle: u32| Arc::clone(rig.engine.variable(handle).unwrap());
+    let variable = |handle: u32| Arc::clone(&rig.engine.variable(handle).unwrap());
     handles.into_iter().map(variable).collect()
 }
 
@@ -342,7 +342,7 @@ fn assert_unused(rig: &Rig, consumer: &mut Consumer) {
         "probe",
         vec![define("p", text(STALL)), define("q", text(STALL))],
     );
-    let variable = |handle: u32| Arc::clone(rig.engine.variable(handle).unwrap());
+    let variable = |handle: u32| Arc::clone(&rig.engine.variable(handle).unwrap());
     let (p, q) = (variable(handles[0]), variable(handles[1]));
     rig.subscribe(consumer, 100, ALL, &p);
     rig.subscribe(consumer, 101, ALL, &q);

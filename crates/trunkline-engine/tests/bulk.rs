@@ -21,7 +21,7 @@ fn scene() -> (Rig, Vec<u32>, Vec<Arc<Variable>>) {
     let paths = (0..COUNT).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::new();
     let handles = rig.deploy("rig", paths.collect());
-    let variable = |handle: &u32| Arc::clone(rig.engine.variable(*handle).expect("deployed"));
+    let variable = |handle: &u32| Arc::clone(&rig.engine.variable(*handle).expect("deployed"));
     let variables = handles.iter().map(variable).collect();
     (rig, handles, variables)
 }

@@ -129,7 +129,7 @@ fn error_of_one_item_is_that_items_only() {
         let variable = rig.engine.resolve(&rig.caller, name);
         results.push(variable.and_then(|variable| {
             let options = SubscribeOptions::default();
-            consumer.subscribe(&rig.caller, 1, Contract::ALL, options, variable, None)
+            consumer.subscribe(&rig.caller, 1, Contract::ALL, options, &variable, None)
         }));
     }
     assert_eq!(results[0], Ok(()));

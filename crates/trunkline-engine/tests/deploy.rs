@@ -307,10 +307,8 @@ fn redeployed_variable_has_a_new_handle_and_counts_from_one() {
     assert_eq!(new.sequence(), 0);
     assert_eq!(rig.write(&new, 2.0), applied(1));
     assert_eq!(old.sample().value, Value::F64(1.0));
-    assert_eq!(
-        rig.engine.variable(first[0]).map(|v| v.is_gone()),
-        Some(true)
-    );
+    assert!(old.is_gone() && rig.engine.variable(first[0]).is_none());
+    assert_eq!(rig.engine.no_variable(first[0]), AccessError::Gone);
 }
 
 #[test]

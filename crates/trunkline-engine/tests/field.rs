@@ -20,7 +20,7 @@ fn open(rig: &Rig, name: &str) -> Arc<Variable> {
     let opened = rig
         .engine
         .open_name(&rig.caller, name, rig.now(), rig.wall());
-    Arc::clone(opened.expect("there is such a field"))
+    Arc::clone(&opened.expect("there is such a field"))
 }
 
 fn level(units: &str, range: Option<(f64, f64)>) -> Properties {

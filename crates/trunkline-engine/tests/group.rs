@@ -317,7 +317,7 @@ fn a_group_that_finds_no_room_has_no_number_and_goes_on_when_there_is() {
     assert_eq!(offered, 2);
     assert_eq!(updates(&mut fast).len(), 2);
     let writer = rig.consumer();
-    assert!(writer.wait_for_room(rig.engine.variable(handle).unwrap()));
+    assert!(writer.wait_for_room(&rig.engine.variable(handle).unwrap()));
     assert_eq!(
         attempt(&rig, &members),
         attempt(&rig, &members),

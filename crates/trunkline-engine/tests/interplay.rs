@@ -58,7 +58,7 @@ fn open(rig: &Rig, name: &str) -> Arc<Variable> {
     let opened = rig
         .engine
         .open_name(&rig.caller, name, rig.now(), rig.wall());
-    Arc::clone(opened.expect("it is deployed"))
+    Arc::clone(&opened.expect("it is deployed"))
 }
 
 fn group_as(rig: &Rig, caller: &Caller, members: &[(&Arc<Variable>, f64)]) -> GroupOutcome {

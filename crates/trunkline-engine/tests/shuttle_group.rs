@@ -35,7 +35,7 @@ fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
     let names = ["a", "b", "c"];
     let variables = names.map(|name| define(name, properties.clone())).to_vec();
     let handles = engine.deploy(&library_of("rig", variables), NOW, START);
-    let variable = |handle: u32| Arc::clone(engine.variable(handle).expect("deployed"));
+    let variable = |handle: u32| Arc::clone(&engine.variable(handle).expect("deployed"));
     let variables = handles.expect("well formed").into_iter().map(variable);
     let variables = variables.collect();
     (engine, variables)
@@ -248,7 +248,7 @@ fn sessions_that_come_and_go_leave_nothing_held() {
         properties.single_writer = true;
         let library = library_of("rig", vec![define("x", properties)]);
         let handles = engine.deploy(&library, NOW, START).expect("well formed");
-        let x = Arc::clone(engine.variable(handles[0]).expect("deployed"));
+        let x = Arc::clone(&engine.variable(handles[0]).expect("deployed"));
         let threads: Vec<_> = (1..3u32)
             .map(|session| {
                 let (engine, x) = (engine.clone(), Arc::clone(&x));
@@ -283,13 +283,13 @@ fn snapshots_of_aliases_and_their_fields_never_deadlock() {
         properties.alias = "plant/x".to_owned();
         let view = library_of("view", vec![define("x", properties.clone())]);
         let handles = engine.deploy(&view, NOW, START).expect("well formed");
-        let seen = Arc::clone(engine.variable(handles[0]).expect("deployed"));
+        let seen = Arc::clone(&engine.variable(handles[0]).expect("deployed"));
         let caller = Caller::local(9, 0);
         let opened = engine.open_name(&caller, "view/x#sequence", NOW, START);
         let field = opened.expect("deployed").handle();
         let plant = library_of("plant", vec![target]);
         let plant = engine.deploy(&plant, NOW, START).expect("well formed");
-        let x = Arc::clone(engine.variable(plant[0]).expect("deployed"));
+        let x = Arc::clone(&engine.variable(plant[0]).expect("deployed"));
         let threads = [
             {
                 let (engine, x) = (engine.clone(), Arc::clone(&x));

@@ -32,7 +32,7 @@ fn engine(data_type: &DataType, libraries: &[&str]) -> (Engine, Vec<Arc<Variable
         let definition = library_of(library, vec![define("x", properties)]);
         engine.deploy(&definition, NOW, START).expect("well formed");
         Arc::clone(
-            engine
+            &engine
                 .resolve(&caller, &format!("{library}/x"))
                 .expect("deployed"),
         )
@@ -282,11 +282,11 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
                     };
                     // Refused by then, or not: both are right.
                     let write = Write::value(&value);
-                    engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
+                    engine.try_write(&caller, NOW, START, &variable, &write, &mut Wakes::new());
                     let options = SubscribeOptions::default();
                     let contract = Contract::ALL;
                     id += 1;
-                    let _gone = consumer.subscribe(&caller, id, contract, options, variable, None);
+                    let _gone = consumer.subscribe(&caller, id, contract, options, &variable, None);
                     let mut sink = rig::Recorder::default();
                     consumer.drain(&mut sink, &mut Wakes::new());
                     let pattern = trunkline_types::Pattern::parse("**").expect("it is one");
@@ -340,7 +340,7 @@ fn aliases_outlive_a_storm_on_their_target() {
             let mut write = Write::value(&value);
             write.verb = verb;
             if let Ok(variable) = engine.resolve(&caller, name) {
-                engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
+                engine.try_write(&caller, NOW, START, &variable, &write, &mut Wakes::new());
             }
         }
     };
@@ -373,7 +373,14 @@ fn aliases_outlive_a_storm_on_their_target() {
     let variables = ["a/x", "b/x", "c/x"].map(|name| engine.resolve(&caller, name).unwrap());
     let value = Value::F64(-1.0);
     let write = Write::value(&value);
-    engine.try_write(&caller, NOW, START, variables[0], &write, &mut Wakes::new());
+    engine.try_write(
+        &caller,
+        NOW,
+        START,
+        &variables[0],
+        &write,
+        &mut Wakes::new(),
+    );
     for variable in variables {
         assert_eq!(variable.sample().value, value, "{variable:?}");
         assert!(variable.ledger().is_balanced(), "{:?}", variable.ledger());

@@ -554,10 +554,21 @@ fn whatever_a_notifier_tells_is_sent() {
 #[test]
 fn a_notifier_outlives_its_session() {
     let (server, _letters, notifiers) = letters();
-    drop(connect(&server));
+    let mut sut = connect(&server);
     let notifier = notifiers.recv_timeout(CUT_OFF).unwrap();
     drop(server);
     notifier.notify();
+    notifier.send();
+    // It brings nobody back, and nothing is sent any more.
+    sut.set_read_timeout(Some(CUT_OFF)).unwrap();
+    let mut rest = Vec::new();
+    let ended = sut.read_to_end(&mut rest);
+    let is_cut = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+    assert!(
+        ended.as_ref().is_ok() || ended.as_ref().is_err_and(is_cut),
+        "{ended:?}"
+    );
+    assert!(rest.is_empty(), "{} bytes after the end", rest.len());
 }
 
 #[test]

@@ -33,9 +33,9 @@ const CHUNKS: usize = GROUPS * GROUP_CHUNKS;
 /// Four levels of bits: a top word over 8 root words, over a summary word per chunk, over the
 /// chunk's 64 words of marks. A bit above says that the word below it may not be empty.
 ///
-/// - A marker sets its bit, then sees to it that the bit above is set, up to the top. Most marks are
-///   one atomic read-modify-write and three loads. It does not rely on the marker that made a word
-///   not empty to bring the news up: that one may have lost its processor in between.
+/// - A marker sets its bit, then sees to it that the bit above is set, up to the top. Most marks
+///   are one atomic read-modify-write and three loads. It does not rely on the marker that made a
+///   word not empty to bring the news up: that one may have lost its processor in between.
 /// - The drainer goes down: it takes a word's bits out, then the words below that those bits name.
 ///   A mark that comes after the drainer has passed finds words empty again and goes up; one that
 ///   comes before is taken along. Either way it is delivered.

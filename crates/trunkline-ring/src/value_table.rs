@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! slot 0      which layout this is, and whether the table is still written to
-//! slot n      word 0       number of the last complete store, what it was, length of its value
+//! slot n      word 0       number of the last complete store, the generation of the slot, what was
+//!                          stored, length of its value
 //!             words 1-7    store of an even number: sequence, source and engine timestamp,
 //!                          quality and writer, value
 //!             words 8-14   store of an odd number
@@ -26,12 +27,15 @@ pub const TABLE_SLOT_BYTES: usize = 128;
 /// Longest value that a table holds.
 pub const TABLE_VALUE_BYTES: usize = 24;
 
+/// Highest generation of a slot: which of its users, one after the other, an entry is of.
+pub const TABLE_GENERATION_MAX: u16 = (1 << 11) - 1;
+
 const SLOT_WORDS: usize = TABLE_SLOT_BYTES / 8;
 /// Words of one half: sequence, two timestamps, quality and writer, value.
 const HALF_WORDS: usize = 4 + TABLE_VALUE_BYTES / 8;
 
 /// The layout of this version; another version is another table.
-const MAGIC: u64 = u64::from_le_bytes(*b"TLTAB\0\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"TLTAB\0\0\x02");
 /// What the second word of slot 0 says.
 const CURRENT: u64 = 1;
 const ENDED: u64 = 2;
@@ -40,7 +44,10 @@ const ENDED: u64 = 2;
 const STATE_SHIFT: u32 = 5;
 const LENGTH_MASK: u64 = (1 << STATE_SHIFT) - 1;
 const STATE_MASK: u64 = 0b111;
-const COUNT_SHIFT: u32 = 8;
+const GENERATION_SHIFT: u32 = 8;
+const GENERATION_MASK: u64 = TABLE_GENERATION_MAX as u64;
+const COUNT_SHIFT: u32 = 19;
+const _: () = assert!(GENERATION_MASK << GENERATION_SHIFT < 1 << COUNT_SHIFT);
 const STATE_VALUE: u64 = 1;
 const STATE_ELSEWHERE: u64 = 2;
 const STATE_GONE: u64 = 3;
@@ -224,8 +231,9 @@ impl TableWriter {
         self.0.0.len()
     }
 
-    /// Makes `entry` what readers find at `index`; an index that the table has not is ignored.
-    pub fn store(&self, index: usize, entry: &TableEntry) {
+    /// Makes `entry` what readers of this generation find at `index`; an index that the table has
+    /// not is ignored.
+    pub fn store(&self, index: usize, generation: u16, entry: &TableEntry) {
         let Some(slot) = self.0.slot(index).filter(|_| index > 0) else {
             return;
         };
@@ -245,7 +253,9 @@ impl TableWriter {
         };
         // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
         // number.
-        let word = count << COUNT_SHIFT | state << STATE_SHIFT | length;
+        let generation = u64::from(generation) & GENERATION_MASK;
+        let about = generation << GENERATION_SHIFT | state << STATE_SHIFT | length;
+        let word = count << COUNT_SHIFT | about;
         slot.words[0].store(word, Ordering::Release);
     }
 
@@ -273,14 +283,14 @@ impl TableReader {
         first.is_some_and(|first| first.words[1].load(Ordering::Acquire) == CURRENT)
     }
 
-    /// What is at `index` while the table is [current](Self::is_current). `None`: nothing was
-    /// stored there yet, the table has ended, or stores overtook this reader
+    /// What is at `index` while the table is [current](Self::is_current). `None`: nothing of this
+    /// generation is stored there, the table has ended, or stores overtook this reader
     /// [`READ_ATTEMPTS_MAX`] times; whoever wants the value asks for it elsewhere.
     #[must_use]
     #[inline]
-    pub fn read(&self, index: usize) -> Option<TableEntry> {
+    pub fn read(&self, index: usize, generation: u16) -> Option<TableEntry> {
         let slot = self.0.slot(index).filter(|_| index > 0)?;
-        let entry = try_read(slot).or_else(|| read_again(slot))?;
+        let entry = try_read(slot, generation).or_else(|| read_again(slot, generation))?;
         // Behind the copy: what was copied from a table that is current was the last.
         self.is_current().then_some(entry)
     }
@@ -289,14 +299,17 @@ impl TableReader {
 /// The attempts after the first.
 #[cold]
 #[inline(never)]
-fn read_again(slot: &TableSlot) -> Option<TableEntry> {
-    (1..READ_ATTEMPTS_MAX).find_map(|_| try_read(slot))
+fn read_again(slot: &TableSlot, generation: u16) -> Option<TableEntry> {
+    (1..READ_ATTEMPTS_MAX).find_map(|_| try_read(slot, generation))
 }
 
 /// One attempt; `None` when there is nothing, or a store overtook it.
 #[inline]
-fn try_read(slot: &TableSlot) -> Option<TableEntry> {
+fn try_read(slot: &TableSlot, generation: u16) -> Option<TableEntry> {
     let word = slot.words[0].load(Ordering::Acquire);
+    if word >> GENERATION_SHIFT & GENERATION_MASK != u64::from(generation) {
+        return None;
+    }
     match word >> STATE_SHIFT & STATE_MASK {
         STATE_VALUE => {}
         STATE_ELSEWHERE => return Some(TableEntry::Elsewhere),

@@ -37,7 +37,7 @@ fn reader_sees_whole_values_in_order_within_two_preemptions() {
         let reads = thread::spawn(move || {
             let mut before = 0;
             for _ in 0..2 {
-                match reader.read(1) {
+                match reader.read(1, 0) {
                     None => assert_eq!(before, 0, "it was there"),
                     Some(TableEntry::Value(read)) => {
                         assert_eq!(TableEntry::Value(read), value(read.sequence), "torn");
@@ -49,7 +49,7 @@ fn reader_sees_whole_values_in_order_within_two_preemptions() {
             }
         });
         for number in 1..=3 {
-            writer.store(1, &value(number));
+            writer.store(1, 0, &value(number));
         }
         reads.join().unwrap();
     });
@@ -59,13 +59,13 @@ fn reader_sees_whole_values_in_order_within_two_preemptions() {
 fn who_has_seen_a_value_newer_than_the_tables_end_finds_none_in_it_within_two_preemptions() {
     bounded().check(|| {
         let (writer, reader) = value_table(2);
-        writer.store(1, &value(1));
+        writer.store(1, 0, &value(1));
         // The newest value, once the table has ended.
         let elsewhere = Arc::new(AtomicU64::new(0));
         let newest = elsewhere.clone();
         let reads = thread::spawn(move || {
             let has_newer = newest.load(Ordering::Acquire) == 2;
-            let entry = reader.read(1);
+            let entry = reader.read(1, 0);
             assert!(
                 !has_newer || entry.is_none(),
                 "an older value than one that this thread has seen"

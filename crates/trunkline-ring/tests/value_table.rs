@@ -53,19 +53,19 @@ fn tampered() -> (Arc<Tampered>, TableWriter, TableReader) {
 fn the_last_store_is_read() {
     let (writer, reader) = value_table(SLOTS);
     assert_eq!((writer.end(), reader.end()), (SLOTS, SLOTS));
-    assert_eq!(reader.read(1), None, "nothing was stored");
+    assert_eq!(reader.read(1, 0), None, "nothing was stored");
     for number in 1..=5 {
-        writer.store(1, &TableEntry::Value(value(number)));
-        assert_eq!(reader.read(1), Some(TableEntry::Value(value(number))));
+        writer.store(1, 0, &TableEntry::Value(value(number)));
+        assert_eq!(reader.read(1, 0), Some(TableEntry::Value(value(number))));
     }
-    assert_eq!(reader.read(2), None, "that is another slot");
+    assert_eq!(reader.read(2, 0), None, "that is another slot");
     for entry in [TableEntry::Elsewhere, TableEntry::Gone] {
-        writer.store(1, &entry);
-        assert_eq!(reader.read(1), Some(entry));
+        writer.store(1, 0, &entry);
+        assert_eq!(reader.read(1, 0), Some(entry));
     }
     for index in [0, SLOTS, usize::MAX] {
-        writer.store(index, &TableEntry::Gone);
-        assert_eq!(reader.read(index), None, "no slot of a variable");
+        writer.store(index, 0, &TableEntry::Gone);
+        assert_eq!(reader.read(index, 0), None, "no slot of a variable");
     }
     assert!(reader.is_current());
 }
@@ -75,8 +75,8 @@ fn bytes_are_those_of_the_words() {
     let mut short = value(1);
     (short.value, short.length) = ([0x0403_0201, 0, 0], 4);
     let (writer, reader) = value_table(SLOTS);
-    writer.store(2, &TableEntry::Value(short));
-    let Some(TableEntry::Value(read)) = reader.read(2) else {
+    writer.store(2, 0, &TableEntry::Value(short));
+    let Some(TableEntry::Value(read)) = reader.read(2, 0) else {
         panic!("no value");
     };
     assert_eq!(read.bytes()[..read.length], [1, 2, 3, 4]);
@@ -86,10 +86,10 @@ fn bytes_are_those_of_the_words() {
 #[test]
 fn nothing_is_read_from_a_table_that_has_ended() {
     let (writer, reader) = value_table(SLOTS);
-    writer.store(1, &TableEntry::Value(value(1)));
+    writer.store(1, 0, &TableEntry::Value(value(1)));
     writer.finish();
     assert!(!reader.is_current());
-    assert_eq!(reader.read(1), None);
+    assert_eq!(reader.read(1, 0), None);
 }
 
 /// A writer that is killed in the middle of a store has changed one half and not said so.
@@ -98,13 +98,13 @@ fn a_store_that_was_cut_off_anywhere_leaves_the_one_before() {
     for cut in 0..=7 {
         let (words, writer, reader) = tampered();
         for number in 1..=4 {
-            writer.store(1, &TableEntry::Value(value(number)));
+            writer.store(1, 0, &TableEntry::Value(value(number)));
             // The half that the next store begins with: that of `number + 1`.
             let half = if number % 2 == 1 { 1 } else { 8 };
             for word in 0..cut {
                 words.0[WORDS + half + word].store(u64::MAX, Ordering::Relaxed);
             }
-            assert_eq!(reader.read(1), Some(TableEntry::Value(value(number))));
+            assert_eq!(reader.read(1, 0), Some(TableEntry::Value(value(number))));
         }
     }
 }
@@ -118,14 +118,14 @@ fn readers_get_whole_values_in_order() {
         let (writer, over) = (Arc::clone(&writer), Arc::clone(&over));
         thread::spawn(move || {
             for number in 1..=200_000 {
-                writer.store(1, &TableEntry::Value(value(number)));
+                writer.store(1, 0, &TableEntry::Value(value(number)));
             }
             over.store(true, Ordering::Release);
         })
     };
     let mut last = 0;
     while !over.load(Ordering::Acquire) {
-        if let Some(entry) = reader.read(1) {
+        if let Some(entry) = reader.read(1, 0) {
             let TableEntry::Value(read) = entry else {
                 panic!("{entry:?} was never stored");
             };
@@ -135,7 +135,7 @@ fn readers_get_whole_values_in_order() {
         }
     }
     stores.join().unwrap();
-    assert_eq!(reader.read(1), Some(TableEntry::Value(value(200_000))));
+    assert_eq!(reader.read(1, 0), Some(TableEntry::Value(value(200_000))));
 }
 
 proptest! {
@@ -150,7 +150,7 @@ proptest! {
         for current in [content[1], 1] {
             words.0[1].store(current, Ordering::Relaxed);
             for index in 0..=SLOTS {
-                if let Some(TableEntry::Value(read)) = reader.read(index) {
+                if let Some(TableEntry::Value(read)) = reader.read(index, 0) {
                     prop_assert!(read.length <= TABLE_VALUE_BYTES);
                     prop_assert!(current == 1 && index > 0 && index < SLOTS);
                 }
@@ -171,10 +171,10 @@ proptest! {
                 1 => TableEntry::Gone,
                 _ => TableEntry::Value(value(u64::from(number))),
             };
-            writer.store(index, &entry);
+            writer.store(index, 0, &entry);
             expected[index] = Some(entry);
             for (index, entry) in expected.iter().enumerate() {
-                prop_assert_eq!(reader.read(index), *entry);
+                prop_assert_eq!(reader.read(index, 0), *entry);
             }
         }
     }

@@ -96,7 +96,7 @@ impl Scene {
         let handles = engine.deploy(&library, NOW, WALL).unwrap_or_default();
         let variables = handles
             .iter()
-            .filter_map(|handle| engine.variable(*handle).cloned())
+            .filter_map(|handle| engine.variable(*handle))
             .collect();
         let peers = (0..subscribers)
             .map(|number| Peer::new(&engine, number as u32 + 2, &handles))

@@ -20,7 +20,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::name::is_reserved;
 use trunkline_types::{Access, DataType, Effort, Pattern, Tick, Timestamp};
 
-use crate::fault::unknown_handle;
+use crate::fault::of_access;
 use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
@@ -179,8 +179,11 @@ impl Session {
         for handle in page.slice(handles) {
             page.next += 1;
             match self.engine.visible(&self.caller, *handle) {
-                None => frame.push_fault(unknown_handle(*handle).as_ref()),
-                Some(variable) => frame.push(&self.describe(variable)),
+                None => {
+                    let error = self.engine.no_variable(*handle);
+                    frame.push_fault(of_access(&error).as_ref());
+                }
+                Some(variable) => frame.push(&self.describe(&variable)),
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 break;

@@ -53,7 +53,7 @@ impl Session {
         };
         for (id, contract) in self.consumer.subscriptions_of(variable.handle()) {
             if let Some(ledger) = self.consumer.ledger(id, variable.handle()) {
-                steps.extend(self.of_filter(id, contract, variable, &ledger));
+                steps.extend(self.of_filter(id, contract, &variable, &ledger));
                 steps.extend(of_buffer(contract, &ledger));
             }
         }

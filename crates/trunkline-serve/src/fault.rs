@@ -75,9 +75,3 @@ pub(crate) fn of_unknown(cause: &UnknownCause) -> Fault {
     };
     Fault::new(code, cause.to_string())
 }
-
-/// The handle is none of this engine's, or not one this caller can see.
-pub(crate) fn unknown_handle(handle: u32) -> Fault {
-    let sentence = format!("{handle} is no handle of this engine; open the variable by its name");
-    Fault::new(FaultCode::UnknownHandle, sentence)
-}

@@ -72,7 +72,7 @@ impl Session {
                 break;
             }
             if let Some(variable) = self.engine.variable(forced.handle) {
-                builder.push(&entry(variable, forced));
+                builder.push(&entry(&variable, forced));
             }
         }
         builder.finish(&ForcedHead {

@@ -103,7 +103,7 @@ impl Session {
                 }
                 GroupAttempt::WouldBlock { until, handle } => {
                     let variable = self.engine.variable(handle);
-                    if variable.is_some_and(|full| self.consumer.wait_for_room(full)) {
+                    if variable.is_some_and(|full| self.consumer.wait_for_room(&full)) {
                         self.parked_until = Some(until);
                         return Progress::Parked;
                     }

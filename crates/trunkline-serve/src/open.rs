@@ -12,7 +12,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::name::NameError;
 use trunkline_types::{Contract, Position, Tick};
 
-use crate::fault::{of_access, unknown_handle};
+use crate::fault::of_access;
 use crate::request_budget::{ITEM_BYTES, Use};
 use crate::session::Session;
 use crate::updates::Records;
@@ -78,7 +78,7 @@ impl Session {
                 Ok(variable) => {
                     let properties = variable.properties();
                     let handle = variable.handle();
-                    let update = options.read.then(|| self.readable(variable).ok());
+                    let update = options.read.then(|| self.readable(&variable).ok());
                     let reading = update.as_ref().map(|update| match update {
                         Some(update) => self.records.record(handle, update),
                         None => Records::not_readable(handle),
@@ -101,20 +101,22 @@ impl Session {
         work.page.progress(total)
     }
 
-    fn open_one<'e>(
+    fn open_one(
         &mut self,
-        engine: &'e Engine,
+        engine: &Engine,
         name: &[u8],
         terms: Option<&SubscribeTerms>,
         misses: &mut u32,
         now: Tick,
-    ) -> Result<&'e Arc<Variable>, Fault> {
+    ) -> Result<Arc<Variable>, Fault> {
         let found = std::str::from_utf8(name)
             .map_err(|_| AccessError::InvalidName(NameError::NotUtf8))
             .and_then(|name| engine.open_name(&self.caller, name, now, self.last_seen.1));
         let variable = found.map_err(|error| of_access(&self.suggest(error, misses)))?;
+        let kept = self.consumer.keep_field(variable);
+        let variable = kept.map_err(|error| of_access(&error))?;
         if let Some(terms) = terms {
-            self.subscribe_one(variable, terms, First::Beside, now)?;
+            self.subscribe_one(&variable, terms, First::Beside, now)?;
         }
         Ok(variable)
     }
@@ -239,9 +241,9 @@ impl Session {
                     sequence: item.last_sequence,
                 });
             let result = match engine.visible(&self.caller, item.handle) {
-                None => Err(unknown_handle(item.handle)),
+                None => Err(of_access(&engine.no_variable(item.handle))),
                 Some(variable) => {
-                    self.subscribe_one(variable, &work.terms, First::Within(resume), now)
+                    self.subscribe_one(&variable, &work.terms, First::Within(resume), now)
                 }
             };
             match result {

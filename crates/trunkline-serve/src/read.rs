@@ -9,7 +9,7 @@ use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 
-use crate::fault::{of_access, unknown_handle};
+use crate::fault::of_access;
 use crate::session::Session;
 use crate::work::{HandlesVerb, HandlesWork, Page, Progress, Work};
 
@@ -110,6 +110,9 @@ impl Session {
             self.consumer
                 .unsubscribe(subscription, Some(&handles), wakes);
         }
+        for handle in handles {
+            self.consumer.drop_field(*handle);
+        }
     }
 
     fn read(&mut self, page: &mut Page, handles: &[u32]) {
@@ -119,7 +122,7 @@ impl Session {
         for handle in page.slice(handles) {
             page.next += 1;
             let variable = self.engine.visible(&self.caller, *handle);
-            if let Some(variable) = variable
+            if let Some(variable) = &variable
                 && let Some(update) = variable.read_plain(&self.caller)
             {
                 let (word, bytes) = (update.word.to_le_bytes(), variable.plain_bytes());
@@ -133,9 +136,9 @@ impl Session {
                 }
             }
             let update = match variable {
-                None => Err(unknown_handle(*handle)),
+                None => Err(of_access(&self.engine.no_variable(*handle))),
                 Some(variable) if variable.is_gone() => Err(of_access(&AccessError::Gone)),
-                Some(variable) => self.readable(variable).map_err(|error| of_access(&error)),
+                Some(variable) => self.readable(&variable).map_err(|error| of_access(&error)),
             };
             match update.and_then(|update| self.records.check(update)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
@@ -164,7 +167,8 @@ impl Session {
         for handle in page.slice(handles) {
             page.next += 1;
             if self.engine.visible(&self.caller, *handle).is_none() {
-                results.push_fault(unknown_handle(*handle).as_ref());
+                let error = self.engine.no_variable(*handle);
+                results.push_fault(of_access(&error).as_ref());
             } else if !self.caller.rights.write {
                 results.push_fault(of_access(&AccessError::Denied).as_ref());
             } else if self.engine.request(*handle) {

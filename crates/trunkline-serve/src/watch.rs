@@ -125,6 +125,9 @@ impl Session {
                 slice.gone.iter().for_each(|handle| vanished.push(*handle));
                 vanished.finish(false);
             }
+            if slice.begins_again {
+                AppearedBuilder::begin(out, 0, *number, slice.revision).finish_anew();
+            }
             if slice.appeared.is_empty() && !slice.listed {
                 continue;
             }

@@ -9,7 +9,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
-use crate::fault::{out_of_memory, unknown_handle};
+use crate::fault::{of_access, out_of_memory};
 use crate::options::ServeOptions;
 use crate::request_budget::Use;
 use crate::session::Session;
@@ -274,7 +274,8 @@ impl Session {
     ) -> Attempted {
         let ended = |answer: Answer| Attempted::Ended(Packed::from(answer));
         let Some(variable) = engine.visible(&self.caller, record.handle) else {
-            return ended(Answer::Fault(unknown_handle(record.handle)));
+            let error = engine.no_variable(record.handle);
+            return ended(Answer::Fault(of_access(&error)));
         };
         if !is_published
             && is_bare(&record.options)
@@ -284,7 +285,7 @@ impl Session {
         {
             return Attempted::Ended(Packed::Applied(sequence));
         }
-        if is_published && !self.provides(variable) {
+        if is_published && !self.provides(&variable) {
             let fault = FaultCode::NotItsProvider.into();
             return ended(Answer::Fault(fault));
         }
@@ -347,7 +348,7 @@ impl Session {
                 .then(|| self.consumer.completion(record.write)),
         };
         loop {
-            match engine.try_write(&self.caller, now, wall, variable, &write, wakes) {
+            match engine.try_write(&self.caller, now, wall, &variable, &write, wakes) {
                 Attempt::Done(outcome) => return ended(Answer::Outcome(outcome)),
                 Attempt::Pending => {
                     self.unanswered.provide(record.write, record.value.len());
@@ -357,7 +358,7 @@ impl Session {
                     return ended(Answer::WouldBlock);
                 }
                 Attempt::WouldBlock { until } => {
-                    if self.consumer.wait_for_room(variable) {
+                    if self.consumer.wait_for_room(&variable) {
                         return Attempted::Parked(until);
                     }
                     // The feed was drained in between: there is room, or the subscription ended.

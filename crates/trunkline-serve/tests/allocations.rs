@@ -174,7 +174,7 @@ fn updates_allocate_nothing_from_the_write_to_the_wire() {
                 variables: (0..VARIABLES).map(define).collect(),
             };
             let handles = engine.deploy(&library, NOW, WALL).expect("well formed");
-            let variable = |handle: &u32| Arc::clone(engine.variable(*handle).expect("deployed"));
+            let variable = |handle: &u32| Arc::clone(&engine.variable(*handle).expect("deployed"));
             let variables: Vec<Arc<Variable>> = handles.iter().map(variable).collect();
             let mut peers: Vec<Peer> = (0..subscribers)
                 .map(|number| Peer::new(&engine, number + 2, contract, &handles))

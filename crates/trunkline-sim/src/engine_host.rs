@@ -263,13 +263,14 @@ impl EngineHost {
             let Some(variable) = engine.variable(*handle) else {
                 continue;
             };
-            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, variable, None);
+            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, &variable, None);
             if let Err(error) = followed {
                 checker.fail(|| format!("the witness is refused: {error}"));
             }
             if plan.has_store && variable.properties().retain {
                 let latest = Contract::Latest;
-                let _kept = retention.subscribe(&caller, FOLLOWER, latest, options, variable, None);
+                let _kept =
+                    retention.subscribe(&caller, FOLLOWER, latest, options, &variable, None);
             }
         }
         self.running = Some(Running {

@@ -377,7 +377,7 @@ impl World {
         let write = Write::value(&value);
         let attempt = running
             .engine
-            .try_write(&caller, now, wall, target, &write, &mut wakes);
+            .try_write(&caller, now, wall, &target, &write, &mut wakes);
         drop(wakes);
         running.witness(now, checker);
         let epoch = engine.epoch;

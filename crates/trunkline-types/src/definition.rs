@@ -50,6 +50,25 @@ pub fn check_text(text: &str, max: usize) -> Result<(), TextFault> {
     }
 }
 
+/// Bits of a handle that are its slot; above them is its generation.
+pub const HANDLE_SLOT_BITS: u32 = 21;
+
+/// The slot of a handle: the place of its variable in tables. The slot of a variable that is gone
+/// is used again.
+#[must_use]
+#[inline]
+pub const fn slot_of(handle: u32) -> u32 {
+    handle & ((1 << HANDLE_SLOT_BITS) - 1)
+}
+
+/// The generation of a handle: how many variables had its slot before.
+#[must_use]
+#[inline]
+pub const fn generation_of(handle: u32) -> u16 {
+    // 11 bits are left.
+    (handle >> HANDLE_SLOT_BITS) as u16
+}
+
 /// A library: the unit that is deployed, with every variable in it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LibraryDefinition {

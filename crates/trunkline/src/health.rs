@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use trunkline_engine::field::FIELDS_MAX;
 use trunkline_engine::health::{Census, Totals};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
 use trunkline_types::{
@@ -41,6 +42,20 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         "As many connections may be open",
     ),
     ("variables", DataType::U64, "", "Variables, without these"),
+    (
+        "slots",
+        DataType::U64,
+        "",
+        "Slots in use: by variables, these included, and open fields",
+    ),
+    (
+        "slots_max",
+        DataType::U64,
+        "",
+        "Slots there are, without those whose handles are used up",
+    ),
+    ("fields", DataType::U64, "", "Fields that are open"),
+    ("fields_max", DataType::U64, "", "Fields that can be open"),
     (
         "subscriptions",
         DataType::U64,
@@ -283,7 +298,7 @@ impl Health {
                 // Nobody can hold it up, and a person who forces it may.
                 let _attempt = self
                     .core
-                    .try_write(&caller, now, wall, variable, &write, wakes);
+                    .try_write(&caller, now, wall, &variable, &write, wakes);
             }
             None => {
                 let quality = Quality::bad(Reason::NotSupported);
@@ -307,6 +322,7 @@ impl Health {
             Some(Some(Some(trouble))) => ("failing", trouble),
         };
         let memory = self.core.queue_memory();
+        let slots = self.core.slots();
         let text = |text: &str| Value::String(text.into());
         let values = [
             Some(Value::F64(uptime.as_secs() as f64)),
@@ -314,6 +330,10 @@ impl Health {
             Some(Value::U64(self.facts.sessions())),
             Some(Value::U64(self.facts.sessions_max())),
             Some(Value::U64(self.core.variable_count() as u64)),
+            Some(Value::U64(slots.used)),
+            Some(Value::U64(slots.max - slots.retired)),
+            Some(Value::U64(self.core.open_fields())),
+            Some(Value::U64(u64::from(FIELDS_MAX))),
             Some(Value::U64(self.core.subscription_count())),
             Some(Value::U64(totals.written)),
             Some(Value::F64(state.rate)),
@@ -462,7 +482,7 @@ mod tests {
             let (value, caller) = (Value::F64(second as f64), Caller::engine());
             let write = Write::value(&value);
             let wakes = &mut Wakes::new();
-            core.try_write(&caller, at(second), wall, variable, &write, wakes);
+            core.try_write(&caller, at(second), wall, &variable, &write, wakes);
         };
         let mut sut = State::default();
         let mut seen = Vec::new();

@@ -444,7 +444,7 @@ fn write(
         origin: Origin::SourceRaw,
         ..Write::value(value)
     };
-    match engine.try_write(caller, now, wall, variable, &write, wakes) {
+    match engine.try_write(caller, now, wall, &variable, &write, wakes) {
         Attempt::WouldBlock { until } => Some(until),
         Attempt::Done(_) | Attempt::Pending => None,
     }

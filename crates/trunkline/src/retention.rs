@@ -82,7 +82,7 @@ impl Retention {
                 SUBSCRIPTION,
                 Contract::Latest,
                 SubscribeOptions::default(),
-                variable,
+                &variable,
                 None,
             );
         }

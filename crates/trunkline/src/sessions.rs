@@ -184,7 +184,7 @@ impl SessionFactory for Sessions {
         }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let current = shown.upgrade();
-        let has_room = |one: &Arc<ShownValues>| one.slots >= self.engine.handles_end();
+        let has_room = |one: &Arc<ShownValues>| one.slots >= self.engine.slots_end();
         if let Some(current) = current.filter(has_room) {
             return Some(current);
         }

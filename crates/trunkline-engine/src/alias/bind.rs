@@ -58,17 +58,18 @@ impl Engine {
             let alias = self.variable(entry.handle).filter(|_| is_concerned)?;
             Some((alias, &entry.target))
         });
+        let concerned: Vec<(Arc<Variable>, &Name)> = concerned.collect();
         // All leave the old ones before any has its new one: old and new together may be a cycle.
-        for (alias, target) in concerned.clone() {
+        for (alias, target) in &concerned {
             self.leave_other(alias, target);
         }
-        for (alias, target) in concerned {
+        for (alias, target) in &concerned {
             self.bind_alias(alias, target, now, wall, wakes);
         }
     }
 
     /// The variable that an alias is to follow, or why it cannot.
-    fn fitting(&self, alias: &Variable, target: &Name) -> Result<&Arc<Variable>, Unbound> {
+    fn fitting(&self, alias: &Variable, target: &Name) -> Result<Arc<Variable>, Unbound> {
         let name = target.as_str();
         let Some(variable) = self.registry().find(name) else {
             return Err(Unbound::missing(name));
@@ -85,7 +86,7 @@ impl Engine {
             return;
         };
         let unbound = match self.fitting(alias, target) {
-            Ok(wanted) if Arc::ptr_eq(wanted, bound) => return,
+            Ok(wanted) if Arc::ptr_eq(&wanted, &bound) => return,
             // For as long as it takes to bind it.
             Ok(_) => Unbound::missing(target.as_str()),
             Err(unbound) => unbound,
@@ -123,7 +124,7 @@ impl Engine {
         });
         if update.sequence > 0 {
             let following = Following {
-                source: target,
+                source: &target,
                 update: &update,
                 now,
                 wall,
@@ -136,7 +137,7 @@ impl Engine {
     }
 
     /// The variable that an alias is bound to.
-    pub(crate) fn bound_to(&self, alias: &Variable) -> Option<&Arc<Variable>> {
+    pub(crate) fn bound_to(&self, alias: &Variable) -> Option<Arc<Variable>> {
         match alias.lock().target() {
             Some(Target::Bound { handle, .. }) => self.variable(*handle),
             _ => None,
@@ -145,11 +146,11 @@ impl Engine {
 
     /// The variable behind an alias, and behind the alias that this may be: `variable` itself when
     /// it is none.
-    pub(crate) fn behind<'e>(&'e self, variable: &'e Arc<Variable>) -> &'e Arc<Variable> {
-        let mut at = variable;
+    pub(crate) fn behind(&self, variable: &Arc<Variable>) -> Arc<Variable> {
+        let mut at = Arc::clone(variable);
         // Bounded, because no chain with a cycle is deployed.
         while at.is_alias()
-            && let Some(next) = self.bound_to(at)
+            && let Some(next) = self.bound_to(&at)
         {
             at = next;
         }

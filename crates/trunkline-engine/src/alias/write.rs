@@ -49,9 +49,7 @@ impl Engine {
             value: WriteValue::Wire(&[]),
             expected,
             completion: write.completion.clone().map(|known| Completion {
-                alias: known
-                    .alias
-                    .or_else(|| self.variable(alias.handle()).cloned()),
+                alias: known.alias.or_else(|| self.variable(alias.handle())),
                 ..known
             }),
             ..write.clone()
@@ -86,17 +84,17 @@ impl Engine {
         let is_outermost = put.watch.is_none();
         let watch = Some(put.watch.unwrap_or(&own));
         // It is noted where it is carried out, whichever of the two is audited.
-        let is_noted = put.audited.is_some() || is_noted(target, write.verb);
-        let noted = is_noted.then(|| Audited::new(Asked::of(put.caller, target, &through)));
+        let is_noted = put.audited.is_some() || is_noted(&target, write.verb);
+        let noted = is_noted.then(|| Audited::new(Asked::of(put.caller, &target, &through)));
         let inner = Put {
             watch,
             audited: noted.as_ref(),
             ..put
         };
-        let result = self.put(inner, target, &through, wakes);
+        let result = self.put(inner, &target, &through, wakes);
         if let (Err(refusal), Some(noted)) = (&result, &noted) {
             let outcome = WriteOutcome::Refused(refusal.clone());
-            self.note_end(noted, target, put.wall, &outcome, wakes);
+            self.note_end(noted, &target, put.wall, &outcome, wakes);
             if let Some(audited) = put.audited {
                 audited.end_with(noted);
             }
@@ -111,7 +109,7 @@ impl Engine {
             // Of the alias's own number, which the target does not know.
             Err(Refusal::Conflict { .. }) => Err(self.conflict(alias)),
             Err(refusal) => {
-                count_refused(target, refusal.clone());
+                count_refused(&target, refusal.clone());
                 Err(refusal.of_target(target.name()))
             }
         }
@@ -122,7 +120,7 @@ impl Engine {
         &self,
         alias: &Variable,
         write: &Write<'_>,
-    ) -> Result<(&Arc<Variable>, Option<Position>), Refusal> {
+    ) -> Result<(Arc<Variable>, Option<Position>), Refusal> {
         let state = alias.lock();
         if let Some(refusal) = alias.blocked_by(&state) {
             return Err(refusal);

@@ -19,7 +19,7 @@ mod write;
 use std::collections::VecDeque;
 
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Timestamp};
+use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, DataType, Timestamp};
 
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
@@ -81,8 +81,32 @@ struct Note {
 
 #[derive(Debug)]
 enum Target {
-    Variable { handle: u32, old: Held, new: Held },
+    Variable { name: Noted, old: Held, new: Held },
     Order { name: Box<str>, effect: Box<str> },
+}
+
+/// The variable of a note.
+#[derive(Debug)]
+enum Noted {
+    Deployed(Arc<Variable>),
+    /// It was gone before the note was made.
+    Gone(Box<str>, DataType),
+}
+
+impl Noted {
+    fn of(engine: &Engine, variable: &Variable) -> Self {
+        match engine.variable(variable.handle()) {
+            Some(variable) => Noted::Deployed(variable),
+            None => Noted::Gone(variable.name().into(), variable.data_type().clone()),
+        }
+    }
+
+    fn name_and_type(&self) -> (&str, &DataType) {
+        match self {
+            Noted::Deployed(variable) => (variable.name(), variable.data_type()),
+            Noted::Gone(name, data_type) => (name, data_type),
+        }
+    }
 }
 
 impl Engine {
@@ -168,16 +192,12 @@ impl Engine {
             Target::Order { name, effect } => {
                 (name.into(), String::new(), String::new(), effect.into())
             }
-            Target::Variable { handle, old, new } => match self.variable(handle) {
-                Some(variable) => {
-                    let data_type = variable.data_type();
-                    let shown = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
-                    let (old, new) = (old.text(data_type), new.text(data_type));
-                    (variable.name().to_owned(), shown, old, new)
-                }
-                // Slots stay for as long as the engine.
-                None => Default::default(),
-            },
+            Target::Variable { name, old, new } => {
+                let (name, data_type) = name.name_and_type();
+                let shown = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
+                let (old, new) = (old.text(data_type), new.text(data_type));
+                (name.to_owned(), shown, old, new)
+            }
         };
         AuditEntry {
             number,

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::{AuditAction, AuditOutcome, Position, Properties, Timestamp};
 
-use super::{Held, Note, Target};
+use super::{Held, Note, Noted, Target};
 use crate::accept::Accepted;
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
@@ -180,7 +180,7 @@ impl Engine {
             from: Arc::clone(&asked.from),
             action: asked.action,
             subject: Target::Variable {
-                handle: variable.handle(),
+                name: Noted::of(self, variable),
                 old: change.old,
                 new: change.new.map_or_else(|| asked.new.clone(), Held::of),
             },

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use trunkline_types::Tick;
 
 use super::charge::Charge;
+use super::departing::Departing;
 use super::kept::Kept;
 use super::membership::Membership;
 use crate::caller::{Caller, Principal};
@@ -213,7 +214,7 @@ impl AbsentFeed {
         while let Some((place, handle)) = leaving.pop() {
             feed.miss(member, place, wakes);
             if let Some(variable) = engine.variable(handle) {
-                self.membership.forget(variable);
+                self.membership.forget(&variable);
             }
             *budget = budget.saturating_sub(1);
             if *budget == 0 && !leaving.is_empty() {
@@ -237,12 +238,14 @@ struct Lists {
     kept: VecDeque<Absent>,
     /// Those that are given up, in slices: nobody comes back for them any more.
     given_up: VecDeque<Absent>,
+    /// What is left of consumers that have ended, in slices as well.
+    departing: VecDeque<Departing>,
 }
 
 impl Absences {
     /// The next of those whose time is over, and when the others' is.
     fn expired(&self, now: Tick) -> (Option<Absent>, Option<Tick>) {
-        let Lists { kept, given_up } = &mut *self.lists.lock();
+        let Lists { kept, given_up, .. } = &mut *self.lists.lock();
         let over = given_up.pop_front().or_else(|| {
             let over = kept.iter().position(|one| one.until <= now);
             kept.remove(over?)
@@ -252,7 +255,7 @@ impl Absences {
 
     /// Keeps one more; where they are too many the oldest is given up.
     pub(super) fn put(&self, absent: Absent) {
-        let Lists { kept, given_up } = &mut *self.lists.lock();
+        let Lists { kept, given_up, .. } = &mut *self.lists.lock();
         kept.push_back(absent);
         if kept.len() > ABSENT_MAX {
             given_up.extend(kept.pop_front());
@@ -262,6 +265,15 @@ impl Absences {
     /// From the next [poll](Engine::poll) on it is given up, in slices.
     pub(super) fn give_up(&self, absent: Absent) {
         self.lists.lock().given_up.push_back(absent);
+    }
+
+    /// From the next [poll](Engine::poll) on it is given up, in slices.
+    pub(super) fn depart(&self, departing: Departing) {
+        self.lists.lock().departing.push_back(departing);
+    }
+
+    fn next_departing(&self) -> Option<Departing> {
+        self.lists.lock().departing.pop_front()
     }
 
     /// The next to go on with.
@@ -296,6 +308,13 @@ impl Engine {
         mut budget: usize,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
+        while let Some(mut departing) = self.absences().next_departing() {
+            if !departing.give_up_some(self, &mut budget, wakes) {
+                // The others have their turn before it goes on.
+                self.absences().depart(departing);
+                return Some(now);
+            }
+        }
         loop {
             let mut absent = match self.absences().expired(now) {
                 (Some(absent), _) => absent,

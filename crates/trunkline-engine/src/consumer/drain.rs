@@ -25,6 +25,7 @@ impl Consumer {
     /// As long as the sink wants more and writers write faster than it takes, it does not return: a
     /// sink that bounds what it wants is what keeps others alive.
     pub fn drain(&mut self, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        self.outbox.begin_drain();
         let mut taken = std::mem::take(&mut self.taken);
         let more = loop {
             if !sink.wants() {
@@ -71,7 +72,7 @@ impl Consumer {
                 return self.deliver_feed(subscription, sink, wakes);
             }
             Some(Slot::Variable(item)) => {
-                let variable = self.engine.variable(item.handle());
+                let variable = self.bound.get(index);
                 (item.subscription, variable.is_none_or(|one| one.is_gone()))
             }
         };
@@ -101,7 +102,7 @@ impl Consumer {
         let Some(item) = self.items.get(index).copied() else {
             return;
         };
-        let Some(variable) = self.engine.variable(item.handle()) else {
+        let Some(variable) = self.bound.get(index) else {
             return;
         };
         let (update, held_back) = if only_changes {
@@ -141,8 +142,7 @@ impl Consumer {
             .rest_mut(index)
             .and_then(|rest| rest.initial.take());
         let Some(update) = initial else { return true };
-        let item = self.items.get(index);
-        let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) else {
+        let Some(variable) = self.bound.get(index) else {
             return false;
         };
         let (at, in_flight) = ((index, variable), &mut self.in_flight);
@@ -161,8 +161,7 @@ impl Consumer {
         if !self.deliver_initial(index, sink) {
             return true;
         }
-        let item = self.items.get(index);
-        let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) else {
+        let Some(variable) = self.bound.get(index) else {
             return false;
         };
         let cursor = self.items.make_rest(index).cursor;
@@ -210,8 +209,7 @@ impl Consumer {
                 return false;
             };
             self.engine.losses().add(dropped);
-            let item = self.items.get(index);
-            let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) else {
+            let Some(variable) = self.bound.get(index) else {
                 return false;
             };
             let (at, in_flight) = ((index, variable), &mut self.in_flight);
@@ -223,8 +221,7 @@ impl Consumer {
     }
 
     fn pop_first(&self, index: u32) -> Option<(u64, Update, usize)> {
-        let handle = self.items.get(index)?.handle();
-        let mut state = self.engine.variable(handle)?.lock();
+        let mut state = self.bound.get(index)?.lock();
         match &mut state.interests_mut()?.find_mut(&self.outbox, index)?.kind {
             Kind::First(queue) => queue.pop(),
             _ => None,

@@ -117,7 +117,6 @@ impl Consumer {
         let Some(membership) = &mut subscription.feed else {
             return (0, Stop::Taken);
         };
-        let engine = &self.engine;
         let mut passed = Room::default();
         let mut gone = None;
         let mut count = 0;
@@ -172,8 +171,7 @@ impl Consumer {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= 1;
                     }
-                    let item = self.items.get(index);
-                    if let Some(variable) = item.and_then(|item| engine.variable(item.handle())) {
+                    if let Some(variable) = self.bound.get(index) {
                         let (at, in_flight) = ((index, variable), &mut self.in_flight);
                         self.items
                             .hand_over_buffered(at, update, 0, in_flight, sink);
@@ -229,7 +227,7 @@ impl Consumer {
             let Some(item) = self.items.get(index) else {
                 continue;
             };
-            let Some(variable) = self.engine.variable(item.handle()) else {
+            let Some(variable) = self.bound.get(index) else {
                 continue;
             };
             let mut state = variable.lock();

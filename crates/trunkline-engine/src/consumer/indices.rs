@@ -45,6 +45,18 @@ impl Indices {
         }
     }
 
+    /// Takes the last one out.
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        let mut last = self.ranges.last_entry()?;
+        let (start, index) = (*last.key(), *last.get() - 1);
+        match index == start {
+            true => drop(last.remove()),
+            false => *last.get_mut() = index,
+        }
+        self.len -= 1;
+        Some(index)
+    }
+
     pub(crate) fn remove(&mut self, index: u32) {
         let Some((start, end)) = self.ranges.range_mut(..=index).next_back() else {
             return;

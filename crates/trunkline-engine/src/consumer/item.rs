@@ -70,14 +70,16 @@ impl Items {
         (resume, epoch): (Option<Position>, u64),
         first: u64,
     ) -> u32 {
-        let before = split(first.saturating_sub(1));
-        let index = self.put(VariableItem {
+        let before = first.saturating_sub(1);
+        let mut item = VariableItem {
             head: handle & HANDLE | FIRST,
             subscription,
             counts: 0,
-            opened_at: before,
-            last: before,
-        });
+            opened_at: [0; 2],
+            last: split(before),
+        };
+        item.set_opened_at(handle, before);
+        let index = self.put(item);
         self.variables += 1;
         let Some(had) = resume else { return index };
         if had.epoch != epoch || had.sequence > sequence {
@@ -86,7 +88,7 @@ impl Items {
             return index;
         }
         if let Some(item) = self.get_mut(index) {
-            item.opened_at = split(had.sequence);
+            item.set_opened_at(handle, had.sequence);
             if had.sequence == sequence {
                 // What the subscriber has is what there is: nothing to deliver.
                 item.set_last(sequence);

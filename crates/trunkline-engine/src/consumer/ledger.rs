@@ -10,9 +10,9 @@ use crate::interest::{Interest, Interests, Kind};
 impl Consumer {
     /// The ledger of one variable under one subscription, exact at this moment.
     pub fn ledger(&self, subscription: u32, handle: u32) -> Option<SubscriptionLedger> {
-        let index = self.index_of(subscription, handle)?;
+        let index = self.index_of_any(subscription, handle)?;
         let item = self.items.get(index)?;
-        let variable = self.engine.variable(handle)?;
+        let variable = self.bound.get(index)?;
         let state = variable.lock();
         let interests = state.interests();
         let membership = self.subscriptions.get(&subscription)?.feed.as_ref();
@@ -65,8 +65,21 @@ impl Consumer {
     /// The number of the update of a variable that was handed over last under a subscription, or
     /// that it had when it was subscribed.
     pub fn last_delivered(&self, subscription: u32, handle: u32) -> Option<u64> {
-        let index = self.index_of(subscription, handle)?;
+        let index = self.index_of_any(subscription, handle)?;
         Some(self.items.get(index)?.last())
+    }
+
+    /// The item of a variable under a subscription, also while the variable is gone and the item
+    /// has its last updates to get.
+    fn index_of_any(&self, subscription: u32, handle: u32) -> Option<u32> {
+        let known = self.index_of(subscription, handle);
+        known.or_else(|| {
+            let mut items = self.subscriptions.get(&subscription)?.items.iter();
+            items.find(|index| {
+                let item = self.items.get(*index);
+                item.is_some_and(|item| item.handle() == handle)
+            })
+        })
     }
 
     /// The subscriptions in which a variable takes part.

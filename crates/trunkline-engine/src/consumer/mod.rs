@@ -4,19 +4,23 @@
 //! in the same order, with the same counts.
 //!
 //! # Layout
-//! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
+//! - `item`: the items and their side of the ledger; `bound`: their variables.
+//! - `sink`: what a subscriber gets.
 //! - `subscribe`: items come and go; `indices`: which are a subscription's.
 //! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a
 //!   subscription's part in a feed; `sharing`: who has a feed in common;
 //!   `in_flight`: what the peer has not confirmed.
 //! - `absence`: what is left to the next session when this one breaks. `leaving`: how; `kept`: what
-//!   lies outside the feeds; `reaching`: what the next one is given.
+//!   lies outside the feeds; `reaching`: what the next one is given. `departing`: what is left of
+//!   one that has ended.
 //! - `sent`: what was sent and is not confirmed; `charge`: the bytes of all that.
 //! - `ledger`: what became of all; `sweep`: whether what was delivered is what there is; `provide`:
 //!   a provider behind a consumer.
 
 mod absence;
+mod bound;
 mod charge;
+mod departing;
 mod drain;
 mod feeding;
 mod in_flight;
@@ -34,7 +38,7 @@ mod sink;
 mod subscribe;
 mod sweep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use trunkline_ring::Cursor;
@@ -42,7 +46,9 @@ use trunkline_types::{Contract, Tick};
 
 pub(crate) use self::absence::Absences;
 pub use self::absence::Absent;
+use self::bound::Bound;
 use self::charge::Charge;
+use self::departing::Departing;
 use self::in_flight::InFlight;
 use self::indices::Indices;
 use self::item::{Items, VariableItem};
@@ -53,9 +59,10 @@ pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
 pub use self::sweep::Looked;
 use crate::engine::{Engine, SLICE};
+use crate::field::FIELDS_MAX;
 use crate::order::{OrderResult, Reply};
 use crate::outbox::{Outbox, Wake, Wakes};
-use crate::outcome::WriteOutcome;
+use crate::outcome::{AccessError, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
@@ -73,6 +80,7 @@ pub struct Consumer {
     engine: Engine,
     pub(crate) outbox: Arc<Outbox>,
     items: Items,
+    bound: Bound,
     subscriptions: BTreeMap<u32, Subscription>,
     /// The `sampled` ones among them, in the order in which they are looked at.
     sampled: Vec<u32>,
@@ -89,6 +97,8 @@ pub struct Consumer {
     followed: Vec<Absent>,
     /// What waits from before its subscriptions were made.
     past: Charge,
+    /// The fields that its peer has opened, by handle: each is closed when nobody has it any more.
+    fields: HashMap<u32, Arc<Variable>>,
     /// Entries of others' feeds that this request may still look through.
     looks: usize,
 }
@@ -126,6 +136,7 @@ impl Consumer {
             engine,
             outbox: Arc::new(outbox),
             items: Items::default(),
+            bound: Bound::default(),
             subscriptions: BTreeMap::new(),
             sampled: Vec::new(),
             cursor: Cursor::default(),
@@ -136,6 +147,7 @@ impl Consumer {
             sent: None,
             followed: Vec::new(),
             past: Charge::default(),
+            fields: HashMap::new(),
             looks: reaching::LOOKS_PER_REQUEST,
         }
     }
@@ -184,6 +196,37 @@ impl Consumer {
     /// Number of items subscribed.
     pub fn item_count(&self) -> usize {
         self.items.variable_count()
+    }
+
+    /// Where `variable` is a field, it stays open until [`drop_field`](Self::drop_field), or until
+    /// this consumer ends.
+    ///
+    /// # Errors
+    /// [`AccessError::Limit`]: it has as many fields open as are left for all others.
+    pub fn keep_field(&mut self, variable: Arc<Variable>) -> Result<Arc<Variable>, AccessError> {
+        if !variable.name().contains('#') || self.fields.contains_key(&variable.handle()) {
+            return Ok(variable);
+        }
+        let left = u64::from(FIELDS_MAX).saturating_sub(self.engine.open_fields());
+        if self.fields.len() as u64 > left {
+            self.engine.release_field(variable);
+            return Err(AccessError::Limit {
+                what: "the number of fields that one session may have open while others need some",
+                max: self.fields.len() as u64,
+                hint: "close fields, or subscribe the variables; their readings carry quality and \
+                       times",
+            });
+        }
+        let handle = variable.handle();
+        self.fields.insert(handle, Arc::clone(&variable));
+        Ok(variable)
+    }
+
+    /// The peer has no use for a field any more.
+    pub fn drop_field(&mut self, handle: u32) {
+        if let Some(field) = self.fields.remove(&handle) {
+            self.engine.release_field(field);
+        }
     }
 
     /// Room for `more` further deliveries of an `all` subscription, first readings included: with
@@ -273,7 +316,7 @@ impl Consumer {
                 continue;
             };
             let had_budget = budget > 0;
-            let due = subscription.look(now, &mut budget, &self.engine, &self.items, &self.outbox);
+            let due = subscription.look(now, &mut budget, &self.bound, &self.items, &self.outbox);
             if had_budget && budget == 0 {
                 // The others get their turn before this one goes on.
                 first_next_time = Some(place + 1);
@@ -296,7 +339,7 @@ impl Subscription {
         &mut self,
         now: Tick,
         budget: &mut usize,
-        engine: &Engine,
+        bound: &Bound,
         items: &Items,
         outbox: &Outbox,
     ) -> Tick {
@@ -311,7 +354,7 @@ impl Subscription {
         for index in slice.by_ref().take(*budget) {
             *budget -= 1;
             let has_news = |item: &VariableItem| {
-                let variable = engine.variable(item.handle());
+                let variable = bound.get(index);
                 variable.is_some_and(|one| one.sequence() != item.last())
             };
             if items.get(index).is_some_and(has_news) {
@@ -339,11 +382,24 @@ impl Subscription {
 impl Drop for Consumer {
     fn drop(&mut self) {
         let mut wakes = Wakes::new();
-        while let Some((id, _)) = self.subscriptions.first_key_value() {
-            let id = *id;
+        let is_of_all = |(_, one): &(&u32, &Subscription)| one.feed.is_some();
+        let feeds = self.subscriptions.iter().filter(is_of_all);
+        let feeds: Vec<u32> = feeds.map(|(id, _)| *id).collect();
+        for id in feeds {
             self.unsubscribe(id, None, &mut wakes);
         }
         self.release_followed(Tick::MAX, &mut wakes);
+        self.outbox.end();
+        let subscriptions = std::mem::take(&mut self.subscriptions);
+        let mut departing = Departing {
+            outbox: Arc::clone(&self.outbox),
+            bound: std::mem::take(&mut self.bound),
+            subscriptions: subscriptions.into_values().map(|one| one.items).collect(),
+            fields: std::mem::take(&mut self.fields).into_values().collect(),
+        };
+        if !departing.give_up_some(&self.engine, &mut { SLICE }, &mut wakes) {
+            self.engine.absences().depart(departing);
+        }
     }
 }
 

@@ -50,11 +50,10 @@ impl Consumer {
         if only_changes || count == 0 || count > GROUP_MAX {
             return;
         }
-        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
         let variables: BTreeMap<u32, Arc<Variable>> = membership
             .by_handle
-            .keys()
-            .filter_map(|handle| Some((*handle, variable(handle)?)))
+            .iter()
+            .filter_map(|(handle, (index, _))| Some((*handle, self.bound.get(*index)?.clone())))
             .collect();
         // An alias and a field change under the lock of another variable.
         let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
@@ -84,11 +83,10 @@ impl Consumer {
         if !membership.feed.shut() {
             return;
         }
-        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
         let variables: BTreeMap<u32, Arc<Variable>> = membership
             .by_handle
-            .keys()
-            .filter_map(|handle| Some((*handle, variable(handle)?)))
+            .iter()
+            .filter_map(|(handle, (index, _))| Some((*handle, self.bound.get(*index)?.clone())))
             .collect();
         // Before the locks: they are free again when it is dropped, and wakes.
         let mut wakes = Wakes::new();

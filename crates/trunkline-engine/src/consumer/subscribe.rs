@@ -161,6 +161,7 @@ impl Consumer {
             .first()
             .map_or(current.sequence, |first| first.sequence);
         let index = (self.items).insert(handle, id, current.sequence, (resume, epoch), first);
+        self.bound.put(index, variable);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);
         };
@@ -252,7 +253,7 @@ impl Consumer {
             return false;
         };
         if let Some(subscription) = self.subscriptions.get_mut(&item.subscription)
-            && let Some(variable) = self.engine.variable(item.handle())
+            && let Some(variable) = self.bound.get(index)
         {
             match &mut subscription.feed {
                 Some(membership) => membership.forget(variable),
@@ -292,7 +293,8 @@ impl Consumer {
         if self.subscriptions.get(&subscription)?.feed.is_some() {
             return self.in_feed(subscription, handle);
         }
-        let state = self.engine.variable(handle)?.lock();
+        let variable = self.engine.variable(handle)?;
+        let state = variable.lock();
         self.index_in(&state, subscription)
     }
 
@@ -313,9 +315,11 @@ impl Consumer {
     }
 
     pub(super) fn free(&mut self, index: u32) {
-        let item = self.items.get(index).filter(|_| !self.outbox.is_service);
-        if let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) {
-            self.engine.subscriptions().remove(variable);
+        if let Some(variable) = self.bound.take(index) {
+            if !self.outbox.is_service {
+                self.engine.subscriptions().remove(&variable);
+            }
+            self.engine.release_field(variable);
         }
         self.items.remove(index);
         self.outbox.marks.unmark(index);

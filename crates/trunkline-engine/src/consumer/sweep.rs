@@ -57,7 +57,7 @@ impl Consumer {
             let update = variable.update();
             if !item.is_first() && update.sequence == item.last() {
                 if !variable.is_gone() {
-                    show(item.subscription, variable, &update);
+                    show(item.subscription, &variable, &update);
                 }
             } else if self.mark_is_missing(index) {
                 self.outbox.marks.mark(index);
@@ -209,7 +209,7 @@ mod tests {
             };
             let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
             let handle = engine.deploy(&library, now, wall).unwrap()[0];
-            let x = Arc::clone(engine.variable(handle).unwrap());
+            let x = Arc::clone(&engine.variable(handle).unwrap());
             write(&engine, &x, 1.0);
             let mut consumer = Consumer::new(engine.clone(), Box::new(Nobody));
             let options = SubscribeOptions::default();

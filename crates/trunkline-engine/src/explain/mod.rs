@@ -126,7 +126,7 @@ impl Engine {
         };
         let found = format!("{} is variable {}", name, variable.handle());
         let mut steps = vec![fine(Subject::Name, found)];
-        steps.extend(self.walk(caller, variable, now, wall));
+        steps.extend(self.walk(caller, &variable, now, wall));
         steps
     }
 
@@ -222,7 +222,7 @@ impl Walk<'_> {
             ..
         } = *self;
         match engine.bound_to(variable) {
-            Some(target) => engine.target(caller, target, self.now, self.wall),
+            Some(target) => engine.target(caller, &target, self.now, self.wall),
             None => engine.source(variable),
         }
     }

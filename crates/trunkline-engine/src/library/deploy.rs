@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use trunkline_types::name::is_reserved;
 use trunkline_types::{
     LibraryDefinition, Name, Properties, Quality, Reason, Tick, Timestamp, VariableDefinition,
 };
@@ -162,16 +163,13 @@ impl Engine {
             if let Some(variable) = self.registry().find(name.as_str())
                 && variable.is_made_for(&definition.properties)
             {
-                kept.insert(name.clone(), Arc::clone(variable));
+                kept.insert(name.clone(), Arc::clone(&variable));
             }
         }
         check_room(names.len() - kept.len())?;
         let stay: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
         let gone = handles.iter().filter(|handle| !stay.contains(handle));
-        let gone = gone
-            .filter_map(|handle| self.variable(*handle))
-            .cloned()
-            .collect();
+        let gone = gone.filter_map(|handle| self.variable(*handle)).collect();
         Ok(Plan { names, kept, gone })
     }
 
@@ -191,7 +189,7 @@ impl Engine {
             let here = seen.insert(number, name).map(Name::as_str);
             let elsewhere = self.registry().numbered(number);
             let elsewhere = elsewhere.filter(|known| !before.contains(&known.handle()));
-            if let Some(holder) = here.or(elsewhere.map(|variable| variable.name())) {
+            if let Some(holder) = here.or(elsewhere.as_ref().map(|variable| variable.name())) {
                 return Err(DeployError::NumberTaken {
                     name: name.as_str().to_owned(),
                     number,
@@ -217,8 +215,9 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Deployed {
         let Plan { names, kept, gone } = plan;
-        for variable in &gone {
+        for (place, variable) in gone.iter().enumerate() {
             self.let_go(variable, now, wall, wakes);
+            wake_after(place, wakes);
         }
         let mut deployed = Deployed {
             removed: gone.len(),
@@ -228,7 +227,8 @@ impl Engine {
         self.registry().reserve(names.len() - kept.len());
         deployed.handles.reserve_exact(names.len());
         // Each name goes into its variable as it is: of a large library a copy would be large, too.
-        for (name, definition) in names.into_iter().zip(&library.variables) {
+        for (place, (name, definition)) in names.into_iter().zip(&library.variables).enumerate() {
+            wake_after(place, wakes);
             let properties = intern(&mut templates, definition);
             if let Some(variable) = kept.get(&name) {
                 if **variable.properties() == *properties {
@@ -243,8 +243,8 @@ impl Engine {
             // Nobody finds the variable before it has its first value, so nobody can have written
             // it.
             let retained = retained(&name, &definition.properties);
-            let made = self.registry().insert(|slot| {
-                let variable = Variable::new(slot, name.into(), properties);
+            let made = self.registry().insert(|handle, born| {
+                let variable = Variable::new(handle, born, name.into(), properties);
                 if !variable.is_alias() && !self.write_retained(&variable, retained, now, wall) {
                     self.write_initial(&variable, now, wall);
                 }
@@ -253,6 +253,9 @@ impl Engine {
                 }
                 variable
             });
+            if let Some(made) = &made {
+                self.enter_tables(made);
+            }
             // There is room: it was counted under the lock that is still held.
             deployed.added += 1;
             deployed
@@ -277,10 +280,11 @@ impl Engine {
         let mut libraries = self.libraries_lock();
         let place = place(&libraries, name)?;
         let library = libraries.remove(place);
-        for handle in &library.handles {
+        for (place, handle) in library.handles.iter().enumerate() {
             if let Some(variable) = self.variable(*handle) {
-                self.let_go(variable, now, wall, wakes);
+                self.let_go(&variable, now, wall, wakes);
             }
+            wake_after(place, wakes);
         }
         self.registry().renumber(&library.handles, &[]);
         self.announce_names(wakes);
@@ -300,22 +304,36 @@ impl Engine {
             .into_iter()
             .flatten()
             .filter_map(|handle| self.variable(*handle));
-        Ok(variables.map(|variable| users(variable, name)).sum())
+        Ok(variables.map(|variable| users(&variable, name)).sum())
     }
 
     fn let_go(&self, variable: &Arc<Variable>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        self.registry().remove(variable.name());
+        self.registry().remove(variable);
         self.let_go_of_aliases(variable, now, wall, wakes);
-        let state = variable.lock();
+        let mut state = variable.lock();
         variable.set_gone(&state);
+        // The place in them is that of the next variable in its slot.
+        state.plains.leave_tables();
+        self.forget_holds(variable, &mut state);
         state.announce_gone(wakes);
         let fields = state.fields().to_vec();
+        let is_forced = state.forced().is_some();
         drop(state);
         for open in fields {
             self.let_go(&open.variable, now, wall, wakes);
+            self.uncount_field();
         }
-        // Last: who reads it there finds that it is gone.
-        self.registry().note_gone(variable.handle());
+        if is_forced {
+            self.forget_forced(variable.handle());
+        }
+        if variable.properties().max_age.is_some() {
+            self.forget_age(variable.handle());
+        }
+        if !is_reserved(variable.name()) {
+            self.departed().add(&variable.ledger());
+        }
+        // Last: who is told by it that the variable is gone finds that it is.
+        self.registry().release(variable);
     }
 
     /// The value from before the start is update number 1, with its old source timestamp,
@@ -361,6 +379,17 @@ impl Engine {
         )
     }
 }
+
+/// What an order that goes through a library has marked so far is sent meanwhile. The list of
+/// libraries is held, which no wake-up takes.
+pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
+    if place % WAKE_EVERY == WAKE_EVERY - 1 {
+        wakes.flush();
+    }
+}
+
+/// Variables between two wake-ups.
+const WAKE_EVERY: usize = 64;
 
 /// Subscriptions that miss the variable when its library goes. A chain of aliases is short.
 fn users(variable: &Variable, library: &str) -> usize {

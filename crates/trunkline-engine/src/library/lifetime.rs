@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
 
+use super::deploy::wake_after;
 use super::{LibraryState, UnknownLibrary, place};
 use crate::engine::Engine;
 use crate::outbox::Wakes;
@@ -32,11 +33,12 @@ impl Engine {
             return Ok(false);
         }
         library.state = LibraryState::Stopped;
-        for handle in &library.handles {
+        for (place, handle) in library.handles.iter().enumerate() {
+            wake_after(place, wakes);
             let Some(variable) = self.variable(*handle) else {
                 continue;
             };
-            let before = stop(variable, now, wall, wakes);
+            let before = stop(&variable, now, wall, wakes);
             library
                 .before_stop
                 .extend(before.map(|quality| (*handle, quality)));
@@ -70,10 +72,11 @@ impl Engine {
             let before = std::mem::take(&mut library.before_stop);
             // By handle: the library may have been replaced while it was stopped.
             let before: HashMap<u32, Quality> = before.into_iter().collect();
-            for handle in &library.handles {
+            for (place, handle) in library.handles.iter().enumerate() {
+                wake_after(place, wakes);
                 let quality = before.get(handle).copied().unwrap_or(Quality::GOOD);
                 if let Some(variable) = self.variable(*handle) {
-                    start(variable, quality, now, wall, wakes);
+                    start(&variable, quality, now, wall, wakes);
                 }
             }
             let handles = library.handles.clone();

@@ -156,7 +156,7 @@ impl Engine {
         let gone = Quality::bad(Reason::ProviderGone);
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
             if variable.sequence() == 0 {
-                requalify(variable, gone, now, wall, wakes);
+                requalify(&variable, gone, now, wall, wakes);
             }
         }
     }
@@ -247,7 +247,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) {
         if let Some(variable) = self.variable(handle) {
-            requalify(variable, quality, now, wall, wakes);
+            requalify(&variable, quality, now, wall, wakes);
         }
     }
 
@@ -265,10 +265,11 @@ impl Engine {
     ) {
         let pending = self.providers().take(ticket);
         // What the write was about is known better here than by its provider.
-        let handle = pending.as_ref().map_or(handle, |write| write.handle);
-        let Some(variable) = self.variable(handle) else {
+        let known = pending.as_ref().map(|write| Arc::clone(&write.variable));
+        let Some(variable) = known.or_else(|| self.variable(handle)) else {
             return;
         };
+        let variable = &variable;
         let (provider, running) = self.providers().get(ticket.provider.0);
         let is_owner = variable.provider_index() == Some(ticket.provider.0);
         if pending.is_none() && (running.is_none() || !is_owner) {
@@ -352,7 +353,7 @@ impl Engine {
 
     /// Asks the variable's provider for a fresh value. False when it has none that runs.
     pub fn request(&self, handle: u32) -> bool {
-        let Some(variable) = self.variable(handle).map(|named| self.behind(named)) else {
+        let Some(variable) = self.variable(handle).map(|named| self.behind(&named)) else {
             return false;
         };
         let index = variable.provider_index();
@@ -392,9 +393,7 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        let Some(variable) = self.variable(write.handle) else {
-            return;
-        };
+        let variable = &write.variable;
         let outcome = count_unknown(variable, cause);
         let Waiting { completion, asked } = write.waiting;
         if let Some(asked) = asked {

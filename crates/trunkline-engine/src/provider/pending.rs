@@ -9,6 +9,7 @@ use trunkline_types::{Tick, Value};
 use super::{NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
 use crate::audit::Asked;
 use crate::sync::{Arc, Mutex, RwLock};
+use crate::variable::Variable;
 use crate::write::Completion;
 
 /// Why an order could not be handed over.
@@ -70,7 +71,7 @@ struct Pending {
 
 /// A write that a provider has not answered.
 pub(super) struct PendingWrite {
-    pub(super) handle: u32,
+    pub(super) variable: Arc<Variable>,
     deadline: Tick,
     pub(super) waiting: Waiting,
 }
@@ -218,10 +219,11 @@ impl Providers {
         &self,
         index: usize,
         now: Tick,
-        handle: u32,
+        variable: &Arc<Variable>,
         ask: Ask,
         waiting: Waiting,
     ) -> Result<(), SendFailure> {
+        let handle = variable.handle();
         let (name, provider) = self.get(index);
         let Some(provider) = provider else {
             return Err(SendFailure::Gone { provider: name });
@@ -247,7 +249,7 @@ impl Providers {
             pending.writes.insert(
                 ticket,
                 PendingWrite {
-                    handle,
+                    variable: Arc::clone(variable),
                     deadline,
                     waiting,
                 },

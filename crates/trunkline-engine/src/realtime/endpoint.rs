@@ -328,7 +328,7 @@ impl Engine {
         if let Some(refusal) = Refusal::by_access(variable.properties().access) {
             return Err(RtError::Refused(refusal));
         }
-        let realtime = realtime(variable)?;
+        let realtime = realtime(&variable)?;
         let properties = variable.properties();
         let open = Arc::new(());
         let target = match &realtime.own {
@@ -338,9 +338,9 @@ impl Engine {
         let pump = self.pump_state();
         let mark = match &realtime.own {
             Some(own) => {
-                pump.register_shared(&own.mark, || Source::watch(variable, &target, &own.newest))
+                pump.register_shared(&own.mark, || Source::watch(&variable, &target, &own.newest))
             }
-            None => pump.register(Source::drain(variable, &target, &open)),
+            None => pump.register(Source::drain(&variable, &target, &open)),
         };
         let mark = mark.ok_or(RtError::TooMany)?;
         let own = realtime.own.as_ref();
@@ -361,7 +361,7 @@ impl Engine {
     pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         variable.check_readable(caller).map_err(RtError::Access)?;
-        let realtime = realtime(variable)?;
+        let realtime = realtime(&variable)?;
         let stamped = variable.properties().timestamps;
         if let Some(own) = &realtime.own {
             return Ok(RtReader {
@@ -396,7 +396,7 @@ impl Engine {
         Ok(RtReader {
             side,
             stamped,
-            hosted: Some((Arc::clone(variable), outbox)),
+            hosted: Some((Arc::clone(&variable), outbox)),
         })
     }
 
@@ -407,7 +407,7 @@ impl Engine {
     pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         let stamp = usize::from(variable.properties().timestamps);
-        Ok(realtime(variable)?.layout.words() - stamp)
+        Ok(realtime(&variable)?.layout.words() - stamp)
     }
 }
 fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {

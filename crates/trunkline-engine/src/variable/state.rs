@@ -10,6 +10,7 @@ use crate::latest::Plains;
 use crate::lease::Hold;
 use crate::outcome::Refusal;
 use crate::sync::Arc;
+use crate::variable::Variable;
 
 /// What the variable's lock guards.
 #[derive(Debug, Default)]
@@ -119,6 +120,23 @@ impl State {
     pub(crate) fn add_field(&mut self, field: OpenField) {
         let extra = self.extra.get_or_insert_default();
         extra.fields.get_or_insert_default().push(field);
+    }
+
+    /// Takes a field out, with the memory that nobody else needs. False when it is not there.
+    pub(crate) fn remove_field(&mut self, variable: &Arc<Variable>) -> bool {
+        let Some(extra) = self.extra.as_mut() else {
+            return false;
+        };
+        let Some(fields) = &mut extra.fields else {
+            return false;
+        };
+        let before = fields.len();
+        fields.retain(|open| !Arc::ptr_eq(&open.variable, variable));
+        let is_removed = fields.len() < before;
+        if fields.is_empty() {
+            extra.fields = None;
+        }
+        is_removed
     }
 
     pub(crate) fn hold(&self) -> Option<&Hold> {

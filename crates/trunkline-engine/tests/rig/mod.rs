@@ -16,6 +16,7 @@ use trunkline_engine::{
     WriteValue,
 };
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableReader, value_table};
+use trunkline_types::definition::{HANDLE_SLOT_BITS, generation_of, slot_of};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{
     Access, Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Scope,
@@ -91,9 +92,18 @@ impl Rig {
             .expect("it is well formed")
     }
 
+    /// The handle of the variable that has a slot now.
+    pub fn handle_at(&self, slot: usize) -> Option<u32> {
+        let slot = slot as u32;
+        let all = (0..GENERATIONS).map(|generation| generation << HANDLE_SLOT_BITS | slot);
+        let mut live = all.filter(|handle| self.engine.variable(*handle).is_some());
+        live.next()
+    }
+
     pub fn variable(&self, name: &str) -> Arc<Variable> {
         Arc::clone(
-            self.engine
+            &self
+                .engine
                 .resolve(&self.caller, name)
                 .expect("it is deployed"),
         )
@@ -226,6 +236,9 @@ fn put_by_client<'a>(write: &Write<'a>) -> Option<&'a Value> {
     }
 }
 
+/// As many generations as a test has of a slot.
+const GENERATIONS: u32 = 8;
+
 /// A table of an engine's last values, as a program has it that reads them.
 pub struct Mirrored {
     mirror: Mirror,
@@ -241,13 +254,16 @@ impl Mirrored {
 
     /// Everything that has entered it is as the engine has it.
     pub fn check(&self, rig: &Rig) {
-        for handle in 1..rig.engine.handles_end() {
-            let variable = rig.engine.variable(handle as u32).expect("a handle");
+        for slot in 1..rig.engine.slots_end() {
+            let Some(handle) = rig.handle_at(slot) else {
+                continue;
+            };
+            let variable = rig.engine.variable(handle).expect("a handle");
             let readable = Access::WriteOnly != variable.properties().access;
             let update = variable.update();
             let length = update.value.as_slice().len();
             let name = variable.name();
-            match self.table.read(handle) {
+            match self.read(handle) {
                 None => assert_eq!(variable.properties().scope, Scope::Process, "{name}"),
                 Some(TableEntry::Gone) => assert!(variable.is_gone(), "{name}"),
                 Some(TableEntry::Elsewhere) => {
@@ -266,12 +282,22 @@ impl Mirrored {
         }
     }
 
+    /// What it holds of the variable with this handle.
+    pub fn read(&self, handle: u32) -> Option<TableEntry> {
+        read_table(&self.table, handle)
+    }
+
     /// Nobody reads it any more.
     pub fn end(self) -> TableReader {
         drop(self.mirror);
         assert!(!self.table.is_current());
         self.table
     }
+}
+
+/// What a table holds of the variable with this handle.
+pub fn read_table(table: &TableReader, handle: u32) -> Option<TableEntry> {
+    table.read(slot_of(handle) as usize, generation_of(handle))
 }
 
 pub fn define(path: &str, properties: Properties) -> VariableDefinition {

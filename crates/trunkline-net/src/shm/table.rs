@@ -97,11 +97,11 @@ impl LocalTable {
         })
     }
 
-    /// What the other process stored last at `index`; see [`TableReader::read`]. `None` as well
-    /// once the connection is over.
+    /// What the other process stored last at `index`, of this generation; see
+    /// [`TableReader::read`]. `None` as well once the connection is over.
     #[inline]
-    pub fn read(&self, index: u32) -> Option<TableEntry> {
-        let entry = self.reader.read(index as usize);
+    pub fn read(&self, index: u32, generation: u16) -> Option<TableEntry> {
+        let entry = self.reader.read(index as usize, generation);
         // Behind the copy: who made it has not gone, as far as this process knows.
         entry.filter(|_| self.live.load(Ordering::Acquire))
     }

@@ -87,6 +87,9 @@ pub fn decode_unwatch(frame: &Frame<'_>) -> Result<u32, DecodeError> {
     Ok(watch)
 }
 
+/// What `listed` says where the listing begins anew.
+const ANEW: u8 = 2;
+
 /// Writes an APPEARED frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
@@ -140,11 +143,21 @@ impl<'a> AppearedBuilder<'a> {
 
     /// Completes the frame; `listed`: all names that were there have been told.
     pub fn finish(mut self, listed: bool) {
+        self.say(u8::from(listed));
+        self.frame.finish(false);
+    }
+
+    /// Completes the frame of a listing that begins anew: what is not listed from here on is gone.
+    pub fn finish_anew(mut self) {
+        self.say(ANEW);
+        self.frame.finish(false);
+    }
+
+    fn say(&mut self, listed: u8) {
         let at = self.listed_at;
         if let Some(place) = self.frame.payload().get_mut(at) {
-            *place = u8::from(listed);
+            *place = listed;
         }
-        self.frame.finish(false);
     }
 }
 
@@ -153,7 +166,7 @@ impl<'a> AppearedBuilder<'a> {
 pub struct Appeared<'a> {
     watch: u32,
     revision: u64,
-    listed: bool,
+    listed: u8,
     items: Items<'a>,
     types: TypeRun,
     previous: u32,
@@ -167,11 +180,10 @@ impl<'a> Appeared<'a> {
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Appeared)?;
         let (watch, revision) = (payload.u32()?, payload.u64()?);
-        let listed = match payload.u8()? {
-            0 => false,
-            1 => true,
-            other => return Err(payload.unexpected("0 or 1", u64::from(other))),
-        };
+        let listed = payload.u8()?;
+        if listed > ANEW {
+            return Err(payload.unexpected("0, 1 or 2", u64::from(listed)));
+        }
         let items = Items::new(payload, frame.count(), 4)?;
         Ok(Self {
             watch,
@@ -195,7 +207,13 @@ impl<'a> Appeared<'a> {
 
     /// Whether all names that were there have been told with this frame.
     pub fn is_listed(&self) -> bool {
-        self.listed
+        self.listed == 1
+    }
+
+    /// Whether the listing begins anew with this frame: the watch fell behind what the engine keeps
+    /// of names that came and went.
+    pub fn begins_anew(&self) -> bool {
+        self.listed == ANEW
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trunkline_client::{LocalUpdate, LocalVariable, VariableRef};
 use trunkline_net::{LocalTable, TableEntry};
+use trunkline_types::definition::{generation_of, slot_of};
 use trunkline_types::{Quality, Reading, Tick, Timestamp};
 
 use super::{CallError, Client, VariableError};
@@ -72,7 +73,8 @@ impl LocalReader {
     #[inline]
     pub fn last(&self) -> Option<Reading> {
         let Source { table, variable } = self.source.as_ref()?;
-        let TableEntry::Value(found) = table.read(variable.handle())? else {
+        let handle = variable.handle();
+        let TableEntry::Value(found) = table.read(slot_of(handle), generation_of(handle))? else {
             return None;
         };
         let update = LocalUpdate {
@@ -110,7 +112,7 @@ impl LocalReader {
         let link = &self.client.shared.link;
         let known = || link.with(|core, _, _| core.local_variable(self.variable));
         self.source = known().and_then(|variable| {
-            let table = link.last_values(variable.handle(), deadline)?;
+            let table = link.last_values(slot_of(variable.handle()), deadline)?;
             // The engine may have been started anew during the wait, and counts its variables from
             // the start again: the table is of this handle only where the connection is the same.
             let is_of_same = known()?.is_of_same_connection(&variable);

@@ -166,7 +166,7 @@ impl Engine {
             match attempt {
                 GroupAttempt::WouldBlock { until, handle } => {
                     let full = core.variable(handle);
-                    if full.is_some_and(|full| consumer.wait_for_room(full)) {
+                    if full.is_some_and(|full| consumer.wait_for_room(&full)) {
                         signal.wait(Some(until.since(clock.now())));
                     }
                 }
@@ -207,8 +207,8 @@ impl Engine {
         let handles: Vec<u32> = found.iter().flatten().map(|one| one.handle()).collect();
         let snapshot = core.snapshot(&caller, &handles);
         let mut updates = snapshot.updates.into_iter();
-        let sample = |variable: Result<&Arc<_>, AccessError>| {
-            let variable: &Arc<trunkline_engine::Variable> = variable?;
+        let sample = |variable: Result<Arc<_>, AccessError>| {
+            let variable: Arc<trunkline_engine::Variable> = variable?;
             let update = updates.next().unwrap_or(Err(AccessError::Gone))?;
             let position = Position {
                 epoch: core.epoch(),

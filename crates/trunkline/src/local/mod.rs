@@ -105,7 +105,7 @@ impl Engine {
         }
         Ok(Variable {
             core: core.clone(),
-            variable: Arc::clone(variable),
+            variable,
             caller: Arc::new(LocalCaller::new(caller, core.clone())),
             clock: self.inner.clock,
             value: PhantomData,

@@ -7,19 +7,22 @@ use crate::update::Update;
 /// One variable under one subscription.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct VariableItem {
-    /// The variable's handle, flags above it, and above those 8 bits of `unconfirmed`.
+    /// The slot of the variable's handle, flags above it, and above those 8 bits of `unconfirmed`.
     pub(super) head: u32,
     pub(crate) subscription: u32,
     /// 18 bits of what was coalesced, a flag, and 13 more bits of `unconfirmed`.
     pub(super) counts: u32,
-    /// Sequence before the first update that counts for this subscription.
+    /// Sequence before the first update that counts for this subscription, below the generation
+    /// of the handle.
     pub(super) opened_at: [u32; 2],
     /// Sequence of the last delivery.
     pub(super) last: [u32; 2],
 }
 
-/// Handles are below [`VARIABLES_MAX`](crate::VARIABLES_MAX).
-pub(super) const HANDLE: u32 = (1 << 21) - 1;
+pub(super) const HANDLE: u32 = crate::registry::SLOT;
+/// Bits of `opened_at[1]` that are of the sequence: 53 in all, which last for 28 years at ten
+/// million updates a second.
+const OPENED_HIGH: u32 = HANDLE;
 /// The first reading is still to be delivered.
 pub(super) const FIRST: u32 = 1 << 21;
 /// There is a [`Rest`] of it.
@@ -37,7 +40,7 @@ const UNCONFIRMED_LOW: u32 = 0xff;
 pub(super) const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
 
 const _: () = assert!(size_of::<VariableItem>() == 28);
-const _: () = assert!(crate::registry::VARIABLES_MAX <= HANDLE as usize + 1);
+const _: () = assert!(FIRST > HANDLE);
 
 /// What only buffered contracts, filters, resumed subscriptions and large counts need.
 #[derive(Default)]
@@ -71,7 +74,8 @@ pub(super) fn join([low, high]: [u32; 2]) -> u64 {
 
 impl VariableItem {
     pub(crate) fn handle(&self) -> u32 {
-        self.head & HANDLE
+        let [_, high] = self.opened_at;
+        self.head & HANDLE | high & !OPENED_HIGH
     }
 
     pub(crate) fn is_first(&self) -> bool {
@@ -79,7 +83,13 @@ impl VariableItem {
     }
 
     pub(crate) fn opened_at(&self) -> u64 {
-        join(self.opened_at)
+        let [low, high] = self.opened_at;
+        join([low, high & OPENED_HIGH])
+    }
+
+    pub(super) fn set_opened_at(&mut self, handle: u32, sequence: u64) {
+        let [low, high] = split(sequence);
+        self.opened_at = [low, high & OPENED_HIGH | handle & !HANDLE];
     }
 
     /// Sequence of the last delivery.

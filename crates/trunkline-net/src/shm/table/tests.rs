@@ -77,8 +77,8 @@ fn a_table_is_asked_for_given_and_read_until_the_connection_ends() {
     let TableAnswer::Here(table) = dialler.source.table(5, at(0)) else {
         panic!("no table");
     };
-    writer.store(5, &value(7));
-    assert_eq!(table.read(5), Some(value(7)));
+    writer.store(5, 0, &value(7));
+    assert_eq!(table.read(5, 0), Some(value(7)));
     // Beyond its end there may be another one.
     assert!(matches!(
         dialler.source.table(8, at(0)),
@@ -90,12 +90,12 @@ fn a_table_is_asked_for_given_and_read_until_the_connection_ends() {
     let TableAnswer::Here(second) = dialler.source.table(8, at(0)) else {
         panic!("no larger table");
     };
-    larger.store(8, &value(9));
-    assert_eq!(second.read(8), Some(value(9)));
+    larger.store(8, 0, &value(9));
+    assert_eq!(second.read(8, 0), Some(value(9)));
     // The socket says that the other process has ended.
     drop(acceptor);
     dialler.receive.acknowledge(true);
-    assert_eq!((table.read(5), second.read(8)), (None, None));
+    assert_eq!((table.read(5, 0), second.read(8, 0)), (None, None));
     assert!(matches!(dialler.source.table(5, at(0)), TableAnswer::None));
 }
 
@@ -201,7 +201,7 @@ fn only_its_maker_writes_to_a_table() {
         assert_eq!(kind, io::ErrorKind::PermissionDenied);
     }
     // And itself still does.
-    writer.store(1, &value(1));
+    writer.store(1, 0, &value(1));
     for slots in [0, usize::MAX] {
         assert!(create_table(slots).is_err());
     }

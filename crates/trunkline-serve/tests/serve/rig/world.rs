@@ -147,7 +147,7 @@ impl World {
     pub fn try_write(&self, name: &str, write: &Write<'_>) -> Attempt {
         let (engine, caller, (now, wall)) = (self.engine(), Caller::engine(), self.time());
         let variable = engine.resolve(&caller, name).expect("it is deployed");
-        engine.try_write(&caller, now, wall, variable, write, &mut Wakes::new())
+        engine.try_write(&caller, now, wall, &variable, write, &mut Wakes::new())
     }
 
     pub fn sequence(&self, name: &str) -> u64 {

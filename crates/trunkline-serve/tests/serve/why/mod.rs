@@ -119,7 +119,7 @@ fn write_as(world: &World, caller: &Caller, value: f64) {
     let variable = engine.resolve(caller, NAME).unwrap();
     let value = Value::F64(value);
     let write = EngineWrite::value(&value);
-    engine.try_write(caller, now, wall, variable, &write, &mut Wakes::new());
+    engine.try_write(caller, now, wall, &variable, &write, &mut Wakes::new());
 }
 
 fn requote(world: &World, id: trunkline_engine::ProviderId, reason: Reason) {

@@ -1,0 +1,257 @@
+//! Libraries that come and go for as long as the engine runs: slots and memory come back, and no
+//! handle of a variable that is gone reaches the one that has its slot.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Mirrored, Rig, Told, drain, library_of};
+use trunkline_engine::{
+    AccessError, Attempt, Engine, GroupAttempt, GroupMember, LeaseVerb, Refusal, Wakes, Write,
+    WriteOutcome,
+};
+use trunkline_types::definition::slot_of;
+use trunkline_types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
+
+fn library(count: usize) -> LibraryDefinition {
+    let define = |index| VariableDefinition::new(format!("v{index}"), DataType::F64);
+    library_of("plant", (0..count).map(define).collect())
+}
+
+fn deploy(rig: &Rig, library: &LibraryDefinition) -> Vec<u32> {
+    let deployed = rig.engine.deploy(library, rig.now(), rig.wall());
+    deployed.expect("there is room")
+}
+
+fn undeploy(rig: &Rig) {
+    let (now, wall) = (rig.now(), rig.wall());
+    let gone = rig.engine.undeploy("plant", now, wall, &mut Wakes::new());
+    gone.expect("it is deployed");
+}
+
+fn used(engine: &Engine) -> u64 {
+    engine.slots().used
+}
+
+/// A library of 10,000 variables comes and goes more often than there are slots for its variables.
+/// Some of its variables are subscribed, and every handle of the life before is refused.
+#[test]
+fn a_library_that_comes_and_goes_uses_the_same_slots_and_memory() {
+    const VARIABLES: usize = 10_000;
+    // More variables than there are slots.
+    const ROUNDS: u32 = 220;
+    let rig = Rig::with(vec![VariableDefinition::new("stays", DataType::F64)]);
+    let stays = rig.variable("rig/stays");
+    let library = library(VARIABLES);
+    let mut consumer = rig.consumer();
+    let before = used(&rig.engine);
+    let mut weak = Vec::new();
+    let mut last = Vec::new();
+    for round in 0..ROUNDS {
+        let handles = deploy(&rig, &library);
+        assert_eq!(used(&rig.engine), before + VARIABLES as u64);
+        assert!(rig.engine.slots_end() <= 2 * VARIABLES + 10);
+        for stale in last.iter().step_by(100) {
+            assert!(rig.engine.variable(*stale).is_none());
+            assert_eq!(rig.engine.no_variable(*stale), AccessError::Gone);
+        }
+        let contracts = [Contract::Latest, Contract::ALL, Contract::Last(2)];
+        for (handle, contract) in handles.iter().step_by(3000).zip(contracts) {
+            let variable = rig.engine.variable(*handle).unwrap();
+            rig.subscribe(&mut consumer, contracts_id(contract), contract, &variable);
+            rig.write(&variable, f64::from(round));
+            weak.push(std::sync::Arc::downgrade(&variable));
+        }
+        rig.write(&stays, f64::from(round));
+        undeploy(&rig);
+        let delivered = drain(&mut consumer);
+        assert!(!delivered.is_empty(), "the last values, then the ends");
+        assert_eq!(consumer.item_count(), 0);
+        weak.retain(|one| one.strong_count() > 0);
+        assert!(weak.is_empty(), "nobody keeps what is gone");
+        last = handles;
+    }
+    assert_eq!(used(&rig.engine), before);
+    assert_eq!(rig.engine.slots().retired, 0);
+    assert_eq!(stays.sequence(), u64::from(ROUNDS));
+}
+
+fn contracts_id(contract: Contract) -> u32 {
+    match contract {
+        Contract::Latest => 1,
+        Contract::Last(_) => 2,
+        _ => 3,
+    }
+}
+
+/// A slot ends with its last generation, and the next variable has another one.
+#[test]
+fn a_slot_whose_generations_are_used_up_is_retired() {
+    let rig = Rig::new();
+    let library = library(1);
+    let first = deploy(&rig, &library)[0];
+    undeploy(&rig);
+    let mut seen = vec![first];
+    for _ in 0..2046 {
+        seen.push(deploy(&rig, &library)[0]);
+        undeploy(&rig);
+    }
+    assert!(seen.iter().all(|handle| slot_of(*handle) == slot_of(first)));
+    assert!(seen.is_sorted_by(|a, b| a < b), "each is another handle");
+    assert_eq!(rig.engine.slots().retired, 1);
+    let next = deploy(&rig, &library)[0];
+    assert_ne!(slot_of(next), slot_of(first));
+    assert!(
+        seen.iter()
+            .all(|handle| rig.engine.variable(*handle).is_none())
+    );
+}
+
+/// Every entry that takes a handle refuses one of a variable that is gone, also where its slot is
+/// another variable's.
+#[test]
+fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
+    let rig = Rig::new();
+    let library = library(1);
+    let stale = deploy(&rig, &library)[0];
+    let table = Mirrored::new(&rig);
+    let old = rig.engine.variable(stale).unwrap();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &old);
+    rig.write(&old, 1.0);
+    undeploy(&rig);
+    let fresh = deploy(&rig, &library)[0];
+    assert_eq!(slot_of(stale), slot_of(fresh));
+    let new = rig.engine.variable(fresh).unwrap();
+    rig.write(&new, 5.0);
+    // Through a handle.
+    let (engine, caller, wakes) = (&rig.engine, &rig.caller, &mut Wakes::new());
+    let lease = engine.lease(
+        caller,
+        rig.now(),
+        stale,
+        LeaseVerb::Acquire(Duration::from_secs(60)),
+        None,
+    );
+    assert_eq!(lease.unwrap_err(), Refusal::Gone);
+    let value = Value::F64(9.0);
+    let member = |handle| GroupMember {
+        handle,
+        write: Write::value(&value),
+    };
+    let group = [member(stale)];
+    match engine.try_write_group(caller, rig.now(), rig.wall(), &group, wakes) {
+        GroupAttempt::Done(outcome) => assert_eq!(
+            outcome.outcomes,
+            [WriteOutcome::Refused(Refusal::Gone)],
+            "nothing is written"
+        ),
+        other => panic!("{other:?}"),
+    }
+    let read = engine.snapshot(caller, &[stale, fresh]).updates;
+    assert!(matches!(read[0], Err(AccessError::Gone)));
+    assert!(read[1].is_ok());
+    // Through a reference, and a table.
+    let attempt = engine.try_write(
+        caller,
+        rig.now(),
+        rig.wall(),
+        &old,
+        &Write::value(&value),
+        wakes,
+    );
+    assert!(matches!(
+        attempt,
+        Attempt::Done(WriteOutcome::Refused(Refusal::Gone))
+    ));
+    assert!(table.read(stale).is_none() && table.read(fresh).is_some());
+    table.check(&rig);
+    // Through an item, which ends with what it had to get.
+    let delivered = drain(&mut consumer);
+    let is_of_it = |told: &Told| match told {
+        Told::Update(got) => got.handle == stale,
+        Told::Gone { handle, .. } => *handle == stale,
+        Told::Overrun { .. } => false,
+    };
+    assert!(
+        delivered.len() == 2 && delivered.iter().all(is_of_it),
+        "{delivered:?}"
+    );
+    assert_eq!(new.sequence(), 1);
+}
+
+/// A field that nobody has any more gives its slot back.
+#[test]
+fn fields_that_nobody_uses_are_closed() {
+    let rig = Rig::with(
+        (0..200)
+            .map(|index| VariableDefinition::new(format!("v{index}"), DataType::F64))
+            .collect(),
+    );
+    let before = used(&rig.engine);
+    let mut consumer = rig.consumer();
+    for round in 0..2000 {
+        let name = format!("rig/v{}#units", round % 200);
+        let open = rig
+            .engine
+            .open_name(&rig.caller, &name, rig.now(), rig.wall());
+        let field = consumer.keep_field(open.unwrap()).unwrap();
+        let handle = field.handle();
+        rig.subscribe(&mut consumer, 1, Contract::Latest, &field);
+        drop(field);
+        consumer.unsubscribe(1, None, &mut Wakes::new());
+        assert!(
+            rig.engine.variable(handle).is_some(),
+            "the peer has it open"
+        );
+        consumer.drop_field(handle);
+        assert!(rig.engine.variable(handle).is_none());
+        assert_eq!((used(&rig.engine), rig.engine.open_fields()), (before, 0));
+    }
+    // What a program of this process leaves behind is found when others are opened.
+    for round in 0..2000 {
+        let name = format!("rig/v{}#type", round % 200);
+        let open = rig
+            .engine
+            .open_name(&rig.caller, &name, rig.now(), rig.wall());
+        drop(open.unwrap());
+        assert!(rig.engine.open_fields() <= 3);
+    }
+}
+
+/// One session cannot take the fields that others need.
+#[test]
+fn one_session_leaves_fields_for_others() {
+    const VARIABLES: usize = 60_000;
+    let rig = Rig::new();
+    deploy(&rig, &library(VARIABLES));
+    let mut greedy = rig.consumer();
+    let mut opened = 0;
+    for index in 0..VARIABLES {
+        let name = format!("plant/v{index}#units");
+        let field = rig
+            .engine
+            .open_name(&rig.caller, &name, rig.now(), rig.wall());
+        match greedy.keep_field(field.unwrap()) {
+            Ok(_) => opened += 1,
+            Err(AccessError::Limit { .. }) => break,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(opened, 50_000);
+    let mut other = rig.consumer();
+    let name = "plant/v1#type";
+    let field = rig
+        .engine
+        .open_name(&rig.caller, name, rig.now(), rig.wall());
+    assert!(other.keep_field(field.unwrap()).is_ok());
+    drop(greedy);
+    assert_eq!(rig.engine.open_fields(), 1);
+}

@@ -1,0 +1,124 @@
+//! Who wakes a consumer: every writer whose update nobody has been woken for, whatever other
+//! threads that have marked before it are doing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::cell::Cell;
+
+use rig::{Bell, Rig, drain, library_of};
+use trunkline_engine::{Consumer, Wakes, Write};
+use trunkline_types::{Contract, DataType, Value, VariableDefinition};
+
+fn definitions(count: usize) -> Vec<VariableDefinition> {
+    let define = |index| VariableDefinition::new(format!("v{index}"), DataType::F64);
+    (0..count).map(define).collect()
+}
+
+fn write(rig: &Rig, name: &str, value: f64, wakes: &mut Wakes) {
+    let (variable, value) = (rig.variable(name), Value::F64(value));
+    let write = Write::value(&value);
+    rig.engine
+        .try_write(&rig.caller, rig.now(), rig.wall(), &variable, &write, wakes);
+}
+
+fn consumer_of(rig: &Rig, bell: &Bell, contract: Contract, names: &[&str]) -> Consumer {
+    let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
+    for name in names {
+        rig.subscribe(&mut consumer, 1, contract, &rig.variable(name));
+    }
+    drain(&mut consumer);
+    bell.rings();
+    consumer
+}
+
+/// A writer that has marked and not woken yet holds back nobody else's update.
+#[test]
+fn a_writer_that_has_lost_its_processor_holds_no_update_back() {
+    for contract in [Contract::Latest, Contract::Last(3)] {
+        let rig = Rig::with(definitions(2));
+        let bell = Bell::default();
+        let mut consumer = consumer_of(&rig, &bell, contract, &["rig/v0", "rig/v1"]);
+        let mut preempted = Wakes::new();
+        write(&rig, "rig/v0", 1.0, &mut preempted);
+        write(&rig, "rig/v1", 2.0, &mut Wakes::new());
+        assert_eq!(bell.rings(), 1, "{contract}: the second writer wakes");
+        assert_eq!(drain(&mut consumer).len(), 2);
+        // Nor does what it does late take the next wake-up away.
+        preempted.flush();
+        bell.rings();
+        drain(&mut consumer);
+        write(&rig, "rig/v1", 3.0, &mut Wakes::new());
+        assert_eq!(bell.rings(), 1);
+    }
+}
+
+/// Many updates between two drains wake once.
+#[test]
+fn a_consumer_that_was_woken_is_not_woken_again() {
+    let rig = Rig::with(definitions(20));
+    let names: Vec<String> = (0..20).map(|index| format!("rig/v{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let bell = Bell::default();
+    let mut consumer = consumer_of(&rig, &bell, Contract::Latest, &names);
+    for value in [1.0, 2.0] {
+        for name in &names {
+            write(&rig, name, value, &mut Wakes::new());
+        }
+        assert_eq!(bell.rings(), 1);
+        drain(&mut consumer);
+    }
+}
+
+/// While a large library is deployed, stopped or undeployed, its consumers are woken in between,
+/// not only at the end.
+#[test]
+fn a_large_library_wakes_its_consumers_in_slices() {
+    const VARIABLES: usize = 1000;
+    let rig = Rig::new();
+    let library = library_of("plant", definitions(VARIABLES));
+    rig.engine.deploy(&library, rig.now(), rig.wall()).unwrap();
+    let (first, last) = ("plant/v0", format!("plant/v{}", VARIABLES - 1));
+    write(&rig, &last, 1.0, &mut Wakes::new());
+    write(&rig, first, 1.0, &mut Wakes::new());
+    let state_seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    /// Notes how far the last variable is when the consumer of the first is woken.
+    struct Probe {
+        last: std::sync::Arc<trunkline_engine::Variable>,
+        seen: std::sync::Arc<std::sync::Mutex<Vec<(u64, bool)>>>,
+    }
+    impl trunkline_engine::Wake for Probe {
+        fn wake(&self) {
+            let state = (self.last.sequence(), self.last.is_gone());
+            self.seen.lock().unwrap().push(state);
+        }
+    }
+    let probe = Probe {
+        last: rig.variable(&last),
+        seen: state_seen.clone(),
+    };
+    let mut consumer = Consumer::new(rig.engine.clone(), Box::new(probe));
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &rig.variable(first));
+    drain(&mut consumer);
+    let count = Cell::new(0);
+    let mut check = |done: (u64, bool)| {
+        let seen = std::mem::take(&mut *state_seen.lock().unwrap());
+        assert_eq!(seen.first(), Some(&done), "woken before the last variable");
+        count.set(count.get() + 1);
+        drain(&mut consumer);
+    };
+    let (now, wall, wakes) = (rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine.stop_library("plant", now, wall, wakes).unwrap();
+    check((1, false));
+    rig.engine.start_library("plant", now, wall, wakes).unwrap();
+    check((2, false));
+    rig.engine.undeploy("plant", now, wall, wakes).unwrap();
+    check((3, false));
+    assert_eq!(count.get(), 3);
+}
