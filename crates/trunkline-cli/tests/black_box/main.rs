@@ -26,6 +26,7 @@ mod helping;
 mod hosting;
 mod identities;
 mod json_lines;
+mod keeping;
 mod libraries;
 mod local_sockets;
 #[cfg(target_os = "linux")]
