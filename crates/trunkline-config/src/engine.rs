@@ -47,6 +47,9 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     {
         engine.audit_entries = entries.unsigned_abs();
     }
+    if let Some(node) = section.node("same_user") {
+        engine.same_user = values.boolean("same_user", node).unwrap_or_default();
+    }
     if let Some(node) = section.node("insecure") {
         engine.insecure = values.boolean("insecure", node).unwrap_or_default();
     }

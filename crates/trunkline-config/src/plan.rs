@@ -39,6 +39,8 @@ pub struct EngineConfig {
     /// Whether addresses that other machines can reach are permitted although connections are not
     /// yet protected.
     pub insecure: bool,
+    /// Refuses programs of other users, also over TCP.
+    pub same_user: bool,
     /// How often a connection that is otherwise silent says that it lives.
     pub keep_alive: Duration,
     /// A connection that was silent this long is dead; at least twice `keep_alive`.
@@ -146,6 +148,7 @@ impl Default for EngineConfig {
             local_socket: true,
             shared_memory: true,
             insecure: false,
+            same_user: false,
             keep_alive: Duration::from_secs(1),
             deadline: Duration::from_secs(3),
             health: Duration::from_secs(1),

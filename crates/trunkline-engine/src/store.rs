@@ -16,6 +16,19 @@ pub trait Store: Send {
     /// Where it keeps them, for people.
     fn location(&self) -> String;
 
+    /// What was found damaged and is kept apart: it is served to nobody.
+    fn damage(&mut self) -> Vec<Damage> {
+        Vec::new()
+    }
+
+    /// Whether the store is still in its place.
+    ///
+    /// # Errors
+    /// [`StoreError`]: it was removed or replaced, and keeps nothing any more.
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Counts this start, durably.
     ///
     /// # Errors
@@ -81,6 +94,21 @@ pub trait Store: Send {
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
 }
 
+/// Something in a store that is not as it was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// What it is: a library, a retained value.
+    pub kind: String,
+    /// Its name, as far as that can be read.
+    pub name: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
 /// What tells one start of an engine from every other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
@@ -93,10 +121,11 @@ pub struct Start {
 impl Start {
     /// The epoch of this start, given random bits.
     ///
-    /// The count alone is no epoch: a store that is made anew, a backup that is put back and a store
-    /// on another machine all count 1, 2, 3. So the count takes the upper 21 bits, which makes two
-    /// starts of one store differ for certain, and the random bits take the lower 32, which makes
-    /// starts of different stores and of copies differ. 53 bits are exact in every JSON reader.
+    /// The count alone is no epoch: a store that is made anew, a backup that is put back and the
+    /// store of another machine all count 1, 2, 3. So the count takes the upper 21 bits, which
+    /// makes two starts of one store differ for certain, and the random bits take the lower 32,
+    /// which makes starts of different stores and of copies differ. 53 bits are exact in every JSON
+    /// reader.
     pub fn epoch(&self, random: u64) -> u64 {
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochIsCount) {
@@ -165,6 +194,8 @@ pub enum StoreTrouble {
     CannotOpen(String),
     /// The disk reports an error.
     Failed(String),
+    /// Its file was removed or replaced while the engine uses it.
+    Replaced,
 }
 
 impl fmt::Display for StoreTrouble {
@@ -197,6 +228,10 @@ impl fmt::Display for StoreTrouble {
                 f,
                 "cannot be used: its disk reports an error ({why}); look at the disk, then try \
                  again"
+            ),
+            StoreTrouble::Replaced => f.write_str(
+                "was removed or replaced while this engine uses it, so nothing is kept any \
+                 more; put the file back, or restart the engine",
             ),
         }
     }

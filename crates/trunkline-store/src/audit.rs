@@ -31,8 +31,10 @@ pub(crate) fn append(
     let end = end(transaction)?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO audit
-         (number, at, who, origin, action, name, type, old, new, outcome, epoch, count, sentence)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+         (number, at, who, origin, action, name, type, old, new, outcome, epoch, count, sentence,
+          sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                 row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13))",
     )?;
     for entry in entries.iter().filter(|entry| entry.number > end) {
         let (outcome, epoch, count, sentence) = columns(&entry.outcome);
@@ -64,7 +66,9 @@ pub(crate) fn page(
     query: &AuditQuery,
 ) -> Result<AuditPage, Problem> {
     const COLUMNS: &str = "SELECT number, at, who, origin, action, name, type, old, new, outcome, \
-                           epoch, count, sentence FROM audit";
+                           epoch, count, sentence, \
+                           sum = row_sum(number, at, who, origin, action, name, type, old, new, \
+                                         outcome, epoch, count, sentence) FROM audit";
     let (end, sql) = match query.newest_first {
         true => (
             u64::MAX,
@@ -98,6 +102,9 @@ fn columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
 
 fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
     let number = |column| row.get(column).map(i64::cast_unsigned);
+    if !row.get::<_, bool>(13)? {
+        return Ok(damaged(number(0)?));
+    }
     let position = || -> Result<Position, Problem> {
         Ok(Position {
             epoch: number(10)?,
@@ -128,4 +135,20 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
         new: row.get(8)?,
         outcome,
     })
+}
+
+/// In the place of an entry that is not as it was written: none of it can be believed.
+fn damaged(number: u64) -> AuditEntry {
+    AuditEntry {
+        number,
+        when: Timestamp::UNIX_EPOCH,
+        who: String::new(),
+        from: String::new(),
+        action: AuditAction::Lost,
+        name: String::new(),
+        data_type: String::new(),
+        old: String::new(),
+        new: "this entry is damaged in the store".to_owned(),
+        outcome: AuditOutcome::Lost(1),
+    }
 }

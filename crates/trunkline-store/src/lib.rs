@@ -13,6 +13,9 @@
 //! audit      number | at | who | origin | action | name | type | old | new | outcome ..
 //! ```
 //!
+//! Each row has a checksum in a further column, `sum`. A row that does not match it is moved to the
+//! table `damaged`, and told; the rest of the store is used.
+//!
 //! # Layout
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and how an older file gets them.
@@ -23,17 +26,23 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod creation;
+mod damage;
 mod library;
 mod retained;
 mod schema;
 mod trouble;
 
 use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
-use trunkline_engine::store::{RetainedValue, Start, Store, StoreError, StoredLibrary};
+use trunkline_engine::store::{Damage, RetainedValue, Start, Store, StoreError, StoredLibrary};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
 use crate::trouble::Problem;
@@ -44,7 +53,13 @@ pub struct SqliteStore {
     /// `None` after an error of the disk: what the system still holds in memory of the file is not
     /// trusted then, and the next call opens it again.
     connection: Option<Connection>,
+    /// The file that was opened first: another one in its place is not this store.
+    file: Option<FileId>,
+    damage: Vec<Damage>,
 }
+
+/// Tells one file from another, whatever their names.
+type FileId = (u64, u64);
 
 impl SqliteStore {
     /// Opens the store in this file, which is made if it is not there; its folder has to be.
@@ -52,12 +67,19 @@ impl SqliteStore {
     /// # Errors
     /// Another engine uses it, it is damaged or of a newer version, or cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let path = path.into();
-        let connection = connect(&path).map_err(|problem| problem.of(&path))?;
-        Ok(Self {
-            path,
-            connection: Some(connection),
-        })
+        let mut store = Self::unopened(path);
+        store.transaction(|_| Ok(()))?;
+        Ok(store)
+    }
+
+    /// A store that is opened by its first use, and until that succeeds by each further one.
+    pub fn unopened(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            connection: None,
+            file: None,
+            damage: Vec::new(),
+        }
     }
 
     /// Runs `work` as one transaction.
@@ -81,30 +103,66 @@ impl SqliteStore {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => {
-                let connection = none.insert(connect(&self.path)?);
-                // What was in the log when the disk failed goes into the file itself, and to disk.
-                connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")?;
+                if self.file.is_some() {
+                    still_there(&self.path, self.file)?;
+                }
+                let (connection, damage) = connect(&self.path)?;
+                let connection = none.insert(connection);
+                self.damage = damage;
+                match self.file {
+                    // What was in the log when the disk failed goes into the file itself, and to
+                    // disk.
+                    Some(_) => connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")?,
+                    None => self.file = file_id(&self.path),
+                }
                 connection
             }
         };
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let value = work(&transaction)?;
         transaction.commit()?;
+        // What went into a file that nobody finds any more is not kept.
+        still_there(&self.path, self.file)?;
         Ok(value)
     }
 }
 
-/// Opens the file for this process alone.
-fn connect(path: &Path) -> Result<Connection, Problem> {
-    refuse_stump(path)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+fn file_id(path: &Path) -> Option<FileId> {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+fn still_there(path: &Path, opened: Option<FileId>) -> Result<(), Problem> {
+    match file_id(path) == opened {
+        true => Ok(()),
+        false => Err(Problem::Replaced),
+    }
+}
+
+/// Whether the file says that only a newer SQLite may write it: its byte 18 is neither 1 nor 2.
+fn header_forbids_writing(path: &Path) -> io::Result<bool> {
+    let mut header = [0; 19];
+    File::open(path)?.read_exact(&mut header)?;
+    Ok(!matches!(header[18], 1 | 2))
+}
+
+/// Opens the file for this process alone. Also returns what is damaged in it.
+fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Problem> {
+    creation::ensure(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // SQLite opens a file that may not be written for reading, and then cannot lock it.
-    if connection.is_readonly(rusqlite::MAIN_DB)? {
+    // It does so as well where the header names a form of the file that it does not know.
+    if OpenOptions::new().write(true).open(path).is_err() {
         return Err(Problem::ReadOnly);
     }
+    if connection.is_readonly(rusqlite::MAIN_DB)? || header_forbids_writing(path)? {
+        return Err(Problem::damaged(
+            "its header is that of no version of SQLite",
+        ));
+    }
+    // Another engine keeps the lock as long as it runs: waiting is for those who can say so.
+    connection.busy_timeout(Duration::ZERO)?;
     // The lock is taken with the first access and kept, so the log needs no shared index file.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     let mode = |row: &Row<'_>| row.get::<_, String>(0);
@@ -115,23 +173,8 @@ fn connect(path: &Path) -> Result<Connection, Problem> {
         )));
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
-    schema::prepare(&mut connection)?;
-    Ok(connection)
-}
-
-/// SQLite takes a file that is shorter than its header for a new one, and would write over what is
-/// left of a store. Beside a journal it is one whose making was cut off.
-fn refuse_stump(path: &Path) -> Result<(), Problem> {
-    const HEADER_BYTES: u64 = 512;
-    let length = std::fs::metadata(path).map_or(0, |file| file.len());
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    if (1..HEADER_BYTES).contains(&length) && !Path::new(&journal).exists() {
-        return Err(Problem::Damaged(format!(
-            "only {length} bytes of it are left"
-        )));
-    }
-    Ok(())
+    let damage = schema::prepare(&mut connection)?;
+    Ok((connection, damage))
 }
 
 impl Store for SqliteStore {
@@ -139,10 +182,28 @@ impl Store for SqliteStore {
         self.path.display().to_string()
     }
 
+    fn damage(&mut self) -> Vec<Damage> {
+        self.damage.clone()
+    }
+
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        match self.file {
+            Some(_) => still_there(&self.path, self.file).map_err(|problem| problem.of(&self.path)),
+            None => Ok(()),
+        }
+    }
+
     fn begin_start(&mut self) -> Result<Start, StoreError> {
         self.transaction(|transaction| {
+            // There is no row where it was damaged: the count begins anew, as another engine.
+            transaction.execute(
+                "INSERT INTO start (count, engine_id) SELECT 0, randomblob(16)
+                 WHERE NOT EXISTS (SELECT * FROM start)",
+                [],
+            )?;
             let (count, engine_id): (i64, [u8; 16]) = transaction.query_row(
-                "UPDATE start SET count = count + 1 RETURNING count, engine_id",
+                "UPDATE start SET count = count + 1, sum = row_sum(count + 1, engine_id)
+                 RETURNING count, engine_id",
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;

@@ -20,19 +20,23 @@ pub(crate) fn save(transaction: &Transaction<'_>, library: &StoredLibrary) -> Re
     }
     transaction
         .prepare_cached(
-            "INSERT INTO library (name, description, state, variables) VALUES (?1, ?2, ?3, ?4)
+            "INSERT INTO library (name, description, state, variables, sum)
+             VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4))
              ON CONFLICT (name) DO UPDATE SET
                  description = excluded.description,
                  state = excluded.state,
-                 variables = excluded.variables",
+                 variables = excluded.variables,
+                 sum = excluded.sum",
         )?
         .execute(params![name, description, number(library.state), bytes])?;
     Ok(())
 }
 
 pub(crate) fn all(transaction: &Transaction<'_>) -> Result<Vec<StoredLibrary>, Problem> {
-    let mut statement = transaction
-        .prepare_cached("SELECT name, description, state, variables FROM library ORDER BY place")?;
+    let mut statement = transaction.prepare_cached(
+        "SELECT name, description, state, variables FROM library
+             WHERE sum = row_sum(name, description, state, variables) ORDER BY place",
+    )?;
     let mut rows = statement.query([])?;
     let mut libraries = Vec::new();
     while let Some(row) = rows.next()? {
@@ -60,7 +64,10 @@ pub(crate) fn set_state(
     state: LibraryState,
 ) -> Result<(), Problem> {
     transaction
-        .prepare_cached("UPDATE library SET state = ?2 WHERE name = ?1")?
+        .prepare_cached(
+            "UPDATE library SET state = ?2, sum = row_sum(name, description, ?2, variables)
+             WHERE name = ?1 AND sum = row_sum(name, description, state, variables)",
+        )?
         .execute(params![name, number(state)])?;
     Ok(())
 }

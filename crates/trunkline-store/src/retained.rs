@@ -11,13 +11,14 @@ use crate::trouble::Problem;
 
 pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Result<(), Problem> {
     let mut statement = transaction.prepare_cached(
-        "INSERT INTO retained (name, type, value, source_timestamp, quality)
-         VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO retained (name, type, value, source_timestamp, quality, sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5))
          ON CONFLICT (name) DO UPDATE SET
              type = excluded.type,
              value = excluded.value,
              source_timestamp = excluded.source_timestamp,
-             quality = excluded.quality",
+             quality = excluded.quality,
+             sum = excluded.sum",
     )?;
     let mut data_type = Vec::new();
     for value in values {
@@ -40,7 +41,8 @@ pub(crate) fn of_library(
 ) -> Result<Vec<RetainedValue>, Problem> {
     let mut statement = transaction.prepare_cached(
         "SELECT name, type, value, source_timestamp, quality FROM retained
-         WHERE name >= ?1 AND name < ?2",
+         WHERE name >= ?1 AND name < ?2
+           AND sum = row_sum(name, type, value, source_timestamp, quality)",
     )?;
     let [first, end] = names_of(library);
     let mut rows = statement.query([first, end])?;

@@ -1,13 +1,15 @@
 //! The tables, and how a file gets them.
 
 use rusqlite::{Connection, TransactionBehavior};
+use trunkline_engine::store::Damage;
 
+use crate::damage;
 use crate::trouble::Problem;
 
 /// Says that a file is a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
 /// The form of the tables; it rises with every change of them.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 const TABLES: &str = "
 CREATE TABLE start (count INTEGER NOT NULL);
@@ -63,12 +65,35 @@ ALTER TABLE start ADD COLUMN engine_id BLOB NOT NULL DEFAULT x'';
 UPDATE start SET engine_id = randomblob(16);
 ";
 
+/// New in form 4: a checksum of each row, and the rows whose checksum was wrong.
+const SUMS: &str = "
+ALTER TABLE start ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+UPDATE start SET sum = row_sum(count, engine_id);
+ALTER TABLE library ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+UPDATE library SET sum = row_sum(name, description, state, variables);
+ALTER TABLE retained ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+UPDATE retained SET sum = row_sum(name, type, value, source_timestamp, quality);
+ALTER TABLE audit ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+DROP TRIGGER audit_is_not_changed;
+UPDATE audit SET sum = row_sum(number, at, who, origin, action, name, type, old, new, outcome,
+                               epoch, count, sentence);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+BEGIN SELECT RAISE(ABORT, 'an entry of the audit is not changed'); END;
+CREATE TABLE damaged (
+    place   INTEGER PRIMARY KEY,
+    kind    TEXT NOT NULL,
+    name    TEXT NOT NULL,
+    content TEXT NOT NULL
+);
+";
+
 /// What brings a file of each form to the next one.
-const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID];
+const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID, SUMS];
 
 /// Makes the tables in a new file, and looks at an old one: whether it is a store, of a form that
-/// is known, and whole.
-pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
+/// is known, and whole. Returns the rows that are not.
+pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Problem> {
+    damage::add_row_sum(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let number = |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get(0));
     let (application, form): (i32, u32) = (number("application_id")?, {
@@ -79,10 +104,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
     match (application, form) {
         // New, or cut off before its tables were there.
         (0, 0) if tables == 0 => {
-            transaction.execute_batch(TABLES)?;
-            STEPS
-                .iter()
-                .try_for_each(|step| transaction.execute_batch(step))?;
+            make_tables(&transaction)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", FORM)?;
         }
@@ -100,7 +122,41 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
     transaction.commit()?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     match verdict.as_str() {
-        "ok" => Ok(()),
-        trouble => Err(Problem::damaged(trouble)),
+        "ok" => {}
+        trouble => return Err(Problem::damaged(trouble)),
     }
+    // The definitions of the tables are text in the file: an altered one reads other columns.
+    if definitions(connection)? != expected_definitions()? {
+        return Err(Problem::damaged("its tables are not those of a store"));
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let damage = damage::quarantine(&transaction)?;
+    transaction.commit()?;
+    Ok(damage)
+}
+
+fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(TABLES)?;
+    let mut steps = STEPS.iter();
+    steps.try_for_each(|step| connection.execute_batch(step))
+}
+
+/// What SQLite knows of tables, indexes and triggers.
+fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
+    let mut statement = connection.prepare(
+        "SELECT quote(type), quote(name), quote(tbl_name), quote(sql) FROM sqlite_schema
+         ORDER BY name",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+    })?;
+    rows.collect()
+}
+
+/// Those of a store that was just made.
+fn expected_definitions() -> rusqlite::Result<Vec<[String; 4]>> {
+    let connection = Connection::open_in_memory()?;
+    damage::add_row_sum(&connection)?;
+    make_tables(&connection)?;
+    definitions(&connection)
 }

@@ -1,5 +1,6 @@
 //! SQLite's errors in the words of who has to act.
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use rusqlite::ErrorCode;
@@ -13,6 +14,9 @@ pub(crate) enum Problem {
     Damaged(String),
     Newer { found: u32, known: u32 },
     ReadOnly,
+    InUse,
+    Replaced,
+    Io(io::Error),
 }
 
 impl Problem {
@@ -22,8 +26,11 @@ impl Problem {
 
     /// The disk did not do what it was told, and nobody knows what it holds now.
     pub(crate) fn is_of_the_disk(&self) -> bool {
-        matches!(self, Problem::Sqlite(error)
-            if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
+        match self {
+            Problem::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
+            Problem::Io(_) => true,
+            _ => false,
+        }
     }
 
     /// As an error of the store in this file.
@@ -32,6 +39,9 @@ impl Problem {
             Problem::Damaged(what) => StoreTrouble::Damaged(what),
             Problem::Newer { found, known } => StoreTrouble::Newer { found, known },
             Problem::ReadOnly => StoreTrouble::ReadOnly,
+            Problem::InUse => StoreTrouble::InUse,
+            Problem::Replaced => StoreTrouble::Replaced,
+            Problem::Io(error) => of_system(&error),
             Problem::Sqlite(error) => of_sqlite(&error),
         };
         StoreError {
@@ -52,6 +62,23 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreTrouble {
         // What is read is not what was written: a column of another type, no row where one has to
         // be, a page that makes no sense.
         _ => StoreTrouble::Damaged(sentence),
+    }
+}
+
+fn of_system(error: &io::Error) -> StoreTrouble {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreTrouble::Full,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreTrouble::ReadOnly,
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            StoreTrouble::CannotOpen(error.to_string())
+        }
+        _ => StoreTrouble::Failed(error.to_string()),
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Problem::Io(error)
     }
 }
 

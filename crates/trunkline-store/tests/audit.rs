@@ -197,9 +197,9 @@ fn nobody_changes_an_entry_or_takes_one_out_of_the_middle() {
         "DELETE FROM audit WHERE number = 9",
         "DELETE FROM audit",
         "INSERT INTO audit SELECT 11, at, who, origin, action, name, type, old, new, outcome, \
-         epoch, count, sentence FROM audit WHERE number = 1",
+         epoch, count, sentence, sum FROM audit WHERE number = 1",
         "INSERT OR REPLACE INTO audit SELECT 4, at, 'x', origin, action, name, type, old, new, \
-         outcome, epoch, count, sentence FROM audit WHERE number = 1",
+         outcome, epoch, count, sentence, sum FROM audit WHERE number = 1",
     ] {
         file.execute_batch(refused).expect_err(refused);
     }
@@ -221,7 +221,9 @@ fn store_of_an_older_form_gets_an_audit() {
     store.save_library(&saved).unwrap();
     drop(store);
     let older = Connection::open(&path).unwrap();
-    let as_it_was = "DROP TABLE audit; ALTER TABLE start DROP COLUMN engine_id; \
+    let as_it_was = "DROP TABLE audit; DROP TABLE damaged; ALTER TABLE start DROP COLUMN sum; \
+                     ALTER TABLE start DROP COLUMN engine_id; \
+                     ALTER TABLE library DROP COLUMN sum; ALTER TABLE retained DROP COLUMN sum; \
                      PRAGMA user_version = 1;";
     older.execute_batch(as_it_was).unwrap();
     drop(older);

@@ -179,7 +179,7 @@ fn store_of_a_newer_version_is_refused() {
         trouble(&path),
         StoreTrouble::Newer {
             found: 99,
-            known: 3
+            known: 4
         }
     );
 }

@@ -165,7 +165,12 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         "",
         "Variables on the forced list",
     ),
-    ("store/state", DataType::String, "", "none, good or failing"),
+    (
+        "store/state",
+        DataType::String,
+        "",
+        "none, good, damaged or failing",
+    ),
     (
         "store/trouble",
         DataType::String,
@@ -316,11 +321,9 @@ impl Health {
         let clock = self.core.clock_steps();
         let (repaired, marked) = self.core.repaired_and_marked();
         let forced = self.core.forced_page(&Caller::engine(), 0, 0);
-        let (store, trouble) = match self.keeper.upgrade().map(|keeper| keeper.store_health()) {
-            None | Some(None) => ("none", String::new()),
-            Some(Some(None)) => ("good", String::new()),
-            Some(Some(Some(trouble))) => ("failing", trouble),
-        };
+        let keeper = self.keeper.upgrade();
+        let (store, trouble) =
+            keeper.map_or(("none", String::new()), |keeper| keeper.store_health());
         let memory = self.core.queue_memory();
         let slots = self.core.slots();
         let text = |text: &str| Value::String(text.into());

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
+use trunkline_engine::store::{
+    Damage, RetainedValue, Store, StoreError, StoreTrouble, StoredLibrary,
+};
 use trunkline_engine::{
     DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
 };
@@ -128,7 +130,7 @@ impl Keeper {
         let Some(store) = &self.store else {
             return Ok(Vec::new());
         };
-        let stored = lock(store).libraries()?;
+        let stored = unless_full(lock(store).libraries())?;
         let mut shadowed = Vec::new();
         for StoredLibrary { definition, state } in stored {
             if self.core.library(&definition.name).is_some() {
@@ -150,7 +152,7 @@ impl Keeper {
         let Some(store) = &self.store else {
             return Ok(HashMap::new());
         };
-        let values = lock(store).retained(library)?.into_iter();
+        let values = unless_full(lock(store).retained(library))?.into_iter();
         Ok(values.map(|value| (value.name.clone(), value)).collect())
     }
 
@@ -284,13 +286,34 @@ impl Keeper {
     /// What is wrong with the store, if something is.
     pub(crate) fn store_trouble(&self) -> Option<StoreError> {
         let of_values = self.retention.as_ref()?.trouble();
-        of_values.or_else(|| self.audit.trouble())
+        let trouble = of_values.or_else(|| self.audit.trouble());
+        // While a step goes on nobody waits for its end: that step finds out as well.
+        let is_free = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
+        trouble.or_else(|| is_free(self.store.as_ref()?))
     }
 
-    /// Whether there is a store, and what is wrong with it.
-    pub(crate) fn store_health(&self) -> Option<Option<String>> {
-        self.store.as_ref()?;
-        Some(self.store_trouble().map(|trouble| trouble.to_string()))
+    /// What the store holds that is damaged and not used, in a sentence.
+    pub(crate) fn damage_sentence(&self) -> Option<String> {
+        let mut store = lock(self.store.as_ref()?);
+        let damage = store.damage();
+        (!damage.is_empty()).then(|| damage_sentence(&store.location(), &damage))
+    }
+
+    /// The state of the store in a word, and what is wrong with it.
+    pub(crate) fn store_health(&self) -> (&'static str, String) {
+        let Some(store) = &self.store else {
+            return ("none", String::new());
+        };
+        if let Some(trouble) = self.store_trouble() {
+            return ("failing", trouble.to_string());
+        }
+        let Ok(mut store) = store.try_lock() else {
+            return ("good", String::new());
+        };
+        match store.damage() {
+            damage if damage.is_empty() => ("good", String::new()),
+            damage => ("damaged", damage_sentence(&store.location(), &damage)),
+        }
     }
 
     /// Who did what.
@@ -305,6 +328,29 @@ impl Keeper {
             retention.flush();
         }
     }
+}
+
+/// On a full disk an engine starts without what its store would give: it serves, and says so.
+fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
+    match result {
+        Err(error) if error.trouble == StoreTrouble::Full => Ok(T::default()),
+        result => result,
+    }
+}
+
+/// What is damaged, in a sentence.
+fn damage_sentence(location: &str, damage: &[Damage]) -> String {
+    const NAMED_MAX: usize = 5;
+    let mut names: Vec<String> = damage.iter().map(ToString::to_string).collect();
+    if names.len() > NAMED_MAX {
+        names.truncate(NAMED_MAX - 1);
+        names.push(format!("{} more", damage.len() - names.len()));
+    }
+    format!(
+        "the store {location} is damaged in part and uses the rest; not used, and kept in its \
+         table `damaged`: {}; deploy or write them anew, and look at the disk",
+        names.join(", ")
+    )
 }
 
 /// What has changed since the last time is stored, also when nobody said that the engine stops.

@@ -85,7 +85,7 @@ pub mod realtime {
 pub mod store {
     pub use trunkline_engine::LibraryState;
     pub use trunkline_engine::store::{
-        RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+        Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
     };
     pub use trunkline_store::SqliteStore;
 }

@@ -316,3 +316,62 @@ fn values_are_stored_as_soon_as_the_store_takes_them_again() {
     assert_eq!(newest.name, "rig/kept");
     assert_eq!(newest.value, 2.0_f64.to_le_bytes());
 }
+
+/// An engine starts on a full disk: it serves what its files say, says that it keeps nothing, and
+/// keeps everything as soon as there is room.
+#[test]
+fn a_full_disk_at_the_start_is_no_reason_not_to_serve() {
+    let store = Faulty::default();
+    store.fails.store(true, Ordering::Release);
+    let boxed = Box::new(store.clone());
+    let engine = Engine::start_with_store(EngineOptions::default(), Some(boxed)).unwrap();
+    let trouble = engine.store_trouble().expect("it is known at once");
+    assert_eq!(trouble.trouble, StoreTrouble::Full);
+    fails_to_store(engine.deploy(&rig()));
+
+    store.fails.store(false, Ordering::Release);
+    engine.deploy(&rig()).expect("there is room again");
+    write(&engine, "rig/kept", 2.0);
+    while store.values.lock().unwrap().is_empty() || engine.store_trouble().is_some() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_damaged_row_and_a_store_that_is_gone_are_told_while_the_rest_is_served() {
+    let (folder, path) = place();
+    let engine = Engine::start(options(&path)).expect("it starts");
+    engine.deploy(&rig()).expect("there is room");
+    write(&engine, "rig/kept", 5.0);
+    drop(engine);
+    let whole = std::fs::read(&path).unwrap();
+    let value = 5.0_f64.to_le_bytes();
+    let at = whole
+        .windows(8)
+        .rposition(|some| some == value)
+        .expect("it is stored");
+    let mut altered = whole;
+    altered[at] ^= 1;
+    std::fs::write(&path, altered).unwrap();
+
+    let engine = Engine::start(options(&path)).expect("the rest is whole");
+    assert_eq!(engine.libraries(), [("rig".to_owned(), 3)]);
+    let (value, reason) = read(&engine, "rig/kept");
+    assert_eq!(
+        (value, reason),
+        (-1.0, Reason::Initial),
+        "not the altered value"
+    );
+    let damage = engine.store_damage().expect("it is told");
+    assert!(damage.contains("retained value rig/kept"), "{damage}");
+
+    let aside = folder.path().join("aside");
+    std::fs::rename(&path, &aside).unwrap();
+    let trouble = engine.store_trouble().expect("it is told");
+    assert_eq!(trouble.trouble, StoreTrouble::Replaced);
+    std::fs::rename(&aside, &path).unwrap();
+    write(&engine, "rig/kept", 6.0);
+    drop(engine);
+    let engine = Engine::start(options(&path)).expect("it starts");
+    assert_eq!(read(&engine, "rig/kept"), (6.0, Reason::Retained));
+}

@@ -1,10 +1,15 @@
 //! `serve`: runs an engine with what configuration files describe.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use trunkline::engine::StartError;
 use trunkline::io::{DriverError, SettingError};
+use trunkline::store::{StoreError, StoreTrouble};
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
@@ -49,6 +54,11 @@ pub(crate) struct ListenArgs {
     /// Permit addresses that other machines can reach, although connections are not protected yet
     #[arg(long)]
     pub(crate) insecure: bool,
+
+    /// Refuse programs of other users: also at loopback ports, where the system tells whose program
+    /// connects, and all programs of other machines
+    #[arg(long)]
+    pub(crate) same_user: bool,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -66,8 +76,14 @@ pub(crate) const VERB: Verb = Verb {
 const LISTEN_FORM: &str =
     "it is no address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
 
+/// How often, and how long apart, a store that another engine uses is tried.
+const STORE_ATTEMPTS: u32 = 50;
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+/// How often it is looked whether values can be stored.
+const STORE_LOOK: Duration = Duration::from_secs(1);
+
 /// How long connections have to send what waits.
-pub(super) const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let mut plan = match config::load(&args.files) {
@@ -75,47 +91,150 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         Err(errors) => return show_errors(&errors, context),
     };
     apply(&mut plan, &args.listen);
-    plan.engine.store = store(args.store.as_deref(), &plan)?;
+    let (store, advice) = store(args.store.as_deref(), &plan)?;
+    plan.engine.store = store;
+    if let Some(advice) = advice {
+        context.terminal.note(&advice)?;
+    }
     let mut signals = StopSignals::new()?;
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
-    let engine = Engine::from_plan(&plan).map_err(|error| of_start(&error, &plan))?;
+    let engine = start(&plan, context)?;
     announce(&engine, &plan, context)?;
+    let watch = watch_store(&engine, context)?;
     signals.wait();
+    drop(watch);
     engine.shutdown(GRACE);
-    Ok(Exit::Done)
-}
-
-/// Where the engine keeps what survives a restart.
-fn store(given: Option<&Path>, plan: &DeploymentPlan) -> Result<StoreChoice, Problem> {
-    match (given, &plan.engine.store) {
-        (Some(none), _) if none == Path::new("none") => Ok(StoreChoice::Off),
-        (Some(path), _) => Ok(StoreChoice::File(path.to_owned())),
-        (None, StoreChoice::Unsaid) => default_store(&plan.engine.listen),
-        (None, said) => Ok(said.clone()),
+    match engine.store_trouble() {
+        None => Ok(Exit::Done),
+        Some(trouble) => {
+            let sentence = format!("the newest values and orders are not kept: {trouble}");
+            Err(Problem::new(Exit::SomeFailed, "store", &sentence).into())
+        }
     }
 }
 
-/// A file in the user's folder for the state of programs. An engine on any free port is another one
-/// each time, and one without a port has no number to be told by: they have none.
-fn default_store(listen: &[ListenAddress]) -> Result<StoreChoice, Problem> {
-    let first = listen.iter().find_map(ListenAddress::tcp);
-    let port = first.map_or(0, |address| address.port());
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folder = set("XDG_STATE_HOME").map(PathBuf::from);
-    let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".local/state")));
-    let (Some(folder), true) = (folder, port != 0) else {
-        return Ok(StoreChoice::Off);
+/// Starts the engine. One that is being stopped may still have the store: it is waited for, and the
+/// wait is told.
+fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
+    // Nothing is ever sent: it is how long to wait.
+    let (_never, pause) = mpsc::channel::<()>();
+    for attempt in 0..STORE_ATTEMPTS {
+        match Engine::from_plan(plan) {
+            Err(StartError::Store(error)) if error.trouble == StoreTrouble::InUse => {
+                if attempt == 0 {
+                    let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
+                    let location = &error.location;
+                    let sentence = format!(
+                        "*** the store {location} is in use by another engine; waiting up to \
+                         {seconds} s for that one to stop"
+                    );
+                    context.terminal.note(&sentence)?;
+                }
+                let _timed_out = pause.recv_timeout(STORE_PAUSE);
+            }
+            started => return started.map_err(|error| of_start(&error, plan).into()),
+        }
+    }
+    Engine::from_plan(plan).map_err(|error| of_start(&error, plan).into())
+}
+
+/// Tells on standard error when values can no longer be stored, and when they can again. Ends when
+/// the sender is dropped.
+fn watch_store(engine: &Engine, context: &Context) -> Result<mpsc::Sender<()>, Stop> {
+    let (watch, ended) = mpsc::channel();
+    let (engine, terminal) = (engine.clone(), context.terminal.clone());
+    let look = move || {
+        let mut before = engine.store_trouble();
+        while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let trouble = engine.store_trouble();
+            let sentence = match (&before, &trouble) {
+                (Some(_), None) => "*** the store keeps everything again".to_owned(),
+                (before, Some(trouble)) if before.as_ref() != Some(trouble) => {
+                    format!("*** {}", not_kept(trouble))
+                }
+                _ => continue,
+            };
+            before = trouble;
+            // A closed standard error is no reason to stop serving.
+            let _closed = terminal.note(&sentence);
+        }
     };
-    let folder = folder.join("trunkline");
-    std::fs::create_dir_all(&folder).map_err(|error| {
-        let folder = folder.display();
-        let sentence = format!(
-            "the folder {folder} for the engine's store cannot be made ({error}); name another \
-             file with --store, or `--store none`"
-        );
-        Problem::new(Exit::SomeFailed, "store", &sentence)
+    let thread = std::thread::Builder::new().name("store-watch".to_owned());
+    thread.spawn(look).map_err(|error| {
+        let sentence = format!("the system starts no further thread: {error}");
+        Problem::new(Exit::SomeFailed, "system", &sentence)
     })?;
-    Ok(StoreChoice::File(folder.join(format!("engine-{port}.db"))))
+    Ok(watch)
+}
+
+fn not_kept(trouble: &StoreError) -> String {
+    format!("values and orders are not kept over a restart now: {trouble}; it is tried again")
+}
+
+/// Where the engine keeps what survives a restart, and what to tell the user about it.
+fn store(
+    given: Option<&Path>,
+    plan: &DeploymentPlan,
+) -> Result<(StoreChoice, Option<String>), Problem> {
+    match (given, &plan.engine.store) {
+        (Some(none), _) if none == Path::new("none") => Ok((StoreChoice::Off, None)),
+        (Some(path), _) => Ok((StoreChoice::File(path.to_owned()), None)),
+        (None, StoreChoice::Unsaid) => default_store(plan),
+        (None, said) => Ok((said.clone(), None)),
+    }
+}
+
+/// A file in the folder that the service manager gave, or in the user's folder for the state of
+/// programs. An engine on any free port is another one each time, and one without a port has no
+/// number to be known by: they have none.
+fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>), Problem> {
+    let first = plan.engine.listen.iter().find_map(ListenAddress::tcp);
+    let port = first.map_or(0, |address| address.port());
+    if port == 0 {
+        let mut variables = plan.libraries.iter().flat_map(|library| &library.variables);
+        let advice = variables
+            .any(|variable| variable.properties.retain)
+            .then(|| {
+                "*** nothing is kept over a restart, although variables have `retain`: an engine \
+             without a fixed port has no store by default; name a file with --store"
+                    .to_owned()
+            });
+        return Ok((StoreChoice::Off, advice));
+    }
+    let Some(folder) = state_folder(|name| std::env::var_os(name)) else {
+        let advice = "*** nothing is kept over a restart: none of STATE_DIRECTORY, XDG_STATE_HOME \
+                      and HOME names a folder; name a file with --store, or write `--store none`";
+        return Ok((StoreChoice::Off, Some(advice.to_owned())));
+    };
+    let mut folders = std::fs::DirBuilder::new();
+    folders
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|error| {
+            let folder = folder.display();
+            let sentence = format!(
+                "the folder {folder} for the engine's store cannot be made ({error}); name another \
+             file with --store, or `--store none`"
+            );
+            Problem::new(Exit::SomeFailed, "store", &sentence)
+        })?;
+    let file = folder.join(format!("engine-{port}.db"));
+    Ok((StoreChoice::File(file), None))
+}
+
+/// The folder for the state of this program: that of the service, else that of the user. The
+/// service manager may give several, of which the first is taken.
+fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| {
+        let value = variable(name).filter(|value| !value.is_empty())?;
+        std::env::split_paths(&value)
+            .next()
+            .filter(|path| path.is_absolute())
+    };
+    set("STATE_DIRECTORY")
+        .or_else(|| Some(set("XDG_STATE_HOME")?.join("trunkline")))
+        .or_else(|| Some(set("HOME")?.join(".local/state/trunkline")))
 }
 
 /// What the command line says about the engine goes before what the files say.
@@ -124,6 +243,7 @@ pub(super) fn apply(plan: &mut DeploymentPlan, listen: &ListenArgs) {
         plan.engine.listen.clone_from(&listen.listen);
     }
     plan.engine.insecure |= listen.insecure;
+    plan.engine.same_user |= listen.same_user;
     if plan.engine.name.is_none() {
         plan.engine.name = host_name();
     }
@@ -180,7 +300,38 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
     }
     terminal.flush()?;
     warn_if_short(engine, plan, context)?;
-    warn_if_open(engine, context)
+    warn_if_open(engine, context)?;
+    warn_of_users(engine, plan, context)?;
+    warn_of_store(engine, context)
+}
+
+/// Until there are identities, a loopback port is open to every user of the machine.
+fn warn_of_users(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
+    let addresses = engine.local_addrs();
+    let local = addresses
+        .iter()
+        .find(|address| address.ip().to_canonical().is_loopback());
+    let (Some(address), false) = (local, plan.engine.same_user) else {
+        return Ok(());
+    };
+    let sentence = format!(
+        "*** every user of this machine may read and write every variable over {address}; start \
+         with --same-user to admit your own programs alone"
+    );
+    let paint = context.terminal.error_paint(Mood::Bad, &sentence);
+    context.terminal.note(&paint)?;
+    Ok(())
+}
+
+/// What the store does not keep, or no longer has.
+fn warn_of_store(engine: &Engine, context: &Context) -> Result<(), Stop> {
+    let trouble = engine.store_trouble().map(|trouble| not_kept(&trouble));
+    for sentence in trouble.into_iter().chain(engine.store_damage()) {
+        let sentence = format!("*** {sentence}");
+        let paint = context.terminal.error_paint(Mood::Bad, &sentence);
+        context.terminal.note(&paint)?;
+    }
+    Ok(())
 }
 
 /// Whoever counts on a number of connections is to know that they cannot all be.
@@ -384,6 +535,28 @@ fn tcp_address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_of_the_service_goes_before_that_of_the_user() {
+        let folder = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(known, _)| *known == name);
+            state_folder(|name| value(name).map(|(_, value)| value.into()))
+        };
+        let user = ("HOME", "/home/ann");
+        let state = ("XDG_STATE_HOME", "/state");
+        let service = ("STATE_DIRECTORY", "/var/lib/plant:/var/lib/other");
+        assert_eq!(folder(&[]), None);
+        assert_eq!(folder(&[("HOME", "")]), None);
+        assert_eq!(
+            folder(&[user]),
+            Some("/home/ann/.local/state/trunkline".into())
+        );
+        assert_eq!(folder(&[user, state]), Some("/state/trunkline".into()));
+        assert_eq!(
+            folder(&[user, state, service]),
+            Some("/var/lib/plant".into())
+        );
+    }
 
     #[test]
     fn an_address_may_lack_its_port_and_a_port_its_address() {

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::Value as Json;
 use trunkline_tdms::{ObjectPath, TdmsFile};
 
-use crate::rig::{Drained, Running, Served};
+use crate::rig::{Drained, Running, Served, exit_code};
 use crate::shown::Shown;
 
 /// How the other process knows its folder.
@@ -311,4 +311,59 @@ fn a_log_says_when_the_disk_is_nearly_full_full_and_losing_and_the_account_is_ri
     assert_eq!(values(&served, path, variable), number("on_disk"), "{told}");
     assert_eq!(recorder.end().0, Some(7));
     std::fs::remove_file(ballast).unwrap();
+}
+
+/// An engine starts on a full disk, says that it keeps nothing, and keeps again what is written
+/// once there is room.
+#[test]
+fn an_engine_starts_on_a_full_disk_and_keeps_values_when_there_is_room() {
+    const TEST: &str =
+        "full_disks::an_engine_starts_on_a_full_disk_and_keeps_values_when_there_is_room";
+    let Some(folder) = small_disk(TEST, 4 << 20) else {
+        return;
+    };
+    let config = "[library]\nname = \"bench\"\n[[variable]]\nname = \"x\"\ntype = \"f64\"\n\
+                  retain = true\n";
+    let elsewhere = tempfile::tempdir().unwrap();
+    let bench = elsewhere.path().join("bench.toml");
+    std::fs::write(&bench, config).unwrap();
+    let store = folder.join("store.db");
+    let full = folder.join("full");
+    let mut ballast = File::create(&full).unwrap();
+    while ballast.write_all(&[1; 4096]).is_ok() {}
+    drop(ballast);
+    let store = store.to_str().unwrap();
+    let arguments = [
+        "serve",
+        bench.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        store,
+    ];
+    let start = || {
+        let engine = Running::start(&arguments);
+        let line = engine.line_with("Listening on tl://");
+        let url = line.split(' ').find(|word| word.starts_with("tl://"));
+        (url.unwrap().to_owned(), engine)
+    };
+    let (url, mut engine) = start();
+    engine.error_with("not kept over a restart now");
+    let run = |arguments: &[&str]| {
+        crate::rig::finish(
+            crate::rig::command(arguments).env("TRUNKLINE_URL", &url),
+            "",
+        )
+    };
+    assert_eq!(run(&["put", "bench/x", "7"]).code, Some(0));
+    std::fs::remove_file(&full).unwrap();
+    engine.error_with("the store keeps everything again");
+    engine.signal("TERM");
+    assert_eq!(exit_code(&mut engine.child, "the engine"), Some(0));
+    let (url, _engine) = start();
+    let read = crate::rig::finish(
+        crate::rig::command(&["get", "-t", "bench/x"]).env("TRUNKLINE_URL", &url),
+        "",
+    );
+    assert_eq!(read.out, "7.0\n");
 }

@@ -28,6 +28,7 @@ mod hostile_text;
 mod hosting;
 mod identities;
 mod json_lines;
+mod keeping;
 mod libraries;
 mod local_sockets;
 #[cfg(target_os = "linux")]

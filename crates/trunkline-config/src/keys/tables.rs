@@ -114,6 +114,12 @@ pub(super) const ENGINE: &[Key] = &[
         "let programs of the same user talk to the engine through shared memory",
     ),
     key(
+        "same_user",
+        "true or false",
+        "false",
+        "refuse programs of other users, also at loopback ports, and of other machines",
+    ),
+    key(
         "insecure",
         "true or false",
         "false",

@@ -22,6 +22,7 @@ use crate::unix::{Credentials, own_uid, unix_transport};
 use super::admission::{Admission, Refusal};
 use super::arrivals::Arrivals;
 use super::listen::BoundPort;
+use super::peer_user;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
@@ -62,6 +63,8 @@ pub(super) struct ArrivalLimits {
     /// Whether programs of this machine are offered shared memory.
     pub(super) shared_memory: bool,
     pub(super) per_address: u32,
+    /// Whether TCP is for the programs of this process's user alone.
+    pub(super) same_user: bool,
 }
 
 struct Listener {
@@ -191,13 +194,28 @@ impl Acceptor {
                 let ArrivalLimits {
                     user_timeout,
                     per_address,
+                    same_user,
                     ..
                 } = self.limits;
+                let Ok(local) = stream.local_addr() else {
+                    return;
+                };
+                let user = move || peer_user::of_tcp_peer(local, peer);
                 let Ok(transport) = tcp_transport(stream, peer, user_timeout) else {
                     return;
                 };
                 match self.arrivals.admit(peer, self.clock.now()) {
-                    Ok(()) => self.admission.admit(transport),
+                    Ok(()) if same_user && user() != Some(own_uid()) => {
+                        let refusal = Refusal::NotSameUser {
+                            owner: own_uid(),
+                            uid: user(),
+                        };
+                        self.admission.refuse(transport, refusal, None);
+                    }
+                    Ok(()) => {
+                        let is_ours = || user() == Some(own_uid());
+                        self.admission.admit(transport, is_ours);
+                    }
                     Err(wait) => {
                         let refusal = Refusal::TooOften {
                             per_second: per_address,
@@ -222,10 +240,10 @@ impl Acceptor {
             None if self.limits.shared_memory => {
                 // An acceptor offers nothing that could fail.
                 if let Ok(transport) = local_transport(stream, peer, Side::Acceptor) {
-                    self.admission.admit(transport);
+                    self.admission.admit(transport, || true);
                 }
             }
-            None => self.admission.admit(unix_transport(stream, peer)),
+            None => self.admission.admit(unix_transport(stream, peer), || true),
             Some(refusal) => {
                 let transport = unix_transport(stream, peer);
                 self.admission.refuse(transport, refusal, None);

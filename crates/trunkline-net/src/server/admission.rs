@@ -26,6 +26,10 @@ const SOON_INTERVAL: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_secs(2);
 pub(super) const LATER_INTERVAL: Duration = Duration::from_millis(50);
 
+/// One of so many places is kept for programs of the server's own user: others that open sessions
+/// without end do not lock out those who can stop them. Fewer places than this are for everybody.
+const KEPT_SHARE: usize = 100;
+
 /// A file that other processes are given; what lies behind it lasts as long as somebody has this.
 pub type SharedFile = Arc<dyn AsFd + Send + Sync>;
 
@@ -113,6 +117,20 @@ pub enum Refusal {
         /// The peer's.
         uid: u32,
     },
+    /// The server takes programs of its own user alone, and this one is of another, or of nobody
+    /// that the system knows.
+    #[error(
+        "this engine takes programs of user {owner} alone, and this one {}; run it as that user on \
+         the engine's machine, or start the engine without same_user",
+        uid.map_or_else(|| "is of no user that the system can tell".to_owned(),
+            |uid| format!("runs as user {uid}"))
+    )]
+    NotSameUser {
+        /// The server's user.
+        owner: u32,
+        /// The peer's, if it is known.
+        uid: Option<u32>,
+    },
     /// The server's process has no file descriptor left.
     #[error("the engine has no file descriptor left; close connections, or raise its `ulimit -n`")]
     Descriptors,
@@ -192,9 +210,10 @@ impl Admission {
         }
     }
 
-    /// Gives `transport` to a connection thread, or has one turn it away.
-    pub(super) fn admit(&self, transport: Transport) {
-        match self.census.take_seat() {
+    /// Gives `transport` to a connection thread, or has one turn it away. `is_ours`: whether it is
+    /// of a program of this process's user, for which the last places are kept.
+    pub(super) fn admit(&self, transport: Transport, is_ours: impl Fn() -> bool) {
+        match self.census.take_seat(is_ours) {
             Ok(seat) => self.post(Mail::Arrived(transport, seat)),
             Err(refusal) => {
                 let retry_after = self.retry_after(refusal);
@@ -222,7 +241,9 @@ impl Admission {
         let (turns, earliest) = match refusal {
             Refusal::HandshakesMax { .. } => (&self.soon, SOON),
             Refusal::SessionsMax { .. } | Refusal::Descriptors => (&self.later, LATER),
-            Refusal::TooOften { .. } | Refusal::OtherUser { .. } => return None,
+            Refusal::TooOften { .. } | Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => {
+                return None;
+            }
         };
         Some(lock(turns).take(self.now(), earliest))
     }
@@ -244,7 +265,7 @@ impl Admission {
             return Err(io::Error::from(ErrorKind::ConnectionRefused));
         }
         let (near, far) = pipe(self.pipe_capacity)?;
-        self.admit(far);
+        self.admit(far, || true);
         Ok(near)
     }
 
@@ -276,11 +297,15 @@ impl Census {
         }
     }
 
-    fn take_seat(self: &Arc<Self>) -> Result<Seat, Refusal> {
+    fn take_seat(self: &Arc<Self>, is_ours: impl Fn() -> bool) -> Result<Seat, Refusal> {
         let Bounds {
             sessions_max,
             handshakes_max,
         } = self.bounds;
+        // Whose it is takes a look into the system's tables: only where it matters.
+        let take = |count: &AtomicUsize, max: usize| {
+            take(count, max - max / KEPT_SHARE) || (is_ours() && take(count, max))
+        };
         if !take(&self.sessions, sessions_max) {
             return Err(Refusal::SessionsMax { sessions_max });
         }

@@ -18,6 +18,7 @@ mod listen;
 mod mailbox;
 mod notifier;
 mod outlet;
+mod peer_user;
 mod session;
 mod turns;
 mod unix_listener;
@@ -65,6 +66,9 @@ pub struct ServerOptions {
     pub near: Option<PathBuf>,
     /// Allows addresses that other machines can reach, although nothing is protected yet.
     pub insecure: bool,
+    /// Refuses TCP peers that are not programs of this process's user, as far as the system says,
+    /// and all of other machines. Unix sockets are for that user alone in any case.
+    pub same_user: bool,
     /// Connection threads; `None`: half the processors, 1 to 4.
     pub threads: Option<usize>,
     /// Sessions open at a time; also kept below what `ulimit -n` allows.
@@ -93,6 +97,7 @@ impl Default for ServerOptions {
             listen: Vec::new(),
             near: None,
             insecure: false,
+            same_user: false,
             threads: None,
             sessions_max: 1000,
             handshakes_max: 100,
@@ -182,6 +187,7 @@ impl Server {
         let limits = ArrivalLimits {
             user_timeout: options.user_timeout,
             shared_memory: options.shared_memory,
+            same_user: options.same_user,
             per_address: options.connections_per_address,
         };
         let acceptor = Acceptor::new(poll, sockets, admission, told, limits)

@@ -7,8 +7,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 use trunkline_types::SocketPath;
+
+use crate::unix::own_uid;
 
 use super::listen::{BACKLOG, BindError};
 
@@ -86,8 +89,15 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
             .truncate(false)
             .write(true)
             .mode(SOCKET_MODE)
+            // A link that somebody put there would have another file locked, or made.
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&name)
             .map_err(|source| of_system(path, source))?;
+        let is_ours = |file: &fs::Metadata| file.is_file() && file.uid() == own_uid();
+        if !file.metadata().is_ok_and(|file| is_ours(&file)) {
+            let source = io::Error::other("its lock file is no file of this user");
+            return Err(of_system(path, source));
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

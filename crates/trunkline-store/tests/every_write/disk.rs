@@ -30,7 +30,16 @@ pub struct Image(Files);
 impl Disk {
     /// Looks at the folder again.
     pub fn look(&mut self, folder: &Path) {
-        self.seen = read(folder);
+        let before = std::mem::replace(&mut self.seen, read(folder));
+        // A file that was renamed takes along what is certain of it.
+        for (name, bytes) in &self.seen {
+            let mut synced = self.synced.iter();
+            let is_it =
+                |old: &String, synced: &Vec<u8>| !self.seen.contains_key(old) && synced == bytes;
+            if !before.contains_key(name) && synced.any(|(old, synced)| is_it(old, synced)) {
+                self.synced.insert(name.clone(), bytes.clone());
+            }
+        }
     }
 
     /// The file was synced with what is seen now.

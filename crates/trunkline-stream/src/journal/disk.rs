@@ -101,6 +101,10 @@ pub struct RealDisk {
     lock: File,
 }
 
+/// What is in a journal is for its user alone.
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
 /// The file whose lock says that the folder is in use. It is empty, and is never removed.
 pub const LOCK_FILE: &str = "lock";
 
@@ -111,9 +115,8 @@ impl RealDisk {
     /// What the system says; [`WouldBlock`](io::ErrorKind::WouldBlock): another endpoint uses it.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let is_new = !folder.is_dir();
-        // What is in it is for this user alone: elements, and what lets a connection be taken up.
-        let mut above = fs::DirBuilder::new();
-        above.recursive(true).mode(0o700).create(folder)?;
+        let mut folders = fs::DirBuilder::new();
+        folders.recursive(true).mode(FOLDER_MODE).create(folder)?;
         let handle = File::open(folder)?;
         if is_new && let Some(above) = folder.parent() {
             // A folder whose name is lost takes everything in it along.
@@ -125,7 +128,13 @@ impl RealDisk {
             File::open(above)?.sync_all()?;
         }
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
+        options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_MODE);
+        // A link that somebody put there would have another file locked, or made.
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
         let lock = options.open(folder.join(LOCK_FILE))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self {
@@ -165,8 +174,12 @@ impl Disk for RealDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        options.mode(0o600);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(FILE_MODE);
         Ok(Arc::new(RealFile(options.open(self.folder.join(name))?)))
     }
 

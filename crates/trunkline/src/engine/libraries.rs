@@ -121,6 +121,11 @@ impl Engine {
     pub fn store_trouble(&self) -> Option<StoreError> {
         self.inner.keeper.store_trouble()
     }
+
+    /// What the store holds that is damaged and therefore not used, in a sentence; `None`: nothing.
+    pub fn store_damage(&self) -> Option<String> {
+        self.inner.keeper.damage_sentence()
+    }
 }
 
 fn of_state(has_changed: &bool) -> String {

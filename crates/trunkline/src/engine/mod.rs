@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
-use trunkline_engine::store::{Start, Store};
+use trunkline_engine::store::{Start, Store, StoreTrouble};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
@@ -89,7 +89,11 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
         let start = match &mut store {
-            Some(store) => store.begin_start()?,
+            // On a full disk the count stays as it is, and a start without it is unique as well.
+            Some(store) => match store.begin_start() {
+                Err(error) if error.trouble == StoreTrouble::Full => start_without_store(),
+                start => start?,
+            },
             None => start_without_store(),
         };
         let epoch = start.epoch(random());
@@ -135,6 +139,7 @@ impl Engine {
             listen: options.listen,
             near: near.flatten(),
             insecure: options.insecure,
+            same_user: options.same_user,
             sessions_max: options.sessions_max,
             handshakes_max: options.handshakes_max,
             connections_per_address: options.connections_per_address,
@@ -186,6 +191,8 @@ impl Engine {
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
         }
+        // Whether anything can be stored is known from here on.
+        engine.inner.keeper.flush();
         if !options.health.is_zero() {
             let (now, wall) = clock.moment();
             health.begin(now, wall)?;
@@ -215,6 +222,7 @@ impl Engine {
             local_socket: config.local_socket,
             shared_memory: config.shared_memory,
             insecure: config.insecure,
+            same_user: config.same_user,
             sessions_max: limits.sessions_max as usize,
             handshakes_max: limits.handshakes_max as usize,
             connections_per_address: limits.connections_per_address,
@@ -431,7 +439,11 @@ fn setting(value: &SettingValue) -> Setting {
 /// The store that the options name.
 fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartError> {
     Ok(match &options.store {
-        Some(path) => Some(Box::new(SqliteStore::open(path)?)),
+        Some(path) => Some(Box::new(match SqliteStore::open(path) {
+            // It is opened when there is room again.
+            Err(error) if error.trouble == StoreTrouble::Full => SqliteStore::unopened(path),
+            store => store?,
+        })),
         None => None,
     })
 }

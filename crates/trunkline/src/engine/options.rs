@@ -38,6 +38,9 @@ pub struct EngineOptions {
     pub shared_memory: bool,
     /// Allows addresses that other machines can reach, although nothing is protected yet.
     pub insecure: bool,
+    /// Refuses programs of other users, also over TCP. A program of another machine is of another
+    /// user.
+    pub same_user: bool,
     /// Connections at a time.
     pub sessions_max: usize,
     /// Connections that are being set up at a time: whose clients have not introduced themselves.
@@ -79,6 +82,7 @@ impl Default for EngineOptions {
             local_socket: true,
             shared_memory: true,
             insecure: false,
+            same_user: false,
             sessions_max: 1000,
             handshakes_max: 100,
             connections_per_address: 20,

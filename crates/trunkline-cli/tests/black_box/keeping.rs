@@ -1,0 +1,130 @@
+//! What an engine says of the place where it keeps things, and whom it lets in.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{Output, Running, command, finish};
+
+const BENCH: &str = "[library]\nname = \"bench\"\n\n\
+    [[variable]]\nname = \"volts\"\ntype = \"f64\"\ninitial = 5.0\nretain = true\n";
+
+/// A configuration file and the command that serves it, without any variable of the environment.
+fn serve(folder: &Path, arguments: &[&str]) -> Command {
+    let bench = folder.join("bench.toml");
+    std::fs::write(&bench, BENCH).unwrap();
+    let mut serve = command(&["serve", bench.to_str().unwrap()]);
+    serve.args(arguments).env_clear();
+    serve
+}
+
+/// A port that was free a moment ago.
+fn port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
+
+#[test]
+fn an_engine_without_a_home_says_that_it_keeps_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Running::spawn(&mut serve(folder.path(), &["--listen", &port()]));
+    let told = engine.error_with("nothing is kept over a restart");
+    assert!(
+        told.contains("--store") && told.contains("STATE_DIRECTORY"),
+        "{told}"
+    );
+    let socket = format!("unix:{}", folder.path().join("engine.sock").display());
+    let engine = Running::spawn(&mut serve(folder.path(), &["--listen", &socket]));
+    engine.error_with("although variables have `retain`");
+}
+
+#[test]
+fn an_engine_uses_the_folder_of_its_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = port();
+    let mut serve = serve(folder.path(), &["--listen", &port]);
+    let engine = Running::spawn(serve.env("STATE_DIRECTORY", folder.path()));
+    let told = engine.line_with("Keeps what is deployed in");
+    let file = folder.path().join(format!("engine-{port}.db"));
+    assert!(told.ends_with(file.to_str().unwrap()), "{told}");
+    assert!(file.exists());
+}
+
+#[test]
+fn an_engine_says_who_may_write_and_can_refuse_other_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--listen", "127.0.0.1:0", "--store", "none"];
+    let engine = Running::spawn(&mut serve(folder.path(), &arguments));
+    engine.error_with("every user of this machine may read and write every variable");
+
+    let arguments = [&arguments[..], &["--same-user"]].concat();
+    let engine = Running::spawn(&mut serve(folder.path(), &arguments));
+    let line = engine.line_with("Listening on tl://");
+    let url = line
+        .split(' ')
+        .find(|word| word.starts_with("tl://"))
+        .unwrap();
+    let run = |command: &mut Command| -> Output { finish(command.env("TRUNKLINE_URL", url), "") };
+    assert_eq!(
+        run(&mut command(&["get", "-t", "bench/volts"])).out,
+        "5.0\n"
+    );
+    // As another user, where this one may become that.
+    let program = env!("CARGO_BIN_EXE_trunkline");
+    let mut other = Command::new("setpriv");
+    other.args([
+        "--reuid=65534",
+        "--clear-groups",
+        program,
+        "get",
+        "-t",
+        "bench/volts",
+    ]);
+    let may_run = Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups", program, "--version"])
+        .output();
+    if !may_run.is_ok_and(|ran| ran.status.success()) {
+        println!("skipped, because this test may not run the program as another user");
+        return;
+    }
+    let refused = run(&mut other);
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(refused.err.contains("user 65534"), "{refused:?}");
+}
+
+#[test]
+fn a_store_that_is_removed_is_told_while_the_engine_runs_and_at_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let arguments = [
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        store.to_str().unwrap(),
+    ];
+    let mut engine = Running::spawn(&mut serve(folder.path(), &arguments));
+    engine.line_with("Listening on");
+    std::fs::remove_file(&store).unwrap();
+    engine.error_with("was removed or replaced while this engine uses it");
+    engine.signal("TERM");
+    assert_eq!(engine.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn an_engine_that_waits_for_its_store_says_so_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.db");
+    let arguments = [
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        store.to_str().unwrap(),
+    ];
+    let mut first = Running::spawn(&mut serve(folder.path(), &arguments));
+    first.line_with("Listening on");
+    let second = Running::spawn(&mut serve(folder.path(), &arguments));
+    second.error_with("in use by another engine; waiting up to 5 s");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    second.line_with("Listening on");
+}

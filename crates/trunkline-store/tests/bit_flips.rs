@@ -1,0 +1,227 @@
+//! A store with any one bit flipped gives what was saved, or says what is damaged: never a value
+//! that nobody stored, and never less without a word.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test stops at what it did not expect, and says what it left out"
+)]
+
+mod rig;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rig::{entries, library, open, place, value};
+use trunkline_engine::store::{
+    Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+};
+use trunkline_store::SqliteStore;
+use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
+
+/// Everything that a store gives.
+#[derive(Debug)]
+struct Contents {
+    start: Start,
+    libraries: Vec<StoredLibrary>,
+    retained: Vec<RetainedValue>,
+    audit: Vec<AuditEntry>,
+    damage: Vec<Damage>,
+}
+
+fn read(path: &Path) -> Result<Contents, StoreError> {
+    let mut store = SqliteStore::open(path)?;
+    Ok(Contents {
+        damage: store.damage(),
+        start: store.begin_start()?,
+        libraries: store.libraries()?,
+        retained: store.retained("plant")?,
+        audit: store.audit(&AuditQuery::default())?.entries,
+    })
+}
+
+fn saved() -> (tempfile::TempDir, PathBuf) {
+    let (folder, path) = place();
+    let mut store = open(&path);
+    store.begin_start().expect("there is room");
+    let values: Vec<_> = (0..20)
+        .map(|number| {
+            value(
+                &format!("plant/v{number}"),
+                Value::F64(0x11 as f64 + number as f64),
+            )
+        })
+        .collect();
+    store
+        .save_library(&library("plant", 20))
+        .expect("there is room");
+    store.retain(&values).expect("there is room");
+    store
+        .append_audit(&entries(1..=5), 100)
+        .expect("there is room");
+    drop(store);
+    (folder, path)
+}
+
+fn flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError> {
+    let mut altered = whole.to_vec();
+    altered[bit / 8] ^= 1 << (bit % 8);
+    fs::write(copy, altered).expect("there is room");
+    let found = read(copy);
+    for log in ["copy.db-wal", "copy.db-journal"] {
+        let _none = fs::remove_file(copy.with_file_name(log));
+    }
+    found
+}
+
+/// Every bit of SQLite's header, and bits of the other bytes that are not zero, drawn by `SEED`.
+#[test]
+fn a_flipped_bit_is_told_or_changes_nothing() {
+    let (folder, path) = saved();
+    let whole = fs::read(&path).expect("it is there");
+    let copy = folder.path().join("copy.db");
+    fs::write(&copy, &whole).expect("there is room");
+    let expected = read(&copy).expect("it is whole");
+    assert_eq!((expected.damage.len(), expected.retained.len()), (0, 20));
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut bits: Vec<usize> = (0..100 * 8).collect();
+    // The first page has the definitions of the tables, the others have what is kept.
+    for (from, end, count) in [(100, 4096, 200), (4096, whole.len(), 1000)] {
+        let used: Vec<usize> = (from..end).filter(|at| whole[*at] != 0).collect();
+        let mut draw = || used[random.usize(..used.len())] * 8 + random.usize(..8);
+        bits.extend((0..count).map(|_| draw()));
+    }
+    let (mut refused, mut confined) = (0, 0);
+    for bit in bits {
+        let at = format!("seed {seed}, bit {bit}");
+        let found = match flipped(&whole, bit, &copy) {
+            Err(error) => {
+                let told = matches!(
+                    error.trouble,
+                    StoreTrouble::Damaged(_) | StoreTrouble::Newer { .. }
+                );
+                assert!(told, "{at}: {error}");
+                refused += 1;
+                continue;
+            }
+            Ok(found) => found,
+        };
+        let is_told = !found.damage.is_empty();
+        confined += u32::from(is_told);
+        let of = |kind: &str| {
+            found
+                .damage
+                .iter()
+                .any(|damage| damage.kind.starts_with(kind))
+        };
+        assert!(
+            found.start == expected.start || of("count"),
+            "{at}: {:?}",
+            found.start
+        );
+        assert!(
+            found.libraries == expected.libraries || of("library"),
+            "{at}"
+        );
+        for value in &found.retained {
+            assert!(
+                expected.retained.contains(value),
+                "{at}: {value:?} was never stored"
+            );
+        }
+        let lost = expected.retained.len() - found.retained.len();
+        assert!(
+            lost == 0 || (lost == 1 && of("retained")),
+            "{at}: {lost} values are gone"
+        );
+        assert_eq!(found.audit.len(), expected.audit.len(), "{at}");
+        for (entry, expected) in found.audit.iter().zip(&expected.audit) {
+            let is_told = entry.action == AuditAction::Lost && entry.number == expected.number;
+            assert!(entry == expected || is_told, "{at}: {entry:?}");
+        }
+    }
+    eprintln!("{refused} refused, {confined} confined to a row");
+    assert!(confined > 100, "{confined} confined to a row");
+}
+
+/// The rest of the store is used, and what is damaged stays known over further starts.
+#[test]
+fn a_damaged_value_is_kept_apart_and_named() {
+    let (folder, path) = saved();
+    let whole = fs::read(&path).expect("it is there");
+    let bytes = [&b"plant/v7"[..]].concat();
+    let name = whole
+        .windows(bytes.len())
+        .rposition(|some| some == bytes)
+        .expect("it is there");
+    let copy = folder.path().join("copy.db");
+    // The last byte of the number behind the name, the type and its length.
+    let altered = (name + bytes.len()..name + bytes.len() + 20)
+        .find_map(|at| {
+            let found = flipped(&whole, at * 8, &copy).ok()?;
+            (found.damage.len() == 1).then_some(found)
+        })
+        .expect("a value is there");
+    let expected = Damage {
+        kind: "retained value".to_owned(),
+        name: "plant/v7".to_owned(),
+    };
+    assert_eq!(altered.damage, vec![expected.clone()]);
+    assert_eq!(altered.retained.len(), 19);
+    let again = read(&copy).expect("the rest is whole");
+    assert_eq!((again.damage, again.retained.len()), (vec![expected], 19));
+}
+
+#[test]
+fn an_emptied_store_is_no_new_one() {
+    let (_folder, path) = saved();
+    fs::write(&path, "").expect("it is ours");
+    for log in ["store.db-wal", "store.db-shm"] {
+        let _none = fs::remove_file(path.with_file_name(log));
+    }
+    let error = SqliteStore::open(&path).expect_err("it was a store");
+    assert!(matches!(error.trouble, StoreTrouble::Damaged(_)), "{error}");
+}
+
+#[test]
+fn a_store_that_is_removed_or_replaced_while_it_is_used_says_so() {
+    let (folder, path) = saved();
+    let aside = folder.path().join("aside.db");
+    let mut store = open(&path);
+    assert_eq!(store.check_place(), Ok(()));
+    fs::rename(&path, &aside).expect("it is ours");
+    let is_told = |told: Result<(), StoreError>| {
+        told.map_err(|error| error.trouble) == Err(StoreTrouble::Replaced)
+    };
+    assert!(is_told(store.check_place()));
+    assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));
+    fs::copy(&aside, &path).expect("there is room");
+    assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));
+    fs::rename(&aside, &path).expect("it is ours");
+    assert_eq!(store.check_place(), Ok(()));
+    assert_eq!(store.retain(&[value("plant/v1", Value::F64(1.0))]), Ok(()));
+}
+
+#[test]
+fn nobody_else_may_read_a_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, path) = saved();
+    let mode = |path: &Path| {
+        fs::metadata(path)
+            .expect("it is there")
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(mode(&path), 0o600);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let mut store = open(&path);
+    store.begin_start().expect("there is room");
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&path.with_file_name("store.db-wal")), 0o600, "its log");
+}
