@@ -31,6 +31,7 @@
 // The terminal is how it talks to people, and standard output how its processes talk to each other.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod beside_others;
 pub mod blocks;
 pub mod cells;
 pub mod clients;

@@ -122,7 +122,7 @@ frame_kinds! {
     /// Name, version, epoch, age and size of the engine.
     EngineAnswer = 31, "ENGINE_ANSWER", Engine;
     /// The whole request of this number was refused.
-    Fault = 32, "FAULT", Both;
+    Fault = 32, "FAULT", Engine;
     /// Asks the sources of variables for fresh values.
     RequestValue = 33, "REQUEST_VALUE", Client;
     /// The sources were asked, but for the exceptions listed.

@@ -17,9 +17,9 @@
 //! What a client can make a session hold is bounded: answers it does not read (1 MiB and a page),
 //! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit), records
 //! it has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their
-//! contracts). Beyond the first two its input is left unread. All sessions together take at most what
-//! the [`RequestBudget`] has for incomplete frames, requests, libraries on their way to the host and
-//! items; what does not fit is refused with the fault `memory-full`.
+//! contracts). All sessions together take at most what the [`RequestBudget`] has for incomplete
+//! frames, requests, libraries on their way to the host and items; what does not fit is refused
+//! with the fault `memory-full`. Beyond the first two of a session its input is left unread.
 //!
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.

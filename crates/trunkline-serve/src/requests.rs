@@ -10,7 +10,7 @@ use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::subscribe::SubscribeItem;
-use trunkline_proto::{Disconnect, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::request_budget::Use;
@@ -100,6 +100,21 @@ impl Unfinished {
     }
 }
 
+/// The feature that frames of a kind belong to; `None`: every client has them.
+fn feature_of(kind: FrameKind) -> Option<Features> {
+    Some(match kind {
+        FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => Features::PROVIDER,
+        FrameKind::Deploy | FrameKind::Order => Features::ADMINISTRATION,
+        FrameKind::GroupWrite | FrameKind::Snapshot | FrameKind::Lease => Features::GROUPS,
+        FrameKind::Watch | FrameKind::Unwatch => Features::PATTERNS,
+        FrameKind::Flush => Features::THROUGHPUT,
+        FrameKind::Forcing => Features::FORCING,
+        FrameKind::Compare => Features::CONVERGENCE,
+        FrameKind::Audit => Features::AUDIT,
+        _ => return None,
+    })
+}
+
 /// Most bytes that a request of this kind takes while it waits; 0: it does not wait, or what it
 /// holds is counted where it is decoded.
 fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
@@ -161,6 +176,17 @@ impl Session {
                  several frames"
             );
             return Err(Disconnect::Malformed { sentence });
+        }
+        if let Some(feature) = feature_of(kind).filter(|one| !self.features.contains(*one)) {
+            let sentence = format!(
+                "{kind} belongs to the feature {:#x}, which was not agreed on; offer it in HELLO",
+                feature.to_bits()
+            );
+            self.put_fault(
+                frame.request(),
+                &Fault::new(FaultCode::NotSupported, sentence),
+            );
+            return Ok(());
         }
         if !self.admit(now, kind, frame)? {
             return Ok(());

@@ -63,6 +63,8 @@ pub struct Session {
     pub(crate) parked_until: Option<Tick>,
     pub(crate) window: Window,
     pub(crate) sweep: Sweep,
+    /// Those that both ends have.
+    pub(crate) features: Features,
     frame_max: u32,
     pub(crate) records: Records,
     /// When a `sampled` subscription is due.
@@ -130,6 +132,7 @@ impl Session {
             parked_until: None,
             window: Window::default(),
             sweep: Sweep::default(),
+            features: Features::NONE,
             frame_max: FRAME_MAX_MIN,
             records: Records::new(caller.session, 0),
             sampled_due: None,
@@ -172,12 +175,14 @@ impl Session {
         let before = hello
             .resume
             .filter(|one| (one.epoch, one.engine_id) == here);
+        let mut resumed = false;
         if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
-            self.consumer.follow(&self.caller, session);
+            resumed = self.consumer.follow(&self.caller, session);
             self.sampled_due = self.consumer.poll(now);
         }
         let throughput = self.begin_to_gather(hello, &agreement);
-        self.welcome(&agreement, throughput, wall);
+        self.welcome(&agreement, throughput, resumed, wall);
+        self.features = agreement.features;
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
@@ -192,7 +197,13 @@ impl Session {
         Ok(())
     }
 
-    fn welcome(&mut self, agreement: &Agreement, throughput: Option<Throughput>, wall: Timestamp) {
+    fn welcome(
+        &mut self,
+        agreement: &Agreement,
+        throughput: Option<Throughput>,
+        resumed: bool,
+        wall: Timestamp,
+    ) {
         let options = &self.options;
         let welcome = Welcome {
             version: agreement.version,
@@ -200,8 +211,7 @@ impl Session {
             epoch: self.engine.epoch(),
             engine_id: options.engine_id,
             session: u64::from(self.caller.session),
-            // It is a new session, which goes on from positions, item by item.
-            resumed: false,
+            resumed,
             frame_max: agreement.frame_max,
             message_max: agreement.message_max,
             items_max: options.items_max,

@@ -384,3 +384,43 @@ const COERCED: u32 = 1 << 22;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod documented {
+    use super::*;
+
+    const PAGE: &str = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/protocol.md"
+    ));
+
+    #[test]
+    fn the_protocol_page_has_the_place_of_each_bit() {
+        let mark = "<!-- checked: trunkline-types, quality -->";
+        let (_, table) = PAGE.split_once(mark).expect("the table is marked");
+        let run = |mask: u32, shift: u32| {
+            let first = (mask << shift).trailing_zeros();
+            let last = 31 - (mask << shift).leading_zeros();
+            match first == last {
+                true => format!("| {first} |"),
+                false => format!("| {first} to {last} |"),
+            }
+        };
+        let expected = [
+            (run(LEVEL_MASK, 0), "level"),
+            (run(REASON_MASK, REASON_SHIFT), "reason"),
+            (run(3, CLOCK_SHIFT), "clock"),
+            (run(3, SYNC_SHIFT), "synchronisation"),
+            (run(FORCED, 0), "forced"),
+            (run(SIMULATED, 0), "simulated"),
+            (run(COERCED, 0), "coerced"),
+        ];
+        let rows = table.trim_start().lines().skip(2);
+        for (row, (place, what)) in rows.zip(expected) {
+            assert!(
+                row.starts_with(&format!("{place} {what}")),
+                "{row}: {place} {what}"
+            );
+        }
+    }
+}

@@ -152,12 +152,15 @@ impl Consumer {
 
     /// This session comes after another one of its peer, which broke: subscriptions that are made
     /// again go on from what that one has left.
-    pub fn follow(&mut self, caller: &Caller, session: u32) {
+    pub fn follow(&mut self, caller: &Caller, session: u32) -> bool {
         let absences = self.engine.absences();
-        self.followed.extend(absences.take(session, caller));
+        let found = absences.take(session, caller);
+        let is_kept = !found.is_empty();
+        self.followed.extend(found);
         while self.followed.len() > FOLLOWED_MAX {
             absences.give_up(self.followed.remove(0));
         }
+        is_kept
     }
 
     /// Whether an item takes the place of one that was kept, and needs no further memory.

@@ -238,5 +238,14 @@ const fn length(capacity: usize) -> usize {
     HEADER_BYTES + 2 * capacity
 }
 
+// As the table in docs/reference/protocol.md says: another implementation goes by it.
+const _: () = assert!(offset_of!(Header, accepted) == 8);
+const _: () = assert!(offset_of!(Header, directions) == 128);
+const _: () = assert!(size_of::<RingHeader>() == 4 * 128);
+const _: () = assert!(offset_of!(Direction, ring) == 0);
+const _: () = assert!(offset_of!(Direction, over_socket) == 640 - 128);
+const _: () = assert!(size_of::<Direction>() == 768 - 128);
+const _: () = assert!(offset_of!(Header, table_asked) == 1408);
+const _: () = assert!(offset_of!(Header, table_answered) == 1416);
 // The bytes of the first word tell which layout the others have.
 const _: () = assert!(offset_of!(Header, magic) == 0);

@@ -7,6 +7,7 @@
     reason = "a test may panic"
 )]
 
+mod agreed;
 mod audit;
 mod budget;
 mod bulk;

@@ -364,3 +364,59 @@ const NUMBER: u64 = 24;
 const SINGLE_WRITER: u64 = 19;
 const AUDIT: u64 = 30;
 const ALIAS: u64 = 21;
+
+#[cfg(test)]
+mod documented {
+    use super::*;
+
+    const PAGE: &str = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/protocol.md"
+    ));
+
+    /// Each field with the word that its row begins with.
+    const FIELDS: [(u64, &str); 22] = [
+        (DATA_TYPE, "data type"),
+        (DESCRIPTION, "description"),
+        (UNITS, "units"),
+        (RANGE, "range"),
+        (COERCE, "coerce"),
+        (PRECISION, "precision"),
+        (ACCESS, "access"),
+        (SCOPE, "scope"),
+        (SCALING, "scaling"),
+        (DEADBAND, "deadband"),
+        (FIFO, "FIFO"),
+        (NO_TIMESTAMPS, "no timestamps"),
+        (STALL, "stall"),
+        (MAX_AGE, "greatest age"),
+        (INITIAL, "initial value"),
+        (SOURCE, "source"),
+        (ORIGIN, "where it was configured"),
+        (RETAIN, "retain"),
+        (SINGLE_WRITER, "single writer"),
+        (ALIAS, "alias"),
+        (NUMBER, "register number"),
+        (AUDIT, "audit"),
+    ];
+
+    #[test]
+    fn the_protocol_page_has_the_id_of_each_field() {
+        let mark = "<!-- checked: trunkline-types, wire::definition -->";
+        let (_, table) = PAGE.split_once(mark).expect("the table is marked");
+        let rows: Vec<&str> = table
+            .trim_start()
+            .lines()
+            .take_while(|line| line.starts_with('|'))
+            .skip(2)
+            .collect();
+        assert_eq!(rows.len(), FIELDS.len(), "{rows:?}");
+        for (row, (id, name)) in rows.iter().zip(FIELDS) {
+            let begins = format!("| {id} | {name}");
+            assert!(
+                row.starts_with(&begins),
+                "{row} does not begin with {begins}"
+            );
+        }
+    }
+}

@@ -25,6 +25,10 @@ pub(super) fn check(args: &Args) -> Result<(), Problem> {
             "--journal is for write and read",
         ),
         (
+            args.checksums && args.verb != Order::Write,
+            "--checksums is for write; a reader checks what its writer sends",
+        ),
+        (
             args.readers.is_some() && args.verb != Order::Write,
             "--readers is for write; an end that reads from several says --writers",
         ),

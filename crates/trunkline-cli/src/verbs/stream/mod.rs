@@ -148,6 +148,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     bytes: Option<u64>,
 
+    /// write: send a checksum with the elements on one machine too; between machines they always
+    /// have one
+    #[arg(long)]
+    checksums: bool,
+
     /// bench: what the two ends are connected by
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp")]
     over: Over,
@@ -275,6 +280,7 @@ impl Args {
             directory_port: engine.port_or_default(),
             insecure: self.insecure,
             journal: self.journal_options(),
+            is_checked: self.checksums.then_some(true).or(defaults.is_checked),
             program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..defaults
         })
