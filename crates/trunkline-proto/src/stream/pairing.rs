@@ -1,9 +1,9 @@
 //! How the two ends of a stream know each other again.
 //!
-//! When two ends meet for the first time, each sends the other a share, 32 random bytes. The secret
-//! of the pair is made of both shares: nobody else has it, and it is never sent. From then on an end
-//! that claims to be the one of before proves that it has the secret: with a MAC over its own life,
-//! the life that it means and the number of the dial, so that no proof is good twice.
+//! When two ends meet for the first time, each sends the other a share, 32 random bytes. Both
+//! shares make the secret of the pair: nobody else has it, and it is never sent. From then on an
+//! end that claims to be the one of before proves that it has the secret: with a MAC over its own
+//! life, the life that it means and the number of the dial, so that no proof is good twice.
 //!
 //! ```text
 //! first    S_HELLO  share A          -->

@@ -39,7 +39,8 @@ pub use trunkline_proto::message::stream::Until;
 /// panics, dropping it is aborting it. A program that cannot write the whole calls
 /// [`abort_because`](Self::abort_because): otherwise its reader takes what came for the whole.
 ///
-/// With a journal, dropping it leaves the stream to the next endpoint of this name with that journal.
+/// With a journal, dropping it leaves the stream to the next endpoint of this name with that
+/// journal.
 ///
 /// # Example
 /// ```no_run
