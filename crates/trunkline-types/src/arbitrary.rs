@@ -206,8 +206,7 @@ fn elements(
     }
 }
 
-/// What a form keeps that has one NaN and one array without elements: every NaN the same, and the
-/// shape of an empty array as short as its type allows.
+/// What a form keeps that has one NaN: every NaN the same.
 pub fn normal(value: &Value, ty: &DataType) -> Value {
     let number = |v: f64| if v.is_nan() { f64::NAN } else { v };
     let small = |v: f32| if v.is_nan() { f32::NAN } else { v };
@@ -219,13 +218,6 @@ pub fn normal(value: &Value, ty: &DataType) -> Value {
     match (value, ty) {
         (Value::F32(v), _) => Value::F32(small(*v)),
         (Value::F64(v), _) => Value::F64(number(*v)),
-        (Value::Array(array), DataType::Array(ty)) if array.elements().is_empty() => {
-            let fixed = !ty.shape.contains(&None);
-            let shape = ty.shape.iter().map(|length| length.unwrap_or(0)).collect();
-            let shape = if fixed { array.shape().to_vec() } else { shape };
-            let empty = Array::new(shape, array.elements().clone()).expect("no elements");
-            Value::Array(Arc::new(empty))
-        }
         (Value::Array(array), _) => {
             let elements = all(array.elements());
             Value::Array(Arc::new(

@@ -9,14 +9,16 @@ use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Mood, Terminal, padded, plain, tabbed, width};
 
-/// A list while it is gathered. Tables are printed at the end, when the widths are known, below the
-/// names of their columns; everything else row by row.
+/// A list while it is gathered. Tables are printed at the end, when the widths are known;
+/// everything else row by row.
 #[derive(Debug)]
 pub(crate) struct Records {
     terminal: Terminal,
     form: Form,
     is_terse: bool,
     columns: &'static [&'static str],
+    /// Whether a table begins with the names of the columns.
+    is_headed: bool,
     rows: Vec<Row>,
 }
 
@@ -52,8 +54,15 @@ impl Records {
             form: settings.form,
             is_terse: settings.columns == Columns::Terse,
             columns,
+            is_headed: false,
             rows: Vec::new(),
         })
+    }
+
+    /// A table begins with the names of its columns.
+    pub(crate) fn headed(mut self) -> Self {
+        self.is_headed = true;
+        self
     }
 
     /// Adds a row.
@@ -92,20 +101,19 @@ impl Records {
                 *widest = (*widest).max(width(cell));
             }
         }
-        for (widest, column) in widths.iter_mut().zip(self.columns) {
-            // A column that says nothing has no header, either.
-            if *widest > 0 {
-                *widest = (*widest).max(width(column));
+        if self.is_headed {
+            for (widest, column) in widths.iter_mut().zip(self.columns) {
+                // A column that says nothing has no header, either.
+                if *widest > 0 {
+                    *widest = (*widest).max(width(column));
+                }
             }
+            let names = self.columns.iter().map(|name| name.to_uppercase());
+            let names: Vec<String> = names.collect();
+            let header = self.aligned(&names, &widths, Mood::Plain);
+            self.terminal
+                .line(&self.terminal.paint(Mood::Dim, &header))?;
         }
-        let header: Vec<String> = self
-            .columns
-            .iter()
-            .map(|name| name.to_uppercase())
-            .collect();
-        let header = self.aligned(&header, &widths, Mood::Plain);
-        self.terminal
-            .line(&self.terminal.paint(Mood::Dim, &header))?;
         for row in &self.rows {
             self.terminal
                 .line(&self.aligned(&row.cells, &widths, row.mood))?;

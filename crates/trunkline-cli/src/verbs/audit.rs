@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         from: None,
     };
     let connection = Connection::new(&targets.engine, context)?;
-    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
+    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?.headed();
     let mut times = context.settings.times.column(true, context.started);
     let mut has_any = false;
     loop {

@@ -65,7 +65,7 @@ fn list(context: &Context) -> Result<Exit, Stop> {
         .forced(connection.timeout())
         .map_err(|error| failed(&connection, &error))?;
     let columns = &["name", "forced", "source", "since", "by"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     let mut times = context.settings.times.column(true, context.started);
     let names: Vec<&str> = list.entries.iter().map(|entry| &*entry.name).collect();
     let options = OpenOptions {

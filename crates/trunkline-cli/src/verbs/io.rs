@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 
 fn list(context: &Context) -> Result<Exit, Stop> {
     let columns = &["driver", "description"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     for (name, description) in drivers() {
         let mut object = Object::new();
         object.put("driver", name);

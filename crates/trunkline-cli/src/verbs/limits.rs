@@ -63,7 +63,7 @@ pub(crate) fn run(_args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
     let columns = &["limit", "used", "max", "unit", "key"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     for limit in limits(&connection)? {
         records.push(row(&limit, context))?;
     }

@@ -1,5 +1,7 @@
 //! `undeploy`: takes libraries out of an engine.
 
+use trunkline_types::name::is_reserved;
+
 use super::library::Outcomes;
 use super::{Context, Verb};
 use crate::connection::Connection;
@@ -39,7 +41,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let connection = Connection::new(&engine, context)?;
     let mut outcomes = Outcomes::new(context)?;
     for name in &args.libraries {
-        if !args.yes && !args.force {
+        // Those of the engine itself are refused by the engine.
+        if !args.yes && !args.force && !is_reserved(name) {
             let variables = variables(&connection, name)?;
             if variables > 0 {
                 let sentence = format!(

@@ -78,7 +78,7 @@ fn lists_come_in_every_form() {
     let table = rig.run(&["find", "-o", "table", "rig/pump/*"]).out;
     assert_eq!(
         table,
-        "NAME              TYPE   ACCESS\nrig/pump/on       bool   read-write\nrig/pump/starts   u64    read-write\n"
+        "rig/pump/on       bool   read-write\nrig/pump/starts   u64    read-write\n"
     );
     let csv = rig.run(&["find", "-o", "csv", "rig/pump/on"]).out;
     assert_eq!(csv, "name,type,access\nrig/pump/on,bool,read-write\n");

@@ -23,6 +23,23 @@ fn a_folder_is_not_mistaken_for_a_mistyped_name() {
     );
 }
 
+#[test]
+fn tables_name_their_columns_and_plain_text_does_not() {
+    let rig = Served::rig();
+    assert_eq!(rig.run(&["force", "rig/level", "5"]).code, Some(0));
+    for (verb, header) in [
+        (&["limits"][..], "LIMIT  "),
+        (&["force", "--list"], "NAME  "),
+        (&["io", "drivers"], "DRIVER  "),
+    ] {
+        let table = rig.run(&[verb, &["-o", "table"][..]].concat()).out;
+        assert!(table.starts_with(header), "{table}");
+        let plain = rig.run(verb).out;
+        assert!(!plain.contains(header.trim_end()), "{plain}");
+        assert_eq!(table.lines().count(), plain.lines().count() + 1);
+    }
+}
+
 /// Behaviour: B-30.
 #[test]
 fn one_missing_name_does_not_hide_the_others() {

@@ -8,7 +8,7 @@
 //! timestamp                  RFC 3339 with nanoseconds, UTC
 //! enum                       its label
 //! array                      lists nested by shape, outermost dimension first; without elements:
-//! []
+//!                            [], or {"shape": [2, 0]} where [] does not say the shape
 //! struct                     object
 //! waveform                   {"t0": time, "dt": seconds, "samples": list, "attributes": object}
 //! ```
@@ -29,4 +29,7 @@ pub use crate::text::ConvertError;
 pub use read::from_json;
 pub use write::{JsonValue, to_json};
 
-pub(crate) use write::{attribute, special_text};
+pub(crate) use write::{attribute, has_said_shape, special_text};
+
+/// The key of the shape of an array without elements.
+pub(crate) const SHAPE: &str = "shape";

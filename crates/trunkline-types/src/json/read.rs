@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
+use super::SHAPE;
 use crate::data_type::LABEL_BYTES_MAX;
 use crate::text::{ConvertError, clip, parse_rfc3339, parse_type};
 use crate::wire::{VALUE_BYTES_MAX, encoded_len};
@@ -286,7 +287,35 @@ fn check_fields<'a>(
     }
 }
 
+/// An array without elements whose shape is written out.
+fn empty_of(object: &Map<String, Json>, ty: &ArrayType) -> Result<Array, ConvertError> {
+    check_fields(object, [SHAPE].into_iter())?;
+    let wrong = |json: &Json| wrong_text(&describe(json), "the lengths of its dimensions");
+    let lengths = object.get(SHAPE).unwrap_or(&Json::Null);
+    let list = lengths.as_array().ok_or_else(|| wrong(lengths))?;
+    let length = |json: &Json| json.as_u64().and_then(|length| u32::try_from(length).ok());
+    let shape: Option<Vec<u32>> = list.iter().map(length).collect();
+    let shape = shape.filter(|shape| shape.len() == ty.shape.len());
+    let shape = shape.ok_or_else(|| wrong(lengths))?;
+    for (index, (found, fixed)) in shape.iter().zip(&ty.shape).enumerate() {
+        if let Some(fixed) = fixed.filter(|fixed| fixed != found) {
+            return Err(ConvertError::FixedLength {
+                dimension: index + 1,
+                found: *found as usize,
+                fixed,
+            });
+        }
+    }
+    let elements = elements_of(&[], ty.element)?;
+    Array::new(shape, elements).map_err(|error| wrong_text(&error.to_string(), "an array"))
+}
+
 fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
+    if let Json::Object(object) = json
+        && object.contains_key(SHAPE)
+    {
+        return empty_of(object, ty);
+    }
     let mut leaves = Vec::new();
     let mut found = vec![None; ty.shape.len()];
     gather(json, ty, 0, &mut found, &mut leaves)?;

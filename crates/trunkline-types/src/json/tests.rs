@@ -296,6 +296,46 @@ fn an_empty_list_is_every_array_without_elements() {
 }
 
 #[test]
+fn an_array_without_elements_keeps_its_shape() {
+    for (text, shape, json) in [
+        ("array(f64, *)", &[0][..], json!([])),
+        ("array(f64, *, 3)", &[0, 3], json!([])),
+        ("array(f64, *, *)", &[0, 0], json!([])),
+        ("array(f64, *, *)", &[0, 3], json!({"shape": [0, 3]})),
+        ("array(f64, *, *)", &[3, 0], json!({"shape": [3, 0]})),
+        (
+            "array(u8, *, *)",
+            &[u32::MAX, 0],
+            json!({"shape": [u32::MAX, 0]}),
+        ),
+    ] {
+        let ty = ty(text);
+        let empty = from_json(&json, &ty).unwrap();
+        let Value::Array(array) = &empty else {
+            panic!("{empty:?}")
+        };
+        assert_eq!(array.shape(), shape, "{text}");
+        assert_eq!(to_json(&empty, &ty).value, json, "{text}");
+    }
+    let sentence = |json| {
+        from_json(&json, &ty("array(f64, *, 3)"))
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(sentence(json!({"shape": [0, 2]})).contains("2"));
+    for json in [
+        json!({"shape": [2, 3]}),
+        json!({"shape": [0]}),
+        json!({"shape": [-1, 3]}),
+        json!({"shape": "0,3"}),
+        json!({"lengths": [0, 3]}),
+        json!({}),
+    ] {
+        assert!(!sentence(json.clone()).is_empty(), "{json}");
+    }
+}
+
+#[test]
 fn waveforms_need_samples_only() {
     match from_json(&json!({"samples": [1, 2]}), &ty("waveform(f64)")).unwrap() {
         Value::Waveform(wave) => {

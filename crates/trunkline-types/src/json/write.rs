@@ -2,8 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
+use super::SHAPE;
 use crate::{DataType, Elements, Value, Waveform};
 
 /// A value as JSON, with what JSON cannot say about it.
@@ -93,7 +94,10 @@ fn inner(value: &Value, ty: Option<&DataType>) -> Json {
             },
             _ => Json::from(*index),
         },
-        Value::Array(array) => elements(array.elements(), array.shape()),
+        Value::Array(array) => match has_said_shape(array.shape(), ty) {
+            false => elements(array.elements(), array.shape()),
+            true => json!({ SHAPE: array.shape() }),
+        },
         Value::Struct(values) => {
             let fields = match ty {
                 Some(DataType::Struct(ty)) => ty.fields.as_slice(),
@@ -143,6 +147,22 @@ pub(crate) fn attribute(value: &Value) -> Json {
         }
         _ => json,
     }
+}
+
+/// Whether the shape of an array must be written out, because its list would be `[]` and the type
+/// allows others that are as empty.
+pub(crate) fn has_said_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
+    let lengths: Option<&[Option<u32>]> = match ty {
+        Some(DataType::Array(ty)) => Some(&ty.shape),
+        _ => None,
+    };
+    // What `[]` is read as: the lengths of the type, and 0 where it has none.
+    let read = |at: usize| {
+        lengths
+            .and_then(|lengths| lengths.get(at).copied())
+            .flatten()
+    };
+    shape.contains(&0) && (0..shape.len()).any(|at| shape[at] != read(at).unwrap_or(0))
 }
 
 fn elements(elements: &Elements, shape: &[u32]) -> Json {

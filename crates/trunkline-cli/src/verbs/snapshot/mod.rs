@@ -26,9 +26,10 @@ use crate::terminal::Mood;
 /// Keep what variables hold at one instant in a file; compare it; write it back
 ///
 /// `snapshot save FILE PATTERN...` writes one line per variable, with its type, value, quality and
-/// time; up to 4096 are read at one instant. It replaces a file only with `--force`. `snapshot diff FILE` shows what differs from the
-/// engine now, `snapshot diff FILE --with FILE` from another file; a difference is exit code 8.
-/// `snapshot restore FILE` shows what it would write, and writes it with `--yes`.
+/// time; up to 4096 are read at one instant. It replaces a file only with `--force`. `snapshot diff
+/// FILE` shows what differs from the engine now, `snapshot diff FILE --with FILE` from another
+/// file; a difference is exit code 8. `snapshot restore FILE` shows what it would write, and writes
+/// it with `--yes`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
@@ -309,7 +310,7 @@ fn open(connection: &Connection, entries: &Entries) -> Result<Vec<Looked>, Stop>
 /// Shows what differs, one line each.
 fn show(differences: &[Difference], context: &Context) -> Result<(), Stop> {
     let columns = &["name", "difference", "file", "now"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     for difference in differences {
         let mut object = Object::new();
         object.put("name", difference.name.as_str());

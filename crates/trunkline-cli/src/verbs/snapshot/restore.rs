@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 /// What would be done, in the columns in which [`write`] says what was done.
 fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), Stop> {
     let columns = &["name", "action", "now", "saved", "remark"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     for Planned { difference, step } in planned {
         let (word, mood, remark) = match step {
             Step::Write(_) => ("write", Mood::Plain, String::new()),
@@ -159,7 +159,7 @@ fn write(
         .map_err(|error| unknown(&connection.failed(&error)))?
         .into_iter();
     let columns = &["name", "outcome", "before", "after", "remark"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     let mut tally = Tally::default();
     let width = planned
         .iter()

@@ -40,7 +40,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
         "program",
         "pid",
     ];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     for endpoint in &found {
         records.push(Row {
             cells: vec![
