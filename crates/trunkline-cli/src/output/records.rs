@@ -17,6 +17,8 @@ pub(crate) struct Records {
     form: Form,
     is_terse: bool,
     columns: &'static [&'static str],
+    /// Whether a table begins with the names of the columns.
+    is_headed: bool,
     rows: Vec<Row>,
 }
 
@@ -52,8 +54,15 @@ impl Records {
             form: settings.form,
             is_terse: settings.columns == Columns::Terse,
             columns,
+            is_headed: false,
             rows: Vec::new(),
         })
+    }
+
+    /// A table begins with the names of its columns.
+    pub(crate) fn headed(mut self) -> Self {
+        self.is_headed = true;
+        self
     }
 
     /// Adds a row.
@@ -82,7 +91,16 @@ impl Records {
     }
 
     /// Prints what was kept back.
-    pub(crate) fn finish(self) -> Result<(), Stop> {
+    pub(crate) fn finish(mut self) -> Result<(), Stop> {
+        if self.is_headed && !self.rows.is_empty() {
+            let cells = self.columns.iter().map(|name| name.to_uppercase());
+            let header = Row {
+                cells: cells.collect(),
+                object: Object::new(),
+                mood: Mood::Dim,
+            };
+            self.rows.insert(0, header);
+        }
         let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(&row.cells) {

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::rig::{Running, Served};
+use crate::schema;
 
 fn path(served: &Served, name: &str) -> String {
     let path = served.folder.path().join(name);
@@ -37,7 +38,11 @@ fn a_recording_whose_file_is_removed_says_so_at_once_and_is_not_called_safe() {
         let stopped = served.run(&["record", "stop", &file, "--json"]);
         assert_eq!(stopped.code, Some(7), "{stopped:?}");
         let told = line(&stopped.out);
-        assert_eq!((&told["on_disk"], &told["durability"]), (&0.into(), &"in-file".into()));
+        schema::check(&told, &schema::documented()["$defs"]["recorded"]).unwrap();
+        assert_eq!(
+            (&told["on_disk"], &told["durability"]),
+            (&0.into(), &"in-file".into())
+        );
         assert_eq!(told["lost"], told["updates"], "{told}");
         assert!(told["displaced"][0].as_str().unwrap().contains("removed"));
         assert_eq!(recorder.end().0, Some(7));
@@ -69,7 +74,9 @@ fn a_stream_whose_file_is_removed_is_not_called_safe() {
     let file = path(&served, "raw.tdms");
     let start = ["record", "start", &file, "--stream", "in", "--type", "u64"];
     let recorder = Running::spawn(&mut served.command(&start));
-    let write = ["stream", "write", "out", "--to", "in", "--type", "u64", "--as", "raw"];
+    let write = [
+        "stream", "write", "out", "--to", "in", "--type", "u64", "--as", "raw",
+    ];
     let mut writer = served.command(&write);
     let mut writer = Running::spawn_reading(&mut writer, std::process::Stdio::piped());
     recorder.error_with("recording with");
