@@ -127,6 +127,7 @@ pub(super) fn recording(
         row.invalid.push(format!("memory is not registered: {why}"));
     }
     let layout = TdmsLayout {
+        timestamps: Vec::new(),
         group: "bench".into(),
         channels: vec![("samples".into(), TdmsType::U64)],
         waveform: None,

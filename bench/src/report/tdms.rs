@@ -6,7 +6,7 @@ use super::{Section, cells, figure};
 use crate::cells::TRUNKLINE;
 use crate::peers::named;
 use crate::record::Run;
-use crate::tdms::reading::{SLICES, WHATS, WHOLE};
+use crate::tdms::reading::{FRESH, SLICES, WHATS, WHOLE};
 use crate::tdms::{RAW_FILE, READING, WRITING};
 
 const NPTDMS: &str = "nptdms";
@@ -33,7 +33,8 @@ pub(super) fn reading(run: &Run) -> Section {
     let mut text = String::from(
         "\n## R3: TDMS files, read\n\n\
          f64 in 256 segments of 1 MiB, in the system's cache. *Whole*: the file is opened and its only channel \
-         read into memory; *interleaved*: four channels that lie row by row, all of them; *slices*: 1,000 \
+         read into memory that all passes share; *fresh*: the same into memory that each pass allocates, as \
+         npTDMS always does, so that only this case compares with npTDMS on equal terms; *interleaved*: four channels that lie row by row, all of them; *slices*: 1,000 \
          values from anywhere in an open file. Raw reads the same bytes by their places.\n\n\
          | what | system | MB/s | x raw | CPU s per GB | us per slice | bytes read per byte |\n\
          |---|---|---:|---:|---:|---:|---:|\n",
@@ -91,7 +92,12 @@ pub(super) fn bars(reading: &Run, writing: &Run) -> Vec<Bar> {
     let values = |system| written(writing, system, "values_per_s");
     vec![
         Bar::at_least("R3", "a whole channel: x raw", 0.9, to(RAW_FILE, WHOLE)),
-        Bar::at_least("R3", "a whole channel: x npTDMS", 3.0, to(NPTDMS, WHOLE)),
+        Bar::at_least(
+            "R3",
+            "a whole channel, fresh memory: x npTDMS",
+            3.0,
+            to(NPTDMS, FRESH),
+        ),
         Bar::at_most(
             "R3",
             "slices: bytes read per byte",
@@ -136,7 +142,8 @@ mod tests {
         let read = run(&[
             (READING, RAW_FILE, WHOLE, "mb_per_s", 1000.0),
             (READING, TRUNKLINE, WHOLE, "mb_per_s", 950.0),
-            (READING, NPTDMS, WHOLE, "mb_per_s", 190.0),
+            (READING, TRUNKLINE, FRESH, "mb_per_s", 950.0),
+            (READING, NPTDMS, FRESH, "mb_per_s", 190.0),
             (READING, TRUNKLINE, SLICES, "bytes_read_per_byte", 1.0),
         ]);
         let wrote = run(&[

@@ -20,12 +20,14 @@ use crate::streams::disk;
 
 /// All values of the only channel.
 pub const WHOLE: &str = "whole";
+/// The same into memory that is allocated for each pass, as npTDMS returns it.
+pub const FRESH: &str = "fresh";
 /// All values of four channels that lie row by row.
 pub const INTERLEAVED: &str = "interleaved";
 /// Slices of the only channel.
 pub const SLICES: &str = "slices";
 /// What is read.
-pub const WHATS: [&str; 3] = [WHOLE, INTERLEAVED, SLICES];
+pub const WHATS: [&str; 4] = [WHOLE, FRESH, INTERLEAVED, SLICES];
 
 /// Values of f64 in a segment: 1 MiB.
 const PER_SEGMENT: usize = 1 << 17;
@@ -133,11 +135,23 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     Ok(row)
 }
 
+/// Whether each pass reads into memory of its own. Otherwise all of them read into the same, whose
+/// pages are there after the first, unmeasured one.
+fn is_fresh(settings: &Settings) -> Outcome<bool> {
+    Ok(settings.value::<String>("what")? == FRESH)
+}
+
 /// The bytes of the values, segment by segment, to where they are wanted.
 fn raw(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()> {
     let file = File::open(&specimen.path)?;
+    let is_fresh = is_fresh(settings)?;
     let mut values = vec![0.0_f64; specimen.values];
     let passes = Passes::of(time(settings)?, || {
+        if is_fresh {
+            // First the old one, so that there are never two.
+            drop(std::mem::take(&mut values));
+            values = vec![0.0; specimen.values];
+        }
         let segments = values.chunks_mut(PER_SEGMENT).zip(&specimen.places);
         for (segment, place) in segments {
             let pieces = bytemuck::cast_slice_mut(segment).chunks_mut(PIECE_BYTES);
@@ -161,8 +175,15 @@ fn channel<R: ReadAt>(file: &TdmsFile<R>, at: usize) -> Outcome<Channel<'_, R>> 
 /// Opened, and every channel read.
 fn whole(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()> {
     let per_channel = specimen.values / specimen.channels;
+    let is_fresh = is_fresh(settings)?;
     let mut columns = vec![vec![0.0_f64; per_channel]; specimen.channels];
     let passes = Passes::of(time(settings)?, || {
+        if is_fresh {
+            for column in &mut columns {
+                drop(std::mem::take(column));
+                *column = vec![0.0; per_channel];
+            }
+        }
         let file = TdmsFile::open(File::open(&specimen.path)?)?;
         for (at, column) in columns.iter_mut().enumerate() {
             channel(&file, at)?.read_into(0, column)?;

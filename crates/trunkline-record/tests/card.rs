@@ -126,6 +126,7 @@ fn record_a_second(rate: u64) -> (u64, u64) {
     };
     let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
     let layout = TdmsLayout {
+        timestamps: Vec::new(),
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64)],
         waveform: None,

@@ -36,6 +36,7 @@ fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: D
     let (memory, filler, mut reader) = made.unwrap();
     let mut device = SimDevice::new(filler, DeviceOptions::new(device, 0, REGION)).unwrap();
     let layout = TdmsLayout {
+        timestamps: Vec::new(),
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64), ("in1".into(), TdmsType::I64)],
         waveform: None,

@@ -38,6 +38,7 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
         let memories = vec![ring.memory.clone()];
         let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories);
         let layout = TdmsLayout {
+            timestamps: Vec::new(),
             group: "rig".into(),
             channels: channels
                 .iter()

@@ -229,7 +229,7 @@ pub enum Fault {
         bytes: u64,
     },
     /// Checksums that no segment agrees with, and that the file does not name.
-    #[error("no segment is what the checksums say: they are of another file")]
+    #[error("no segment is what its checksum says: the checksums are of another file")]
     SumsOfAnother,
     /// A segment that has changed since it was written.
     #[error("the {bytes} bytes from here on are not what their checksum says; do not trust them")]

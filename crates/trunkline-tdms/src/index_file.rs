@@ -1,7 +1,7 @@
 //! The index file beside a data file: the lead-ins and metadata again, without the data.
 //!
-//! It may be older than the data, damaged, or another file's. Data that is there counts: an index is
-//! compared with it, and what the index alone says is read only where there is no data file.
+//! It may be older than the data, damaged, or another file's. Data that is there counts: an index
+//! is compared with it, and what the index alone says is read only where there is no data file.
 
 use std::io;
 

@@ -31,8 +31,8 @@ pub struct Rewritten {
     /// Values that could not be read: empty strings stand for them, so that rows keep their
     /// numbers.
     pub unreadable: u64,
-    /// Channels that are left out, and why: the format has no plain channel for them, or they cannot
-    /// be read.
+    /// Channels that are left out, and why: the format has no plain channel for them, or they
+    /// cannot be read.
     pub channels_left_out: Vec<(ObjectPath, String)>,
     /// Properties of types that are not written, by object and name: they are left out.
     pub left_out: Vec<(ObjectPath, Text)>,

@@ -262,6 +262,8 @@ fn structs_become_channels_and_what_is_no_row_is_refused() {
         ("on".into(), TdmsType::Bool),
     ];
     assert_eq!(made.channels, expected);
+    assert_eq!(made.timestamps, ["t"]);
+    assert_eq!(layout("timestamp").unwrap().timestamps, ["v"]);
     assert_eq!(
         layout("u16").unwrap().channels,
         vec![("v".into(), TdmsType::U16)]

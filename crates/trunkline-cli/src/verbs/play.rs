@@ -15,6 +15,7 @@ use trunkline_types::{DataType, Tick};
 
 use super::record::{meet, problem};
 use super::stream::units::{per_second, rate_text};
+use super::tdms::sums::{say_sums, sums_of};
 use super::{Context, Verb};
 use crate::connection::Connection;
 use crate::exit::Exit;
@@ -32,7 +33,9 @@ use crate::terminal::plain;
 /// type. With --stream the rows of a group go into a stream whose elements they are. From the first
 /// file of a series on, all of it is played; any other file is played by itself.
 ///
-/// It is as fast as it was, with --speed so many times as fast, with --full as fast as it goes.
+/// Where `x.tdms.sums` lies beside `x.tdms`, all of the first file is compared with it before
+/// anything is played. It is as fast as it was, with --speed so many times as fast, with --full as
+/// fast as it goes.
 /// Ctrl-C ends it. Exit code 1 says that some could not be played.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -55,6 +58,10 @@ pub(crate) struct Args {
     /// Updates keep the times at which they were measured
     #[arg(long)]
     keep_times: bool,
+
+    /// Play it although its checksums say that it is damaged, or without comparing them
+    #[arg(long)]
+    unchecked: bool,
 
     /// Do not wait where rows are missing in the recording
     #[arg(long, requires = "stream")]
@@ -125,6 +132,7 @@ fn into_variables(
     let recorded = RecordedVariables::open_series(&args.file);
     let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
     let is_whole = say_missing(recorded.missing(), context)?;
+    check_sums(args, context)?;
     let engine = targets::engine(&context.settings)?;
     let connection = Connection::new(&engine, context)?;
     let options = PlayVariablesOptions {
@@ -144,14 +152,24 @@ fn into_variables(
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, interrupted, context);
     let client = &connection.client;
+    let mut played_before = 0;
     let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
         let played = done.updates + done.left_out;
+        played_before = played;
         watch.look(played, |rate| {
             let total = counted(total, "update");
             format!("{played} of {total} · {rate:.0}/s · {} late", done.late)
         });
     });
-    let done = done.map_err(|error| problem(&error))?;
+    let done = done.map_err(|error| {
+        let mut found = problem(&error);
+        let total = counted(total, "update");
+        found.message = format!(
+            "{}; {played_before} of {total} were played before",
+            found.message
+        );
+        found
+    })?;
     sum_up_variables(&done, started, context)?;
     for failure in &done.failures {
         let sentence = format!(
@@ -172,6 +190,21 @@ fn into_variables(
         true if done.failed > 0 || !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
         true => Exit::Done,
     })
+}
+
+/// Refuses a recording that its checksums say is damaged: wrong values would reach live variables.
+fn check_sums(args: &Args, context: &Context) -> Result<(), Stop> {
+    if args.unchecked || sums_of(&args.file).is_none() {
+        return Ok(());
+    }
+    let file = super::record::open(&args.file)?;
+    match say_sums(&file, &args.file, context)? {
+        false => Ok(()),
+        true => {
+            let sentence = "the recording is damaged and is not played; --unchecked plays it";
+            Err(Problem::new(Exit::SomeFailed, "damaged", sentence).into())
+        }
+    }
 }
 
 /// Names what is not there to be played; whether there is nothing of it.
@@ -227,6 +260,7 @@ fn into_stream(
     let in_recording = |error: PlaybackError| problem(&error.into());
     let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
     let is_whole = say_missing(recording.missing(), context)?;
+    check_sums(args, context)?;
     let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
         let is_unknown = matches!(error, PlaybackError::NoRate { .. });
         let mut found = problem(&error.into());

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::rig::{Running, Served};
+use crate::schema;
 
 fn path(served: &Served, name: &str) -> String {
     let path = served.folder.path().join(name);
@@ -37,6 +38,7 @@ fn a_recording_whose_file_is_removed_says_so_at_once_and_is_not_called_safe() {
         let stopped = served.run(&["record", "stop", &file, "--json"]);
         assert_eq!(stopped.code, Some(7), "{stopped:?}");
         let told = line(&stopped.out);
+        schema::check(&told, &schema::documented()["$defs"]["recorded"]).unwrap();
         assert_eq!(
             (&told["on_disk"], &told["durability"]),
             (&0.into(), &"in-file".into())

@@ -177,6 +177,7 @@ fn the_pages_show_what_is_really_printed() {
             "stream_bench",
             "recording",
             "recorded",
+            "record_notice",
             "record_listed",
             "record_content",
             "record_bench",

@@ -12,6 +12,9 @@ pub struct TdmsLayout {
     pub group: Text,
     /// Name and type of each, in the order in which they lie in a row.
     pub channels: Vec<(Text, TdmsType)>,
+    /// Channels of 64-bit integers that are times: nanoseconds since 1970, as they lie in memory.
+    /// Properties of the channel say so.
+    pub timestamps: Vec<Text>,
     /// When the rows are taken, where they are so at even distances: properties of each channel. In
     /// a series each file has the offset of its own first row.
     pub waveform: Option<Waveform>,

@@ -110,6 +110,11 @@ impl<B: Backend> TdmsRecording<B> {
                 writer.set(&path, property, value)?;
             }
         }
+        for name in &layout.timestamps {
+            let path = ObjectPath::channel(layout.group.clone(), name.clone());
+            writer.set(&path, "value_type", "timestamp")?;
+            writer.set(&path, "unit_string", "ns")?;
+        }
         let arrangement = match channels.len() {
             0 => return Err(RecordError::NoChannels),
             1 => Arrangement::Contiguous,

@@ -44,6 +44,7 @@ pub fn rows(range: std::ops::Range<i64>) -> Vec<u8> {
 
 pub fn layout() -> TdmsLayout {
     TdmsLayout {
+        timestamps: Vec::new(),
         group: "rig".into(),
         channels: vec![
             ("number".into(), TdmsType::I64),

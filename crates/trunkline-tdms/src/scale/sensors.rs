@@ -6,8 +6,8 @@
 //! - Resistance thermometer: Callendar-Van Dusen (IEC 60751),
 //!   `R(t) = R0 (1 + A t + B t^2 + C (t - 100) t^3)`, the last term below 0 degrees only.
 //! - Thermistor: Steinhart-Hart, `1 / T = A + B ln R + C (ln R)^3`.
-//! - Strain gauge: the Wheatstone bridge, `Vout / Vex = R3 / (R3 + R4) - R2 / (R1 + R2)`, solved for
-//!   the strain of each arrangement of gauges.
+//! - Strain gauge: the Wheatstone bridge, `Vout / Vex = R3 / (R3 + R4) - R2 / (R1 + R2)`, solved
+//!   for the strain of each arrangement of gauges.
 
 use super::thermocouple::{Piece, Thermocouple, of_code};
 use super::{Maker, ScaleError};

@@ -203,6 +203,7 @@ mod tests {
         let disk = SimDisk::new(1, BLOCK_BYTES as usize);
         let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
         let layout = TdmsLayout {
+            timestamps: Vec::new(),
             group: "stream".into(),
             channels: vec![("value".into(), TdmsType::I64)],
             waveform: None,

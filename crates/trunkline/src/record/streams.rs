@@ -214,7 +214,8 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
 
 /// The channels that elements of a type are recorded as, without being converted: one named `name`,
 /// or one for each field of a struct. Timestamps become 64-bit nanoseconds since 1970, as they lie
-/// in memory.
+/// in memory, and properties of the channel say so: `value_type` is `timestamp`, `unit_string` is
+/// `ns`.
 ///
 /// # Errors
 /// [`RecordingError::Type`].
@@ -233,6 +234,15 @@ pub fn stream_layout(
         one => plain(one).map(|one| vec![(Text::from(name), one)]),
     };
     let channels: Option<Vec<(Text, TdmsType)>> = channels;
+    let timestamps = match data_type {
+        DataType::Timestamp => vec![Text::from(name)],
+        DataType::Struct(fields) => {
+            let fields = fields.fields.iter();
+            let times = fields.filter(|(_, part)| *part == DataType::Timestamp);
+            times.map(|(name, _)| Text::from(&**name)).collect()
+        }
+        _ => Vec::new(),
+    };
     let bytes = |channels: &[(Text, TdmsType)]| -> Option<u64> {
         channels.iter().map(|(_, part)| part.size()).sum()
     };
@@ -243,6 +253,7 @@ pub fn stream_layout(
             of_stream.is_some() && bytes(channels) == of_stream
         })
         .map(|channels| TdmsLayout {
+            timestamps,
             group: group.into(),
             channels,
             waveform: None,

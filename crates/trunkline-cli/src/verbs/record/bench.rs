@@ -207,6 +207,7 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
     )?;
     let file = Made(path.to_owned());
     let layout = TdmsLayout {
+        timestamps: Vec::new(),
         group: "card".into(),
         channels: vec![("in0".into(), TdmsType::I64)],
         waveform: None,

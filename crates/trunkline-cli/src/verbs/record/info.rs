@@ -29,7 +29,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let variables = RecordedVariables::open(&path)
         .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &plain(&error.to_string())))?;
     let columns = &["name", "type", "values", "gaps", "lost", "cut off"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
     for variable in variables.variables() {
         let group = ObjectPath::group(variable.name.as_str());
         let gaps = gaps(&file, &group);
@@ -120,7 +120,7 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 }
 
 /// Opens a file as far as it goes.
-pub(super) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
+pub(in crate::verbs) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
     let file = regular_file(path).map_err(|error| {
         failed(format!(

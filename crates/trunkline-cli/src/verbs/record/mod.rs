@@ -21,6 +21,7 @@ mod stream_file;
 mod unmatched;
 mod way;
 
+pub(super) use self::info::open;
 pub(super) use self::meeting::meet;
 
 use std::path::{Path, PathBuf};

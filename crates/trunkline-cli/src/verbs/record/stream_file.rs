@@ -161,6 +161,7 @@ mod tests {
         let disk = SimDisk::new(1, 512);
         let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), Vec::new());
         let layout = TdmsLayout {
+            timestamps: Vec::new(),
             group: "g".into(),
             channels: vec![("a".into(), TdmsType::I64)],
             waveform: None,

@@ -6,6 +6,7 @@
 //! at the schema.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -75,7 +76,8 @@ impl Batches {
     /// Whatever Arrow finds wrong with them.
     pub(super) fn batch(&self, block: &Block) -> Result<RecordBatch, ArrowError> {
         let time = self.axis.map(|axis| times(axis, block));
-        let columns = block.columns.iter().map(|values| array(values, block.rows));
+        let columns = block.columns.iter().zip(&block.unreadable);
+        let columns = columns.map(|(values, unreadable)| array(values, block.rows, unreadable));
         let columns = time.into_iter().chain(columns).collect();
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
@@ -141,39 +143,43 @@ fn times(axis: Axis, block: &Block) -> ArrayRef {
     }
 }
 
-/// The cells of a column, and nulls up to the number of rows.
-fn array(values: &Values, rows: usize) -> ArrayRef {
+/// The cells of a column, with nulls for those that cannot be read, and up to the number of rows.
+fn array(values: &Values, rows: usize, unreadable: &[Range<usize>]) -> ArrayRef {
     match values {
-        Values::I8(v) => numbers::<Int8Type>(v.iter().copied(), rows),
-        Values::I16(v) => numbers::<Int16Type>(v.iter().copied(), rows),
-        Values::I32(v) => numbers::<Int32Type>(v.iter().copied(), rows),
-        Values::I64(v) => numbers::<Int64Type>(v.iter().copied(), rows),
-        Values::U8(v) => numbers::<UInt8Type>(v.iter().copied(), rows),
-        Values::U16(v) => numbers::<UInt16Type>(v.iter().copied(), rows),
-        Values::U32(v) => numbers::<UInt32Type>(v.iter().copied(), rows),
-        Values::U64(v) => numbers::<UInt64Type>(v.iter().copied(), rows),
-        Values::F32(v) => numbers::<Float32Type>(v.iter().copied(), rows),
-        Values::F64(v) => numbers::<Float64Type>(v.iter().copied(), rows),
-        Values::Extended(v) => numbers::<Float64Type>(v.iter().map(|x| x.to_f64()), rows),
+        Values::I8(v) => numbers::<Int8Type>(v.iter().copied(), rows, unreadable),
+        Values::I16(v) => numbers::<Int16Type>(v.iter().copied(), rows, unreadable),
+        Values::I32(v) => numbers::<Int32Type>(v.iter().copied(), rows, unreadable),
+        Values::I64(v) => numbers::<Int64Type>(v.iter().copied(), rows, unreadable),
+        Values::U8(v) => numbers::<UInt8Type>(v.iter().copied(), rows, unreadable),
+        Values::U16(v) => numbers::<UInt16Type>(v.iter().copied(), rows, unreadable),
+        Values::U32(v) => numbers::<UInt32Type>(v.iter().copied(), rows, unreadable),
+        Values::U64(v) => numbers::<UInt64Type>(v.iter().copied(), rows, unreadable),
+        Values::F32(v) => numbers::<Float32Type>(v.iter().copied(), rows, unreadable),
+        Values::F64(v) => numbers::<Float64Type>(v.iter().copied(), rows, unreadable),
+        Values::Extended(v) => {
+            numbers::<Float64Type>(v.iter().map(|x| x.to_f64()), rows, unreadable)
+        }
         Values::String(v) => {
-            let texts = padded(v.iter().map(|text| Some(text.to_str())), rows);
+            let texts = padded(v.iter().map(|text| Some(text.to_str())), rows, unreadable);
             Arc::new(texts.collect::<StringArray>())
         }
         Values::Bool(v) => {
-            let all = padded(v.iter().copied().map(Some), rows);
+            let all = padded(v.iter().copied().map(Some), rows, unreadable);
             Arc::new(all.collect::<BooleanArray>())
         }
         Values::Time(v) => {
             let nanos = v.iter().map(|time| Some(time.to_timestamp()?.as_nanos()));
-            let all: TimestampNanosecondArray = padded(nanos, rows).collect();
+            let all: TimestampNanosecondArray = padded(nanos, rows, unreadable).collect();
             Arc::new(all.with_timezone("UTC"))
         }
         Values::ComplexF32(v) => {
-            let part = |at: usize| numbers::<Float32Type>(v.iter().map(|pair| pair[at]), rows);
+            let part =
+                |at: usize| numbers::<Float32Type>(v.iter().map(|pair| pair[at]), rows, unreadable);
             complex([part(0), part(1)], ArrowType::Float32)
         }
         Values::ComplexF64(v) => {
-            let part = |at: usize| numbers::<Float64Type>(v.iter().map(|pair| pair[at]), rows);
+            let part =
+                |at: usize| numbers::<Float64Type>(v.iter().map(|pair| pair[at]), rows, unreadable);
             complex([part(0), part(1)], ArrowType::Float64)
         }
         _ => Arc::new(NullArray::new(rows)),
@@ -187,13 +193,19 @@ fn complex(parts: [ArrayRef; 2], of: ArrowType) -> ArrayRef {
 fn numbers<T: ArrowPrimitiveType>(
     values: impl Iterator<Item = T::Native>,
     rows: usize,
+    unreadable: &[Range<usize>],
 ) -> ArrayRef {
-    Arc::new(padded(values.map(Some), rows).collect::<PrimitiveArray<T>>())
+    Arc::new(padded(values.map(Some), rows, unreadable).collect::<PrimitiveArray<T>>())
 }
 
 fn padded<T>(
     values: impl Iterator<Item = Option<T>>,
     rows: usize,
+    unreadable: &[Range<usize>],
 ) -> impl Iterator<Item = Option<T>> {
+    let values = values.enumerate().map(|(at, value)| {
+        let is_unreadable = unreadable.iter().any(|range| range.contains(&at));
+        value.filter(|_| !is_unreadable)
+    });
     values.chain(std::iter::repeat_with(|| None)).take(rows)
 }

@@ -1,11 +1,17 @@
 //! Rows piece by piece: memory is bounded whatever the length of the file.
 
-use trunkline_tdms::{ReadAt, ReadError, TdmsType, Values};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::columns::Column;
+use trunkline_tdms::{ReadAt, ReadError, TdmsType, Text, Values};
+use trunkline_types::Value;
+
+use super::columns::{Column, cell};
 use super::opened::plain;
 use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::output::counted;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
 
 /// Numbers in a block, of all columns together.
 const CELLS: u64 = 256 * 1024;
@@ -22,6 +28,29 @@ pub(super) struct Block {
     pub(super) rows: usize,
     /// The cells of each column; fewer than rows where a channel has ended.
     pub(super) columns: Vec<Values>,
+    /// Cells of each column that cannot be read, and are empty.
+    pub(super) unreadable: Vec<Vec<Range<usize>>>,
+}
+
+impl Block {
+    /// The value in a cell; none behind the end of a channel, and where it cannot be read.
+    pub(super) fn cell(&self, column: usize, at: usize) -> Option<Value> {
+        let values = self.columns.get(column)?;
+        let unreadable = self.unreadable.get(column)?;
+        match unreadable.iter().any(|range| range.contains(&at)) {
+            true => None,
+            false => cell(values, at),
+        }
+    }
+}
+
+/// What of a column could not be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) name: String,
+    pub(super) cells: u64,
+    /// Why; the first cause.
+    pub(super) why: String,
 }
 
 /// Reads rows in blocks.
@@ -32,6 +61,8 @@ pub(super) struct Blocks<'c, 'a, R> {
     end: u64,
     rows: u64,
     text_bytes: u64,
+    /// By the number of the column.
+    unreadable: BTreeMap<usize, Unreadable>,
 }
 
 impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
@@ -44,6 +75,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             end: range.1,
             rows: (CELLS / (columns.len() as u64).max(1)).clamp(16, ROWS_MAX),
             text_bytes: (TEXT_BYTES / texts.max(1)).max(1),
+            unreadable: BTreeMap::new(),
         }
     }
 
@@ -58,27 +90,37 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }
         // How many strings fit says how many rows there are.
         let mut texts = Vec::new();
-        for column in self.columns.iter().filter(|column| is_text(column)) {
-            let values = self.read(column, rows)?;
+        let all = self.columns.iter().enumerate();
+        for (number, column) in all.filter(|(_, column)| is_text(column)) {
+            let values = self.texts(number, column, rows)?;
             let there = column.channel.len().saturating_sub(self.next);
-            if (values.len() as u64) < there {
-                rows = rows.min(values.len() as u64);
+            if (values.0.len() as u64) < there {
+                rows = rows.min(values.0.len() as u64);
             }
             texts.push(values);
         }
         let mut texts = texts.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        for column in self.columns {
-            columns.push(match is_text(column) {
-                false => self.read(column, rows)?,
-                true => match texts.next() {
-                    Some(Values::String(mut texts)) => {
-                        texts.truncate(rows as usize);
-                        Values::String(texts)
-                    }
-                    other => other.unwrap_or(Values::Void),
-                },
-            });
+        let mut unreadable = Vec::with_capacity(self.columns.len());
+        for (number, column) in self.columns.iter().enumerate() {
+            let (values, ranges) = match is_text(column) {
+                false => self.read(number, column, rows)?,
+                true => {
+                    let (mut texts, mut ranges) = texts.next().unwrap_or_default();
+                    texts.truncate(rows as usize);
+                    ranges.retain_mut(|range| {
+                        range.end = range.end.min(rows as usize);
+                        range.start < range.end
+                    });
+                    (Values::String(texts), ranges)
+                }
+            };
+            let cells: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+            if let Some(found) = self.unreadable.get_mut(&number) {
+                found.cells += cells as u64;
+            }
+            columns.push(values);
+            unreadable.push(ranges);
         }
         let first = self.next;
         self.next += rows;
@@ -86,17 +128,111 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             first,
             rows: rows as usize,
             columns,
+            unreadable,
         }))
     }
 
-    fn read(&self, column: &Column<'_, R>, rows: u64) -> Result<Values, Problem> {
-        let read = column.read(self.next, rows, self.text_bytes);
-        read.map_err(|error| unreadable(&error))
+    /// What could not be read so far.
+    pub(super) fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+        self.unreadable.values()
+    }
+
+    /// Strings; those that cannot be read are empty, and named by their place.
+    fn texts(
+        &mut self,
+        number: usize,
+        column: &Column<'_, R>,
+        rows: u64,
+    ) -> Result<(Vec<Text>, Vec<Range<usize>>), Problem> {
+        let channel = &column.channel;
+        let (texts, ranges) = channel
+            .read_strings_lossy(self.next, rows, self.text_bytes)
+            .map_err(|error| unreadable(&error))?;
+        if !ranges.is_empty() {
+            self.note(
+                number,
+                column,
+                "the ends of strings do not fit the text they are in",
+            );
+        }
+        Ok((texts, ranges))
+    }
+
+    /// Cells of any other type. Damage in the file costs those alone that it is in.
+    fn read(
+        &mut self,
+        number: usize,
+        column: &Column<'_, R>,
+        rows: u64,
+    ) -> Result<(Values, Vec<Range<usize>>), Problem> {
+        match column.read(self.next, rows, self.text_bytes) {
+            Ok(values) => Ok((values, Vec::new())),
+            Err(error @ ReadError::Source { .. }) => Err(unreadable(&error)),
+            Err(error) => {
+                self.note(number, column, &error.to_string());
+                let left = column.channel.len().saturating_sub(self.next).min(rows) as usize;
+                // So that it has its type whatever can be read of it.
+                let cells = empty(column.data_type, left);
+                let all = 0..left;
+                Ok((cells, vec![all]))
+            }
+        }
+    }
+
+    fn note(&mut self, number: usize, column: &Column<'_, R>, why: &str) {
+        self.unreadable.entry(number).or_insert_with(|| Unreadable {
+            name: column.name.clone(),
+            cells: 0,
+            why: why.to_owned(),
+        });
     }
 }
 
-fn is_text<R>(column: &Column<'_, R>) -> bool {
-    column.data_type == TdmsType::String
+fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
+    column.is_of_strings()
+}
+
+/// Cells that stand for those that cannot be read.
+fn empty(data_type: TdmsType, count: usize) -> Values {
+    match data_type {
+        TdmsType::I8 => Values::I8(vec![0; count]),
+        TdmsType::I16 => Values::I16(vec![0; count]),
+        TdmsType::I32 => Values::I32(vec![0; count]),
+        TdmsType::I64 => Values::I64(vec![0; count]),
+        TdmsType::U8 => Values::U8(vec![0; count]),
+        TdmsType::U16 => Values::U16(vec![0; count]),
+        TdmsType::U32 => Values::U32(vec![0; count]),
+        TdmsType::U64 => Values::U64(vec![0; count]),
+        TdmsType::F32 => Values::F32(vec![0.0; count]),
+        TdmsType::F64 => Values::F64(vec![0.0; count]),
+        TdmsType::Extended => Values::Extended(vec![Default::default(); count]),
+        TdmsType::Bool => Values::Bool(vec![false; count]),
+        TdmsType::Time => Values::Time(vec![Default::default(); count]),
+        TdmsType::ComplexF32 => Values::ComplexF32(vec![[0.0; 2]; count]),
+        TdmsType::ComplexF64 => Values::ComplexF64(vec![[0.0; 2]; count]),
+        TdmsType::String => Values::String(vec![Text::default(); count]),
+        _ => Values::Void,
+    }
+}
+
+/// Says what could not be read; whether there was something.
+pub(super) fn say_unreadable<'u>(
+    all: impl Iterator<Item = &'u Unreadable>,
+    context: &Context,
+) -> Result<bool, Stop> {
+    let mut is_some = false;
+    for one in all {
+        is_some = true;
+        let sentence = format!(
+            "{} cannot be read and are left empty: {}; --exclude '{}' leaves the channel out",
+            counted(one.cells, "value"),
+            plain(&one.why),
+            plain(&one.name)
+        );
+        let problem = Problem::new(Exit::Found, "unreadable", &sentence).of(&one.name);
+        context.terminal.problem(&problem, 0)?;
+    }
+    Ok(is_some)
 }
 
 /// What it means that a channel cannot be read.

@@ -1,7 +1,7 @@
 //! `tdms cat` and `tdms head`: rows on standard output.
 
 use super::Args;
-use super::blocks::Blocks;
+use super::blocks::{Blocks, say_unreadable};
 use super::columns::columns;
 use super::opened::{open, say};
 use super::rows::{Axis, When, range, say_none};
@@ -35,7 +35,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let times = settings.times.column(true, begun).filter(|_| !is_terse);
     let axis = axis.filter(|_| times.is_some());
     let times = times.filter(|_| settings.form.is_for_people());
-    let mut lines = Lines::new(settings.form, &columns, axis, times, settings.values);
+    let lines = Lines::new(settings.form, &columns, axis, times, settings.values);
+    let mut lines = lines.guarded_if(args.spreadsheet);
     if settings.form == Form::Json {
         context.terminal.begin_list();
     }
@@ -46,5 +47,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     while let Some(block) = blocks.next()? {
         lines.write(&block, |line| context.terminal.line(line))?;
     }
-    Ok(Exit::Done)
+    match say_unreadable(blocks.unreadable(), context)? {
+        true => Ok(Exit::Found),
+        false => Ok(Exit::Done),
+    }
 }

@@ -24,6 +24,7 @@ pub(super) fn check(args: &Args) -> Result<(), Problem> {
         (args.raw, shows_rows, "--raw"),
         (args.out_form.is_some(), verb == Order::Convert, "--as"),
         (args.force, writes, "--force"),
+        (args.spreadsheet, shows_rows, "--spreadsheet"),
         (args.dry_run, verb == Order::Repair, "--dry-run"),
         (args.unsummed.is_some(), verb == Order::Repair, "--unsummed"),
     ];

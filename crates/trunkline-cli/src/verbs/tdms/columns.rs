@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use trunkline_tdms::{
-    Channel, ObjectPath, ReadAt, ReadError, Scaling, TdmsFile, TdmsType, Text, Values,
+    Channel, ObjectPath, PropertyValue, ReadAt, ReadError, Scaling, TdmsFile, TdmsType, Text,
+    Values,
 };
 use trunkline_types::name::escape_segment;
-use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Pattern, Value};
+use trunkline_types::{
+    Array, ArrayType, DataType, ElementType, Elements, Pattern, Quality, Timestamp, Value,
+};
 
 use super::Args;
 use super::opened::plain;
@@ -147,9 +150,18 @@ enum Reading {
     Scaled(Scaling),
     /// One of several scalers.
     Scaler(u32),
+    /// Qualities of a recorded variable, in words.
+    Quality,
+    /// Nanoseconds since 1970, as times.
+    Timestamp,
 }
 
 impl<'a, R: ReadAt> Column<'a, R> {
+    /// Whether its cells are strings as they stand in the file.
+    pub(super) fn is_of_strings(&self) -> bool {
+        self.data_type == TdmsType::String && matches!(self.how, Reading::Plain)
+    }
+
     /// Reads cells from number `start` on: at most `count`, and of text so much at a time.
     pub(super) fn read(
         &self,
@@ -163,6 +175,22 @@ impl<'a, R: ReadAt> Column<'a, R> {
                 .read_strings_within(start, count, text_bytes)
                 .map(Values::String),
             Reading::Plain => self.channel.read(start, count),
+            Reading::Timestamp => match self.channel.read(start, count)? {
+                Values::I64(nanos) => {
+                    let times = nanos.into_iter().map(Timestamp::from_nanos);
+                    Ok(Values::Time(times.map(Into::into).collect()))
+                }
+                other => Ok(other),
+            },
+            Reading::Quality => match self.channel.read(start, count)? {
+                Values::U32(bits) => {
+                    let words = bits
+                        .into_iter()
+                        .map(|bits| Quality::from_bits(bits).to_string());
+                    Ok(Values::String(words.map(Text::from).collect()))
+                }
+                other => Ok(other),
+            },
             Reading::Scaler(id) => self.channel.read_scaler(*id, start, count),
             Reading::Scaled(scaling) => {
                 let there = count.min(self.channel.len().saturating_sub(start));
@@ -221,11 +249,15 @@ pub(super) fn columns<'a, R: ReadAt>(
                 without_values += 1;
                 continue;
             }
+            let (how, data_type) = match args.raw {
+                true => (Reading::Plain, data_type.without_unit()),
+                false => reading(file, &channel, data_type),
+            };
             columns.push(Column {
                 channel,
                 name,
-                how: Reading::Plain,
-                data_type: data_type.without_unit(),
+                how,
+                data_type,
             });
         }
     }
@@ -234,8 +266,57 @@ pub(super) fn columns<'a, R: ReadAt>(
         let note = format!("{channels} without values: no column for them");
         context.terminal.note(&note)?;
     }
+    name_plainly(&mut columns);
     tell_apart(&mut columns);
     Ok(columns)
+}
+
+/// How a channel is read that is not scaled, and the type of its cells.
+fn reading<R: ReadAt>(
+    file: &TdmsFile<R>,
+    channel: &Channel<'_, R>,
+    data_type: TdmsType,
+) -> (Reading, TdmsType) {
+    let value_type = channel.properties().get(b"value_type".as_slice());
+    let is_time = value_type.and_then(PropertyValue::as_text);
+    if data_type == TdmsType::I64 && is_time.is_some_and(|text| *text == "timestamp") {
+        return (Reading::Timestamp, TdmsType::Time);
+    }
+    match is_quality(file, channel, data_type) {
+        true => (Reading::Quality, TdmsType::String),
+        false => (Reading::Plain, data_type.without_unit()),
+    }
+}
+
+/// Whether a channel has the qualities of a recorded variable.
+fn is_quality<R: ReadAt>(
+    file: &TdmsFile<R>,
+    channel: &Channel<'_, R>,
+    data_type: TdmsType,
+) -> bool {
+    let path = channel.path();
+    let group = path.parent().and_then(|group| file.properties(&group));
+    let is_variable = group.is_some_and(|all| all.contains_key(b"variable_type".as_slice()));
+    is_variable && data_type == TdmsType::U32 && *path.name().to_str() == *"quality"
+}
+
+/// Names as the file has them, where no other column is called the same then.
+fn name_plainly<R: ReadAt>(columns: &mut [Column<'_, R>]) {
+    let plainly = |column: &Column<'_, R>| {
+        let [own, recorded] = names_of(column.channel.path());
+        let behind = column.name.strip_prefix(&*own).unwrap_or_default();
+        format!("{recorded}{behind}")
+    };
+    let mut seen: HashMap<String, u64> = HashMap::new();
+    for column in &*columns {
+        *seen.entry(plainly(column)).or_default() += 1;
+    }
+    for column in columns {
+        let name = plainly(column);
+        if seen.get(&name) == Some(&1) {
+            column.name = name;
+        }
+    }
 }
 
 /// The same channel, as often as it is needed.

@@ -10,14 +10,15 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use trunkline_tdms::{RewriteError, TdmsFile, Version};
+use trunkline_tdms::{ReadAt, RewriteError, TdmsFile, Version};
 
 use super::arrow::Batches;
-use super::blocks::{Block, Blocks};
-use super::columns::{columns, name_of};
+use super::blocks::{Block, Blocks, say_unreadable};
+use super::columns::{Choice, columns, name_of};
 use super::opened::{findings, index_of, open, plain, say, shown};
 use super::place::{Out, is_looked_at, is_standard, shown_out};
 use super::rows::{Axis, range, say_none};
+use super::sums::say_sums;
 use super::text::Lines;
 use super::{Args, OutForm};
 use crate::arguments::Form;
@@ -30,6 +31,9 @@ use crate::verbs::stream::units::bytes_text;
 
 /// Bytes of a Parquet file that are kept until they are written, about.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
+
+/// Columns of a Parquet file that have a dictionary each; of more none has.
+const DICTIONARIES_MAX: usize = 1_000;
 
 /// Where rows go.
 enum Sink {
@@ -160,10 +164,23 @@ fn form(args: &Args, path: &Path) -> Result<OutForm, Problem> {
 /// Writes rows.
 fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Exit, Stop> {
     let file = open(&args.file)?;
-    let is_damaged = say(&file, &args.file, context)?;
-    let columns = columns(&file, args, context)?;
+    let is_damaged = say(&file, &args.file, context)? | say_sums(&file, &args.file, context)?;
+    match file.is_row_by_row() {
+        true => rows_of(&file.windowed(), is_damaged, args, (path, form), context),
+        false => rows_of(&file, is_damaged, args, (path, form), context),
+    }
+}
+
+fn rows_of<R: ReadAt>(
+    file: &TdmsFile<R>,
+    is_damaged: bool,
+    args: &Args,
+    (path, form): (&Path, OutForm),
+    context: &Context,
+) -> Result<Exit, Stop> {
+    let columns = columns(file, args, context)?;
     let axis = Axis::of(&columns);
-    let range = range(&file, args, &columns, axis.as_ref())?;
+    let range = range(file, args, &columns, axis.as_ref())?;
     say_none(args, &columns, range, context)?;
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);
@@ -175,8 +192,8 @@ fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Ex
         _ => Form::Jsonl,
     };
     let style = context.settings.values.for_programs();
-    let lines = Lines::new(text_form, &columns, axis, None, style);
-    let batches = Batches::new(&file, &columns, axis);
+    let lines = Lines::new(text_form, &columns, axis, None, style).guarded_if(args.spreadsheet);
+    let batches = Batches::new(file, &columns, axis);
     let mut sink = match sink(form, lines, batches, out) {
         Ok(sink) => sink,
         Err(error) => return watch.failed(path, &error),
@@ -209,7 +226,8 @@ fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Ex
         bytes_text(bytes as f64)
     );
     tell(object, &summary, context)?;
-    Ok(exit(is_damaged))
+    let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
+    Ok(exit(is_damaged || is_unreadable))
 }
 
 fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<Sink> {
@@ -229,6 +247,8 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
         OutForm::Parquet => {
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
+                // A dictionary takes tens of kilobytes for each column, whatever is in it.
+                .set_dictionary_enabled(schema.fields().len() <= DICTIONARIES_MAX)
                 .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned());
             let schema = schema.clone();
             let writer = ArrowWriter::try_new(out, schema, Some(properties.build()));
@@ -257,7 +277,8 @@ fn anew(
         return Err(Problem::usage(sentence).into());
     }
     let file = open(&args.file)?;
-    let is_damaged = say(&file, &args.file, context)?;
+    let is_damaged = say(&file, &args.file, context)? | say_sums(&file, &args.file, context)?;
+    let choice = Choice::new(args, context)?;
     let version = version.unwrap_or(match file.report().version {
         Some(4712) => Version::V1,
         _ => Version::V2,
@@ -266,7 +287,7 @@ fn anew(
     out.expected = fs::metadata(&args.file).ok().map(|file| file.len());
     let watch = out.watch();
     let mut out = BufWriter::new(out);
-    let written = file.rewrite(version, &mut out);
+    let written = file.rewrite_of(version, &|path| choice.has(path), &mut out);
     let written = match written {
         Ok(written) => written,
         Err(RewriteError::Sink { source, .. }) => return watch.failed(path, &source),
@@ -292,8 +313,22 @@ fn anew(
         );
         context.terminal.note(&note)?;
     }
+    for (object, why) in &written.channels_left_out {
+        let name = plain(&name_of(object));
+        let why = plain(why);
+        let problem = Problem::new(Exit::Found, "left-out", &why).of(&name);
+        context.terminal.problem(&problem, 0)?;
+    }
+    if written.unreadable > 0 {
+        let note = format!(
+            "{} cannot be read; empty ones are in their places",
+            counted(written.unreadable, "value")
+        );
+        context.terminal.note(&note)?;
+    }
     told(&file, path, &written, context)?;
-    Ok(exit(is_damaged))
+    let is_less = written.unreadable > 0 || !written.channels_left_out.is_empty();
+    Ok(exit(is_damaged || is_less))
 }
 
 /// An index file of another file that was there before is none of the new one.

@@ -21,7 +21,7 @@ pub(crate) mod opened;
 mod place;
 mod repair;
 mod rows;
-mod sums;
+pub(crate) mod sums;
 mod text;
 mod times;
 mod verify;
@@ -38,7 +38,9 @@ use crate::problem::Stop;
 /// stand for `/`, `#`, `%` and `*` of the file's own names; a name as the file writes it,
 /// `/'group'/'channel'`, is understood, too, and so is `boiler/level/value` where `boiler/level` is
 /// a recorded variable. Rows are the values of the chosen channels with the same number, from 0.
-/// Values are scaled as the file says, unless --raw is given.
+/// Columns are named as the file names them, `boiler/level/value`, where that is unambiguous, and
+/// qualities of recorded variables are words. Values are scaled as the file says, unless --raw is
+/// given.
 ///
 /// A file of any size is read piece by piece. One that was not closed, or lost its end, is read as
 /// far as it goes, and it is said what is missing.
@@ -49,8 +51,10 @@ use crate::problem::Stop;
 /// `trunkline tdms repair run.tdms --dry-run`.
 ///
 /// `verify` reads every byte, lists what is wrong and at which byte, and ends with 8 when it found
-/// something. `repair` cuts off a last segment that is not whole, and never changes a byte before
-/// it; with OUT it leaves FILE alone, and keeps more. Where `x.tdms.sums` lies beside `x.tdms`, as
+/// something. `repair` cuts off a last segment that is not whole, keeps what it cuts off in
+/// `FILE.cut`, and never changes a byte before it; with OUT it leaves FILE alone, and keeps more.
+/// Damage before the end is not cut: what is sound behind it is read, and `defrag` writes it into a
+/// file that every reader opens. Where `x.tdms.sums` lies beside `x.tdms`, as
 /// `record start --sums` makes it, both compare every segment with its checksum: `repair` cuts off
 /// what is wrong at the end, and with `--unsummed cut` what has no checksum there. `convert` and
 /// `defrag` write OUT whole or not at all, and end with 8 when FILE was not whole.
@@ -95,6 +99,11 @@ pub(crate) struct Args {
     /// convert: what OUT is, where its name does not say so
     #[arg(long = "as", value_name = "FORM")]
     out_form: Option<OutForm>,
+
+    /// cat, head, convert: in CSV, text that begins as a formula does (`=`, `+`, `-`, `@`) gets a
+    /// `'` in front, so that a spreadsheet takes it for text; otherwise text is written as it is
+    #[arg(long)]
+    spreadsheet: bool,
 
     /// convert, defrag, repair: replace OUT if it is there
     #[arg(long)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, Unsummed};
 
+use super::sums::sums_of;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 pub(super) use crate::terminal::{plain, shown};
@@ -93,6 +94,14 @@ fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Proble
         Some(index) => TdmsFile::open_indexed(source(path)?, index, limits),
         None => TdmsFile::open_with(source(path)?, limits),
     };
+    let opened = match opened {
+        // Where segments begin is known by the checksums, whatever happened to lead-ins.
+        Ok(file) if !file.report().is_sound() => match sums_of(path).map(|sums| source(&sums)) {
+            Some(Ok(sums)) => TdmsFile::open_guided(source(path)?, &sums, limits),
+            _ => Ok(file),
+        },
+        opened => opened,
+    };
     match opened {
         Err(OpenError::Refused(Finding {
             fault: Fault::IndexFile,
@@ -148,6 +157,24 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
         context.terminal.note(&match context.settings.is_json() {
             true => problem.to_json().to_string(),
             false => format!("{}; {hint}", problem.message),
+        })?;
+    }
+    if file
+        .report()
+        .findings
+        .iter()
+        .any(|one| one.fault == Fault::StaleIndex)
+    {
+        let index = shown(&index_name(path));
+        let line = format!(
+            "{index} is not of this file, or damaged; it is not used, and `trunkline tdms repair` \
+             writes it anew"
+        );
+        context.terminal.note(&match context.settings.is_json() {
+            true => Problem::new(Exit::Done, "stale-index", &line)
+                .to_json()
+                .to_string(),
+            false => line,
         })?;
     }
     let findings = findings(file);
@@ -209,6 +236,9 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         Fault::BadStrings => "the strings from here to the end of their chunk are lost",
         Fault::UnusableSums { .. } | Fault::SumsOfAnother => {
             "the file is read as if there were none; put back the right ones, or delete them"
+        }
+        Fault::DamagedLeadIn => {
+            "nothing is lost; `trunkline tdms defrag` writes a file that other readers open"
         }
         Fault::WrongSum { .. } => {
             "take these values from another copy; `trunkline tdms repair` cuts off what is so at \

@@ -44,6 +44,8 @@ enum Kind {
         file: NamedTempFile,
         path: PathBuf,
         is_forced: bool,
+        /// Those of the file that it replaces.
+        permissions: Option<Permissions>,
     },
     /// A pipe, a device, standard output.
     Open(File),
@@ -89,13 +91,17 @@ impl Out {
                 file,
                 path,
                 is_forced,
-            } => file.as_file().sync_all().and_then(|()| {
-                let put = match is_forced {
-                    true => file.persist(path),
-                    false => file.persist_noclobber(path),
-                };
-                put.map(|_| ()).map_err(|error| error.error)
-            }),
+                permissions,
+            } => permissions
+                .map_or(Ok(()), |of_old| file.as_file().set_permissions(of_old))
+                .and_then(|()| file.as_file().sync_all())
+                .and_then(|()| {
+                    let put = match is_forced {
+                        true => file.persist(path),
+                        false => file.persist_noclobber(path),
+                    };
+                    put.map(|_| ()).map_err(|error| error.error)
+                }),
         }
         .map_err(|error| unwritten(path, &error))
     }
@@ -200,6 +206,14 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
         (Ok(_), _) if !is_forced => return Err(crate::replace::exists(path).into()),
         _ => {}
     }
+    let permissions = fs::metadata(path).ok().map(|there| there.permissions());
+    // A link stays, and the file that it leads to is replaced.
+    let path = match fs::symlink_metadata(path) {
+        Ok(link) if link.is_symlink() && is_forced => {
+            fs::canonicalize(path).map_err(|error| unwritten(path, &error))?
+        }
+        _ => path.to_owned(),
+    };
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let file = tempfile::Builder::new()
         .prefix(".trunkline-")
@@ -212,12 +226,13 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
                 io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
                 kind => kind.into(),
             };
-            unwritten(path, &why)
+            unwritten(&path, &why)
         })?;
     Ok(Kind::New {
         file,
-        path: path.to_owned(),
+        path,
         is_forced,
+        permissions,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{Mending, ReadAt, Repair, TdmsFile, Unsummed};
 
@@ -60,7 +60,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     match &args.out {
         None => {
+            let kept = keep(path, &file, &repair, args.force)?;
             cut(path, &file, &repair).map_err(|error| failed(path, "cannot be cut", &error))?;
+            say_kept(path, kept.as_deref(), context)?;
             renew_index(path, context)?;
             if let Some(compared) = &compared {
                 compared
@@ -164,7 +166,11 @@ fn nothing_to_cut(
             renewed = true;
         }
     }
-    let others = (findings(file).len() + stay(compared, u64::MAX)) as u64;
+    let strings = file.damaged_strings().map_err(|error| {
+        let sentence = format!("{}: {error}", shown(path));
+        Problem::new(Exit::SomeFailed, "not-readable", &sentence)
+    })?;
+    let others = (findings(file).len() + strings.len() + stay(compared, u64::MAX)) as u64;
     if !renewed {
         let summary = match others {
             0 => format!(
@@ -258,6 +264,107 @@ fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(repair.length)?;
     file.sync_all()
+}
+
+/// Where the bytes go that are cut off in place.
+fn cut_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".cut");
+    name.into()
+}
+
+/// Keeps the bytes that are going to be cut off in a file of their own, which is on the disk then;
+/// where they are not only zeros, as a recorder that was killed leaves them.
+fn keep(
+    path: &Path,
+    file: &TdmsFile<File>,
+    repair: &Repair,
+    is_forced: bool,
+) -> Result<Option<PathBuf>, Problem> {
+    let kept = cut_name(path);
+    let unkept = |error: &io::Error| {
+        let mut problem = failed(&kept, "cannot be written, and nothing is cut", error);
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            problem.message = format!(
+                "{} is there already, with what an earlier repair has cut off",
+                shown(&kept)
+            );
+            problem.hint = Some("move it away, or --force writes over it, or name OUT".to_owned());
+        }
+        problem
+    };
+    let end = repair.length.saturating_add(repair.bytes_lost);
+    let mut pieces = Pieces {
+        file,
+        at: repair.length,
+        end,
+        piece: Vec::new(),
+    };
+    let mut is_zero = true;
+    while let Some(piece) = pieces.next().map_err(|error| unkept(&error))? {
+        is_zero &= piece.iter().all(|byte| *byte == 0);
+        if !is_zero {
+            break;
+        }
+    }
+    if is_zero {
+        return Ok(None);
+    }
+    let mut options = OpenOptions::new();
+    options.write(true);
+    match is_forced {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let mut out = options.open(&kept).map_err(|error| unkept(&error))?;
+    pieces.at = repair.length;
+    let mut copied = Ok(());
+    while let Some(piece) = pieces.next().map_err(|error| unkept(&error))? {
+        copied = out.write_all(piece);
+        if copied.is_err() {
+            break;
+        }
+    }
+    copied
+        .and_then(|()| out.sync_all())
+        .map_err(|error| unkept(&error))?;
+    Ok(Some(kept))
+}
+
+/// Bytes of a file, piece by piece.
+struct Pieces<'a> {
+    file: &'a TdmsFile<File>,
+    at: u64,
+    end: u64,
+    piece: Vec<u8>,
+}
+
+impl Pieces<'_> {
+    fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        let left = self.end.saturating_sub(self.at);
+        self.piece.resize(left.min(PIECE_BYTES) as usize, 0);
+        if self.piece.is_empty() {
+            return Ok(None);
+        }
+        self.file.source().read_exact_at(&mut self.piece, self.at)?;
+        self.at += self.piece.len() as u64;
+        Ok(Some(&self.piece))
+    }
+}
+
+fn say_kept(path: &Path, kept: Option<&Path>, context: &Context) -> Result<(), Stop> {
+    let Some(kept) = kept else {
+        return Ok(());
+    };
+    let mut object = Object::new();
+    object.put("event", "tdms-kept");
+    object.put("file", kept.display().to_string());
+    let line = format!(
+        "what is cut off is kept in {1}; `cat {0} {1}` gives the file as it was",
+        shown(path),
+        shown(kept)
+    );
+    tell(object, &line, context)
 }
 
 /// Copies what stays to another file; how it has ended, where that is not well.

@@ -8,7 +8,8 @@ use trunkline_tdms::{Fault, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, Un
 
 use super::opened::{shown, source};
 use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
 
 /// Where a file's checksums are.
 pub(super) fn sums_name(path: &Path) -> PathBuf {
@@ -18,7 +19,7 @@ pub(super) fn sums_name(path: &Path) -> PathBuf {
 }
 
 /// The checksums beside a file, where there are any.
-pub(super) fn sums_of(path: &Path) -> Option<PathBuf> {
+pub(crate) fn sums_of(path: &Path) -> Option<PathBuf> {
     let sums = sums_name(path);
     sums.is_file().then_some(sums)
 }
@@ -61,6 +62,40 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
         check,
         segments,
     }))
+}
+
+/// Says which segments are not what the checksums beside the file say; whether there is one. All of
+/// the file is read for it.
+///
+/// # Errors
+/// One of both cannot be read.
+pub(crate) fn say_sums(
+    file: &TdmsFile<File>,
+    path: &Path,
+    context: &Context,
+) -> Result<bool, Stop> {
+    let Some(compared) = compare(path, file)? else {
+        return Ok(false);
+    };
+    let findings = &compared.check.findings;
+    let wrong = |fault: &Fault| matches!(fault, Fault::WrongSum { .. });
+    let count = findings.iter().filter(|one| wrong(&one.fault)).count() as u64;
+    let Some(first) = findings.iter().find(|one| wrong(&one.fault)) else {
+        return Ok(false);
+    };
+    let sentence = format!(
+        "{}: {} not what the checksums say, the first at byte {}: do not trust those values; \
+         `trunkline tdms verify` lists all of them",
+        shown(path),
+        match count {
+            1 => "1 segment is".to_owned(),
+            many => format!("{many} segments are"),
+        },
+        first.position
+    );
+    let problem = Problem::new(Exit::Found, "wrong-sum", &sentence);
+    context.terminal.problem(&problem, 0)?;
+    Ok(true)
 }
 
 impl Compared {

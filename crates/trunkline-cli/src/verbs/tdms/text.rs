@@ -1,12 +1,12 @@
 //! Rows as lines: for people, as JSON, as CSV.
 
 use serde_json::{Map, Value as Json};
-use trunkline_tdms::{ReadAt, Values};
+use trunkline_tdms::ReadAt;
 use trunkline_types::text::escape;
 use trunkline_types::{DataType, Value};
 
 use super::blocks::Block;
-use super::columns::{Column, cell, cell_type};
+use super::columns::{Column, cell_type};
 use super::opened::plain;
 use super::rows::{Axis, When};
 use crate::arguments::Form;
@@ -32,6 +32,8 @@ pub(super) struct Lines {
     /// How people see times; programs see RFC 3339.
     times: Option<TimeColumn>,
     style: ValueStyle,
+    /// Whether text of CSV is kept from being taken for a formula.
+    is_guarded: bool,
     /// Of the columns of a table, once the first block is known.
     widths: Vec<usize>,
 }
@@ -51,8 +53,15 @@ impl Lines {
             axis,
             times,
             style,
+            is_guarded: false,
             widths: Vec::new(),
         }
+    }
+
+    /// Text cells of CSV that begin as a formula does get a `'` in front.
+    pub(super) fn guarded_if(mut self, is_wanted: bool) -> Self {
+        self.is_guarded = is_wanted && self.form == Form::Csv;
+        self
     }
 
     /// Hands every line of a block to `out`; before the first block that of the names.
@@ -113,14 +122,15 @@ impl Lines {
 
     fn header_cells(&self) -> Vec<String> {
         let time = self.axis.map(|_| TIME.to_owned());
-        let names = self.names.iter().map(|name| self.safe(name.clone()));
+        let names = self.names.iter();
+        let names = names.map(|name| self.safe(self.guarded(name.clone())));
         time.into_iter().chain(names).collect()
     }
 
     fn cells(&mut self, block: &Block, at: usize) -> Vec<String> {
         let time = self.time(block.first + at as u64);
-        let cells = block.columns.iter().zip(&self.types);
-        let cells = cells.map(|(values, ty)| self.safe(self.text(values, at, ty)));
+        let cells = self.types.iter().enumerate();
+        let cells = cells.map(|(column, ty)| self.safe(self.text(block.cell(column, at), ty)));
         time.into_iter().chain(cells).collect()
     }
 
@@ -140,6 +150,14 @@ impl Lines {
         }
     }
 
+    /// Text that a spreadsheet takes for text and not for a formula, where that is wanted.
+    fn guarded(&self, text: String) -> String {
+        match self.is_guarded && text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+            true => format!("'{text}"),
+            false => text,
+        }
+    }
+
     /// For people nothing in it moves the cursor, or begins another column.
     fn safe(&self, text: String) -> String {
         match self.form.is_for_people() {
@@ -148,9 +166,10 @@ impl Lines {
         }
     }
 
-    fn text(&self, values: &Values, at: usize, ty: &DataType) -> String {
-        match cell(values, at) {
+    fn text(&self, cell: Option<Value>, ty: &DataType) -> String {
+        match cell {
             None => String::new(),
+            Some(Value::String(text)) if self.is_guarded => self.guarded(text.to_string()),
             Some(value) if self.form == Form::Csv => csv::cell(&value, ty, self.style),
             // As it is: `safe` takes care of it.
             Some(Value::String(text)) => text.to_string(),
@@ -168,8 +187,8 @@ impl Lines {
             None => {}
         }
         let (mut all, mut special) = (Map::new(), Map::new());
-        for ((values, ty), name) in block.columns.iter().zip(&self.types).zip(&self.names) {
-            let value = match cell(values, at) {
+        for ((column, ty), name) in self.types.iter().enumerate().zip(&self.names) {
+            let value = match block.cell(column, at) {
                 // Behind the end of the channel.
                 None => continue,
                 Some(Value::String(text)) => Json::from(text.to_string()),

@@ -1,5 +1,6 @@
 //! `trunkline tdms`: files of measured values, without an engine.
 
+mod damaged;
 mod exporting;
 mod hostile;
 mod large;
