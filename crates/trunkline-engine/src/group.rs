@@ -125,6 +125,13 @@ impl Engine {
             });
             return self.refuse_group(put, members, refused.collect(), wakes);
         }
+        let audited = members.iter().find_map(|member| {
+            let variable = self.variable(member.handle)?;
+            Some((member.handle, self.waits_for_audit(variable, now)?))
+        });
+        if let Some((handle, until)) = audited {
+            return GroupAttempt::WouldBlock { until, handle };
+        }
         loop {
             let candidates = match self.candidates(put, members) {
                 Ok(candidates) => candidates,

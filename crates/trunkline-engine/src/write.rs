@@ -216,6 +216,10 @@ impl Engine {
         let (handle, completion) = (variable.handle(), write.completion.clone());
         let waiting = Waiting {
             completion,
+            writer: match ask {
+                Ask::Take(_) => put.caller.session,
+                Ask::Read => 0,
+            },
             asked: put.audited.map(|audited| Box::new(audited.asked.clone())),
         };
         let sent = self.providers().send(index, put.now, handle, ask, waiting);
