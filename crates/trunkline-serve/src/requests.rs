@@ -157,12 +157,17 @@ impl Session {
         room: usize,
         wakes: &mut Wakes,
     ) -> bool {
+        self.retry_parked(now, wall, wakes);
         let mut slices = SLICES_MAX;
         while slices > 0 && self.answers.len() < room {
             let Some((mut work, bytes)) = self.work.take() else {
                 return false;
             };
             let progress = match &mut work {
+                // It is to see what was written before it.
+                other if !self.parked.is_empty() && !matches!(other, Work::Writes(_)) => {
+                    Progress::Parked
+                }
                 Work::Open(open) => self.run_open(open, now),
                 Work::Subscribe(subscribe) => self.run_subscribe(subscribe, now),
                 Work::Handles(handles) => self.run_handles(handles, wakes),
@@ -212,10 +217,14 @@ impl Session {
 
     /// The client goes. What it has written is carried out, as far as it need not wait.
     fn finish_writes(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        self.retry_parked(now, wall, wakes);
         while let Some((work, _)) = self.work.take() {
             let progress = match work {
                 Work::Writes(mut writes) => self.run_writes(&mut writes, now, wall, wakes),
-                Work::Group(group) => self.run_group(&group, now, wall, wakes),
+                Work::Group(group) if self.parked.is_empty() => {
+                    self.run_group(&group, now, wall, wakes)
+                }
+                Work::Group(_) => Progress::Parked,
                 _ => Progress::Done,
             };
             if progress == Progress::Parked {

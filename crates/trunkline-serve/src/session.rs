@@ -25,7 +25,7 @@ use crate::updates::{Records, UpdateSink};
 use crate::watch::Watches;
 use crate::window::Window;
 use crate::work::Queue;
-use crate::write::Unanswered;
+use crate::write::{Parked, Unanswered};
 
 /// Bytes of answers that may wait for a client that does not read; beyond, its input is left
 /// unread.
@@ -57,6 +57,7 @@ pub struct Session {
     pub(crate) last_seen: (Tick, Timestamp),
     /// When a parked write goes on at the latest.
     pub(crate) parked_until: Option<Tick>,
+    pub(crate) parked: Parked,
     pub(crate) window: Window,
     pub(crate) sweep: Sweep,
     frame_max: u32,
@@ -123,6 +124,7 @@ impl Session {
             watches: Watches::default(),
             last_seen: (Tick::ZERO, Timestamp::UNIX_EPOCH),
             parked_until: None,
+            parked: Parked::default(),
             window: Window::default(),
             sweep: Sweep::default(),
             frame_max: FRAME_MAX_MIN,
@@ -163,6 +165,7 @@ impl Session {
             }
         };
         self.caller.origin = described(&self.caller.origin, hello);
+        self.engine.introduce(&self.caller);
         let before = hello.resume.filter(|one| one.epoch == self.engine.epoch());
         if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
             self.consumer.follow(&self.caller, session);
@@ -249,6 +252,7 @@ impl Session {
         self.watches = Watches::default();
         self.sweep = Sweep::default();
         self.parked_until = None;
+        self.parked.clear();
         self.sampled_due = None;
         let silent = Consumer::new(self.engine.clone(), Box::new(Silent));
         let consumer = std::mem::replace(&mut self.consumer, silent);

@@ -13,7 +13,7 @@ use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
-use trunkline_proto::message::write::WriteOptions;
+use trunkline_proto::message::write::{WriteOptions, WriteRecord};
 
 use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
@@ -139,7 +139,6 @@ pub(crate) struct Page {
 #[derive(Debug)]
 pub(crate) struct WritesWork {
     pub(crate) writes: Vec<OwnedWrite>,
-    pub(crate) next: usize,
 }
 
 /// One of them.
@@ -151,6 +150,17 @@ pub(crate) struct OwnedWrite {
     pub(crate) value: Box<[u8]>,
     /// By the variable's provider.
     pub(crate) is_published: bool,
+}
+
+impl OwnedWrite {
+    pub(crate) fn record(&self) -> WriteRecord<'_> {
+        WriteRecord {
+            write: self.id,
+            handle: self.handle,
+            options: self.options,
+            value: &self.value,
+        }
+    }
 }
 
 /// Names in one buffer.
