@@ -56,7 +56,7 @@ impl ClientCore {
                     more = true;
                     break;
                 }
-                if !self.send_next(page, out)
+                if !self.send_next(now, page, out)
                     && !self.send_provider(page, out)
                     && !self.send_compare(page, out)
                 {
@@ -73,7 +73,7 @@ impl ClientCore {
     }
 
     /// Appends the next frame of what waits; false when nothing may be sent.
-    fn send_next(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+    fn send_next(&mut self, now: Tick, page: usize, out: &mut Vec<u8>) -> bool {
         let request = self.requests.front().filter(|id| self.may_send(*id));
         let writes = match self.requests.are_handles_restored() {
             true => self.writes.front(),
@@ -82,7 +82,7 @@ impl ClientCore {
         match (request, writes) {
             (None, None) => false,
             (request, Some(order)) if request.is_none_or(|request| order < request) => {
-                self.send_writes(request.unwrap_or(u64::MAX), page, out);
+                self.send_writes(now, request.unwrap_or(u64::MAX), page, out);
                 true
             }
             (None, Some(_)) => false,
