@@ -21,6 +21,11 @@ const BLOCKS: &[(&str, &str, Make)] = &[
     ("docs/explanation/architecture.md", "layers", |tree| {
         Ok(layers::table_in_markdown(tree))
     }),
+    (
+        "docs/how-to/read-and-write-from-rust.md",
+        "first_steps",
+        |tree| example(tree, "crates/trunkline/examples/first_steps.rs"),
+    ),
     ("docs/reference/json.md", "keys", keys),
     ("docs/reference/quality.md", "reasons", reasons),
 ];
@@ -102,6 +107,18 @@ fn crates(tree: &Tree) -> Result<String, String> {
         }
     }
     Ok(table)
+}
+
+/// A program, without the comment above it that says how to run it.
+fn example(tree: &Tree, path: &str) -> Result<String, String> {
+    let text = tree
+        .text(path)
+        .ok_or_else(|| format!("there is no {path}"))?;
+    let program: Vec<&str> = text
+        .lines()
+        .skip_while(|line| line.starts_with("//!") || line.is_empty())
+        .collect();
+    Ok(format!("```rust,ignore\n{}\n```\n", program.join("\n")))
 }
 
 /// A table of the keys of a JSON line, from the schema.
