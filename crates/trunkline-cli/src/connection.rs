@@ -86,7 +86,8 @@ impl Connection {
         }
     }
 
-    /// As [`new`](Self::new), but waits for an engine that is not there. `say` is told once, and why;
+    /// As [`new`](Self::new), but waits for an engine that is not there. `say` is told once, and
+    /// why;
     /// without an engine by `until` that is the error.
     ///
     /// # Errors

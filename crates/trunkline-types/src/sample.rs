@@ -97,7 +97,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Whether the variable has a value. Where it has none yet, `sample.value` is the default of its
+    /// Whether the variable has a value. Where it has none yet, `sample.value` is the default of
+    /// its
     /// type, which nobody wrote and no device delivered; the quality says why.
     pub fn has_value(&self) -> bool {
         self.position.sequence > 0 && self.sample.quality.has_value()

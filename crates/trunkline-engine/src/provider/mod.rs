@@ -370,7 +370,8 @@ impl Engine {
         provider.is_some()
     }
 
-    /// Whether a write or a request still waits for its provider's answer. One that has timed out is
+    /// Whether a write or a request still waits for its provider's answer. One that has timed out
+    /// is
     /// not to be sent to the device any more.
     pub fn awaits_answer(&self, ticket: Ticket) -> bool {
         self.providers().is_pending(ticket)

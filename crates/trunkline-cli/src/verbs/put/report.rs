@@ -155,8 +155,10 @@ impl Report<'_> {
                     continue;
                 }
             };
-            // Another write may have followed already; what is told is what came of this one. An order
-            // without a value has none of its own: the device may have answered once more meanwhile.
+            // Another write may have followed already; what is told is what came of this one. An
+            // order
+            // without a value has none of its own: the device may have answered once more
+            // meanwhile.
             let is_told = |reading: &&Reading| match outcome.position {
                 Some(at) if self.has_values => reading.position == at,
                 Some(at) => {
