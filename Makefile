@@ -94,6 +94,7 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)
+	$(call step,writes,WRITE_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-cli --test rig late_writes)
 	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 
 .PHONY: fuzz

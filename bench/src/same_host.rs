@@ -242,7 +242,7 @@ fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
     next()?;
     let (near_before, far_before) = (Usage::of_self()?, Usage::of(far.pid())?);
     measure(timing, row, |number| {
-        client.write_untracked([Write::new(variable, Value::F64(number as f64))])?;
+        client.write_untracked([Write::new(variable, Value::F64(number as f64))], PATIENCE)?;
         next()
     })?;
     slept(row, near_before, far_before, far.pid())

@@ -71,7 +71,9 @@ impl Registers for Near {
     }
 
     fn send(&mut self) -> Outcome<()> {
-        Ok(self.client.write_untracked(self.prepared.drain(..))?)
+        Ok(self
+            .client
+            .write_untracked(self.prepared.drain(..), PATIENCE)?)
     }
 
     fn receive(&mut self, deadline: Instant, notice: &mut dyn FnMut(usize, u32)) -> Outcome<()> {

@@ -171,7 +171,7 @@ impl Bound {
     /// Whether this reading is the one. What has no value fulfils no condition on it.
     pub(crate) fn is_met(&self, reading: &Reading) -> bool {
         let quality = reading.sample.quality;
-        let has_value = reading.position.sequence > 0 && quality.reason() != Reason::NoValue;
+        let has_value = reading.has_value();
         let ordering = match &self.operand {
             Operand::Level(level) => Some(quality.level().cmp(level)),
             Operand::Reason(reason) => equality(quality.reason() == *reason),

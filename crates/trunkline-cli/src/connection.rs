@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline::proto::{Disconnect, Fault, FaultCode};
-use trunkline::{CallError, Client, ConnectOptions, OpenOptions, Opened};
-use trunkline_types::{Access, Properties, Url};
+use trunkline::{CallError, Client, ConnectOptions, ConnectionState, OpenOptions, Opened};
+use trunkline_types::{Access, Properties, Tick, Url};
 
 use crate::exit::Exit;
 use crate::output::{Facts, counted};
@@ -13,6 +13,9 @@ use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::targets::{Targets, Wanted, address};
 use crate::verbs::Context;
+
+/// How often a command that waits for an engine looks whether waiting still helps.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
 /// A connection that is up.
 #[derive(Debug)]
@@ -80,6 +83,47 @@ impl Connection {
                 timeout,
             }),
             Err(error) => Err(not_reached(&address, &error).into()),
+        }
+    }
+
+    /// As [`new`](Self::new), but waits for an engine that is not there. `say` is told once, and
+    /// why;
+    /// without an engine by `until` that is the error.
+    ///
+    /// # Errors
+    /// There was no engine in time, or trying again cannot help.
+    pub(crate) fn wait(
+        engine: &Url,
+        context: &Context,
+        until: Option<Tick>,
+        say: impl FnOnce(&Problem) -> Result<(), Stop>,
+    ) -> Result<Self, Stop> {
+        let client = Client::connect_with(&options(engine, &context.settings, false))
+            .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))?;
+        let address = address(engine);
+        let mut say = Some(say);
+        loop {
+            let now = context.clock.now();
+            let left = until.map_or(Duration::MAX, |until| until.since(now));
+            let error = match client.wait_connected(left.min(LOOK_PERIOD)) {
+                Ok(session) => {
+                    return Ok(Self {
+                        client,
+                        address,
+                        engine_name: session.engine_name.clone(),
+                        epoch: session.epoch,
+                        timeout: context.settings.timeout,
+                    });
+                }
+                Err(error) => not_reached(&address, &error),
+            };
+            let is_hopeless = matches!(client.state(), ConnectionState::Closed { .. });
+            if is_hopeless || left <= LOOK_PERIOD {
+                return Err(error.into());
+            }
+            if let Some(say) = say.take() {
+                say(&error)?;
+            }
         }
     }
 

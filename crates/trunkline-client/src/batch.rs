@@ -80,10 +80,13 @@ impl BatchReading {
         self.0.received.value.as_ref().unwrap_or(NO_VALUE)
     }
 
-    /// The value as a type of the program; `None` when it is of another type.
+    /// The value as a type of the program; `None` when it is of another type, or there is none yet.
     #[inline]
     pub fn get<T: FromValue>(&self) -> Option<T> {
-        T::from_value(self.value())
+        match self.quality().has_value() {
+            true => T::from_value(self.value()),
+            false => None,
+        }
     }
 
     /// When it was measured.

@@ -329,9 +329,10 @@ impl Endpoint for ClientCore {
             return None;
         }
         let mut due = self.connection.hello_deadline();
+        due = due.into_iter().chain(self.writes.expire_at()).min();
         if self.connection.is_open() {
-            due = Some(self.connection.liveness.poll_timeout());
             let others = [
+                Some(self.connection.liveness.poll_timeout()),
                 self.connection.frames.poll_timeout(),
                 self.retry_at,
                 self.provider_due(),
@@ -345,6 +346,7 @@ impl Endpoint for ClientCore {
     }
 
     fn handle_timeout(&mut self, now: Tick, _wall: Timestamp) {
+        self.expire_writes(now);
         if let Some(deadline) = self.connection.hello_deadline() {
             if now >= deadline {
                 let deadline = HELLO_DEADLINE;

@@ -81,23 +81,38 @@ impl Request {
     /// given again.
     pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
         let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
-        (self.verb.is_order() && is_with_the_engine).then(|| {
-            let sentence = match self.verb {
-                Verb::Group(_) => {
-                    "the connection was lost before the engine answered, the group may have been \
-                     written or not; read one of its variables"
-                }
-                Verb::Forcing { .. } => {
-                    "the connection was lost before the engine answered, so it may have done it \
-                     or not; look with `trunkline force --list`"
-                }
-                _ => {
-                    "the connection was lost before the engine answered, so it may have done it \
-                     or not; look with `trunkline ls`"
-                }
-            };
-            Fault::new(FaultCode::TimedOut, sentence)
-        })
+        let is_unknown = self.verb.is_order() && is_with_the_engine;
+        is_unknown.then(|| self.unknown_because("the connection was lost"))
+    }
+
+    /// The answer to a request that was sent, whose call ends before the engine's answer; `None`
+    /// for one that changes nothing.
+    pub(crate) fn unknown_answer(&self) -> Option<Answer> {
+        let fault = self.unknown_because("the call ended");
+        match &self.verb {
+            Verb::Group(group) => Some(Answer::Group(group.ended(&fault))),
+            Verb::Lease { page, .. } => {
+                let granted = page.variables.iter();
+                Some(Answer::Leases(
+                    granted.map(|_| Err(fault.clone())).collect(),
+                ))
+            }
+            verb if verb.is_order() => Some(Answer::Refused(fault)),
+            _ => None,
+        }
+    }
+
+    fn unknown_because(&self, why: &str) -> Fault {
+        let look = match self.verb {
+            Verb::Group(_) => "read one of its variables",
+            Verb::Forcing { .. } => "look with `trunkline force --list`",
+            Verb::Lease { .. } => "ask for the lease again, or give it back",
+            _ => "look with `trunkline ls`",
+        };
+        let sentence = format!(
+            "{why} before the engine answered, so it may have been carried out or not; {look}"
+        );
+        Fault::new(FaultCode::TimedOut, sentence)
     }
 }
 

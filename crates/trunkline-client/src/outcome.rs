@@ -19,6 +19,8 @@ pub enum WriteOutcome {
     WouldBlock,
     /// Whether it was carried out is not known, and why.
     Unknown(Fault),
+    /// Its call ended, or its life, before it was sent; it never will be. Nothing changed.
+    Cancelled(Fault),
 }
 
 /// What became of all writes of a client: those issued are all others together.
@@ -38,8 +40,10 @@ pub struct WriteCounts {
     pub would_block: u64,
     /// Ended as unknown.
     pub unknown: u64,
+    /// Ended as cancelled.
+    pub cancelled: u64,
     /// Not sent yet.
     pub waiting: u64,
-    /// Sent, and not answered yet.
+    /// Sent, and not answered yet; those whose calls have ended are among them.
     pub in_flight: u64,
 }

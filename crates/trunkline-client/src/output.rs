@@ -56,7 +56,7 @@ impl ClientCore {
                     more = true;
                     break;
                 }
-                if !self.send_next(page, out)
+                if !self.send_next(now, page, out)
                     && !self.send_provider(page, out)
                     && !self.send_compare(page, out)
                 {
@@ -73,7 +73,7 @@ impl ClientCore {
     }
 
     /// Appends the next frame of what waits; false when nothing may be sent.
-    fn send_next(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+    fn send_next(&mut self, now: Tick, page: usize, out: &mut Vec<u8>) -> bool {
         let front = self.requests.front();
         let request = front.filter(|id| self.may_send(*id));
         let writes = match self.requests.are_handles_restored() {
@@ -84,7 +84,7 @@ impl ClientCore {
             (None, None) => false,
             (request, Some(order)) if request.is_none_or(|request| order < request) => {
                 // A flush that waits for writes waits for none behind it.
-                self.send_writes(front.unwrap_or(u64::MAX), page, out);
+                self.send_writes(now, front.unwrap_or(u64::MAX), page, out);
                 true
             }
             (None, Some(_)) => false,

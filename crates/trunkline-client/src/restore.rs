@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use trunkline_proto::{Backoff, Fault};
+use trunkline_proto::{Backoff, Fault, FaultCode};
 use trunkline_types::{Contract, Tick};
 
 use crate::answer::Page;
@@ -49,11 +49,19 @@ impl ClientCore {
             self.end_request(id, request, Some(fault));
         }
         for request in others {
-            if let Verb::Open { page, .. } = request.verb {
-                // Nobody waits for it any more, and nothing of it is open.
-                page.variables
+            let unknown = request.unknown_outcome();
+            match request.verb {
+                // Its call has ended, and nothing of it is open.
+                Verb::Open { page, .. } => page
+                    .variables
                     .iter()
-                    .for_each(|variable| self.variables.release(*variable));
+                    .for_each(|variable| self.variables.release(*variable)),
+                // Its call has ended; it is not sent again.
+                Verb::Group(group) => {
+                    let fault = unknown.unwrap_or_else(|| FaultCode::TimedOut.into());
+                    self.writes.count_group(&group.ended(&fault).outcomes);
+                }
+                _ => {}
             }
         }
         let Self {

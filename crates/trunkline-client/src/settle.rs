@@ -8,7 +8,9 @@ use trunkline_types::Timestamp;
 use crate::answer::{Answer, Snapshot};
 use crate::client::ClientCore;
 use crate::error::RequestError;
+use crate::outcome::WriteOutcome;
 use crate::request::{Request, RequestId, Verb, malformed};
+use crate::write::not_sent;
 
 impl ClientCore {
     /// Adds a request of the program with this many items.
@@ -44,7 +46,21 @@ impl ClientCore {
         self.requests.is_answered(request.0)
     }
 
-    /// Nobody will take the answer: for a caller that has waited long enough. Variables that the
+    /// Ends a call that has waited long enough. Its request is cancelled if it was not sent, and
+    /// never sent again if it was. The answer, where there is one: the engine's, if it has come by
+    /// now, or that the outcome is unknown, for a request that changes the engine and was sent.
+    pub fn give_up(&mut self, request: RequestId) -> Option<Answer> {
+        if let Some(answer) = self.take(request) {
+            return Some(answer);
+        }
+        let pending = self.requests.take_out(request.0)?;
+        let answer = pending.wire.and_then(|_| pending.unknown_answer());
+        self.requests.put_back(request.0, pending);
+        self.forget(request);
+        answer
+    }
+
+    /// Nobody will take the answer; otherwise as [`give_up`](Self::give_up). Variables that the
     /// request opens are closed when they are.
     pub fn forget(&mut self, request: RequestId) {
         let id = request.0;
@@ -66,11 +82,15 @@ impl ClientCore {
             return;
         };
         let is_programs = self.requests.disown(&mut request);
-        if is_programs && request.wire.is_none() {
-            self.end_request(id, request, None);
-        } else {
-            self.requests.put_back(id, request);
+        if !is_programs || request.wire.is_some() {
+            return self.requests.put_back(id, request);
         }
+        if let Verb::Group(group) = &request.verb {
+            let outcome = WriteOutcome::Cancelled(not_sent(&self.connection));
+            self.writes.count_group(&vec![outcome; group.writes.len()]);
+            return self.requests.end(id, &request);
+        }
+        self.end_request(id, request, None);
     }
 
     /// After a frame was taken in: puts the request back, or ends it when the answer is complete.

@@ -7,9 +7,10 @@ use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
-use trunkline_types::{Contract, Position, Value};
+use trunkline_types::{Contract, Position, Tick, Value};
 
 use crate::client::ClientCore;
+use crate::connection::Connection;
 use crate::error::WriteError;
 use crate::outcome::{WriteCounts, WriteOutcome};
 use crate::request::malformed;
@@ -114,9 +115,9 @@ impl ClientCore {
     /// outcomes when all of them are known. Writes are sent in the order they were made, many to a
     /// frame.
     ///
-    /// While there is no connection they wait, and are sent on the next one. Those that were sent
-    /// and not answered when it broke end as unknown: nobody can say whether the engine carried
-    /// them out.
+    /// While there is no connection they wait, and are sent on the next one, until their call ends:
+    /// with [`end_writes`](Self::end_writes) when its time is over. Those that were sent and not
+    /// answered when the connection broke end as unknown: the engine may have carried them out.
     ///
     /// # Errors
     /// [`WriteError::WouldBlock`] when too many writes wait already: none of these is accepted.
@@ -133,34 +134,42 @@ impl ClientCore {
         let batch = self.requests.next_order();
         self.writes.begin_batch(batch, writes.len());
         for (write, index) in writes.into_iter().zip(0..) {
-            self.queue_write(batch, write, Some(Place { batch, index }));
+            self.queue_write(batch, write, Some(Place { batch, index }), None);
         }
         self.changes += 1;
         Ok(WriteBatchId(batch))
     }
 
     /// As [`write`](Self::write), for writes whose outcomes nobody takes one by one: they are
-    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept.
+    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept. Those that are
+    /// not sent by `expires` are cancelled.
     ///
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_untracked(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
+        expires: Tick,
     ) -> Result<(), WriteError> {
         let writes: Vec<Write> = writes.into_iter().collect();
         self.check_writes(&writes)?;
         let order = self.requests.next_order();
         for write in writes {
-            self.queue_write(order, write, None);
+            self.queue_write(order, write, None, Some(expires));
         }
         Ok(())
     }
 
-    fn queue_write(&mut self, order: u64, write: Write, place: Option<Place>) {
+    fn queue_write(
+        &mut self,
+        order: u64,
+        write: Write,
+        place: Option<Place>,
+        expires: Option<Tick>,
+    ) {
         // One that takes the place of another takes its hold on the variable, too.
         let variable = write.variable;
-        if self.writes.push(order, write, place) {
+        if self.writes.push(order, write, place, expires) {
             self.variables.retain(variable);
         }
     }
@@ -204,9 +213,38 @@ impl ClientCore {
         self.writes.is_settled(batch.0)
     }
 
-    /// Nobody will take the outcomes; the writes go on, and are counted.
-    pub fn forget_writes(&mut self, batch: WriteBatchId) {
-        self.writes.end_batch(batch.0);
+    /// Ends a call before all of its outcomes are known; they are gone afterwards. A write that was
+    /// not sent is cancelled, and never sent. One that was sent, even in part, is unknown: it may
+    /// still be carried out, and [`write_counts`](Self::write_counts) has its true end once the
+    /// engine answers. Empty when the outcomes were taken before.
+    pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
+        let fault = not_sent(&self.connection);
+        for variable in self.writes.cancel_batch(batch.0, &fault) {
+            self.variables.release(variable);
+        }
+        let outcomes = self.writes.end_batch(batch.0).unwrap_or_default();
+        let sentence = "the call ended before the engine answered; the write may have been, or \
+                        still be, carried out: read the variable again";
+        let unknown = || WriteOutcome::Unknown(Fault::new(FaultCode::TimedOut, sentence));
+        let outcomes = outcomes.into_iter();
+        outcomes
+            .map(|known| known.unwrap_or_else(unknown))
+            .collect()
+    }
+
+    /// Cancels untracked writes whose life is over.
+    pub(crate) fn expire_writes(&mut self, now: Tick) {
+        if self.writes.expire_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let fault = not_sent(&self.connection);
+        let cancelled = self.writes.expire(now, &fault);
+        if !cancelled.is_empty() {
+            self.changes += 1;
+        }
+        for variable in cancelled {
+            self.variables.release(variable);
+        }
     }
 
     /// What became of all writes so far.
@@ -214,14 +252,14 @@ impl ClientCore {
         self.writes.counts()
     }
 
-    /// Why the last write that was refused, or is unknown, ended so.
+    /// Why the last write that was refused, cancelled or is unknown ended so.
     pub fn last_write_fault(&self) -> Option<&Fault> {
         self.writes.last_fault()
     }
 
     /// Appends a WRITE frame of about `page` bytes of writes made before the request `before`. One
     /// that can never succeed is refused when its turn comes, as all others are.
-    pub(crate) fn send_writes(&mut self, before: u64, page: usize, out: &mut Vec<u8>) {
+    pub(crate) fn send_writes(&mut self, now: Tick, before: u64, page: usize, out: &mut Vec<u8>) {
         let message_max = self.connection.message_max();
         let knows_registers = self.knows_registers();
         let (writes, variables) = (&mut self.writes, &mut self.variables);
@@ -236,6 +274,12 @@ impl ClientCore {
             }
             let (write, bytes) = (&unsent.write, unsent.bytes as usize);
             let variable = write.variable;
+            if unsent.expires.is_some_and(|at| at <= now) {
+                writes.end_next(WriteOutcome::Cancelled(not_sent(&self.connection)));
+                variables.release(variable);
+                self.changes += 1;
+                continue;
+            }
             let handle = check_write(variables, write, bytes, message_max)
                 .and_then(|handle| check_understood(write, knows_registers).map(|()| handle));
             match handle {
@@ -248,7 +292,7 @@ impl ClientCore {
                     writes.sent_next();
                 }
                 Err(fault) => {
-                    writes.refuse_next(fault);
+                    writes.end_next(WriteOutcome::Refused(fault));
                     self.changes += 1;
                 }
             }
@@ -344,10 +388,23 @@ impl ClientCore {
     pub(crate) fn refuse_unsent(&mut self, fault: &Fault) {
         while let Some(unsent) = self.writes.next_unsent() {
             self.variables.release(unsent.write.variable);
-            self.writes.refuse_next(fault.clone());
+            self.writes.end_next(WriteOutcome::Refused(fault.clone()));
         }
         self.writes.leave_passed();
     }
+}
+
+/// Why a write is cancelled.
+#[cold]
+pub(crate) fn not_sent(connection: &Connection) -> Fault {
+    let sentence = match connection.down_because() {
+        Some(cause) => format!("not sent in time and cancelled: {cause}"),
+        None if connection.is_open() => {
+            "not sent in time and cancelled: the engine was busy with earlier writes".to_owned()
+        }
+        None => "not sent in time and cancelled: not connected yet".to_owned(),
+    };
+    Fault::new(FaultCode::TimedOut, sentence)
 }
 
 fn check_understood(write: &Write, knows_registers: bool) -> Result<(), Fault> {

@@ -1,8 +1,10 @@
 //! Writes that wait, writes on their way, and outcomes that wait.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use trunkline_proto::Fault;
+use trunkline_types::Tick;
 use trunkline_types::wire::encoded_len;
 
 use crate::outcome::{WriteCounts, WriteOutcome};
@@ -13,6 +15,9 @@ use crate::write::{Write, WriteMode};
 const KEPT_WRITES_MAX: usize = 4096;
 /// Places for writes on their way, answered or not, before the oldest are kept by number.
 const RECENT_MAX: usize = 16 << 10;
+
+/// From one look for writes whose life is over to the next.
+const EXPIRY_STEP: Duration = Duration::from_millis(10);
 
 /// The writes of a client.
 #[derive(Debug, Default)]
@@ -25,6 +30,8 @@ pub(crate) struct Writes {
     taken: u64,
     /// Where in the sequence the write of a variable waits whose place a newer one takes.
     newest: BTreeMap<VariableRef, u64>,
+    /// When to look for unsent writes whose life is over.
+    expire_at: Option<Tick>,
     in_flight: OnTheirWay,
     in_flight_bytes: usize,
     batches: BTreeMap<u64, Batch>,
@@ -45,6 +52,8 @@ pub(crate) struct Unsent {
     /// Of its value.
     pub(crate) bytes: u32,
     pub(crate) place: Option<Place>,
+    /// It is not sent from then on.
+    pub(crate) expires: Option<Tick>,
 }
 
 /// A write that was sent and not answered.
@@ -186,7 +195,14 @@ impl Writes {
 
     /// Queues a write; false when it took the place of one that waited.
     #[inline]
-    pub(crate) fn push(&mut self, order: u64, mut write: Write, place: Option<Place>) -> bool {
+    pub(crate) fn push(
+        &mut self,
+        order: u64,
+        mut write: Write,
+        place: Option<Place>,
+        expires: Option<Tick>,
+    ) -> bool {
+        self.expire_at = self.expire_at.into_iter().chain(expires).min();
         let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
         self.counts.issued += 1;
         self.unsent_bytes += bytes as usize;
@@ -199,6 +215,7 @@ impl Writes {
                 self.unsent_bytes -= waiting.bytes as usize;
                 let before = waiting.place;
                 (waiting.write, waiting.bytes, waiting.place) = (write, bytes, place);
+                waiting.expires = expires;
                 self.end(before, WriteOutcome::Superseded);
                 return false;
             }
@@ -210,8 +227,76 @@ impl Writes {
             write,
             bytes,
             place,
+            expires,
         });
         true
+    }
+
+    /// Cancels what is unsent of a batch. Returns the variables that these writes held.
+    pub(crate) fn cancel_batch(&mut self, number: u64, fault: &Fault) -> Vec<VariableRef> {
+        if self.is_settled(number) {
+            return Vec::new();
+        }
+        // The queue is in the order of the calls; only a write that took the place of another is
+        // further ahead than its own call.
+        let first = match self.newest.is_empty() {
+            true => self.unsent.partition_point(|unsent| unsent.order < number),
+            false => 0,
+        };
+        let is_of_batch = |unsent: &Unsent| unsent.place.is_some_and(|at| at.batch == number);
+        self.cancel(first, is_of_batch, fault)
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub(crate) fn expire_at(&self) -> Option<Tick> {
+        self.expire_at
+    }
+
+    /// Cancels the unsent writes whose life is over. Returns the variables that they held.
+    pub(crate) fn expire(&mut self, now: Tick, fault: &Fault) -> Vec<VariableRef> {
+        if self.expire_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        let is_over = |unsent: &Unsent| unsent.expires.is_some_and(|at| at <= now);
+        let cancelled = self.cancel(0, is_over, fault);
+        // Many writes end one shortly after the other: they are looked at together. None of them is
+        // sent meanwhile, because sending compares the time itself.
+        let next = self.unsent.iter().filter_map(|unsent| unsent.expires).min();
+        self.expire_at = next.map(|at| at.max(now.saturating_add(EXPIRY_STEP)));
+        cancelled
+    }
+
+    fn cancel(
+        &mut self,
+        first: usize,
+        is_cancelled: impl Fn(&Unsent) -> bool,
+        fault: &Fault,
+    ) -> Vec<VariableRef> {
+        let mut variables = Vec::new();
+        for unsent in self.unsent.split_off(first) {
+            if is_cancelled(&unsent) {
+                #[cfg(feature = "planted")]
+                if trunkline_types::planted::is(trunkline_types::planted::Bug::EndedWriteSent) {
+                    self.end(unsent.place, WriteOutcome::Cancelled(fault.clone()));
+                    self.unsent.push_back(unsent);
+                    continue;
+                }
+                self.unsent_bytes -= unsent.bytes as usize;
+                variables.push(unsent.write.variable);
+                self.end(unsent.place, WriteOutcome::Cancelled(fault.clone()));
+            } else {
+                self.unsent.push_back(unsent);
+            }
+        }
+        if !variables.is_empty() && !self.newest.is_empty() {
+            self.newest.clear();
+            for (unsent, at) in self.unsent.iter().zip(self.taken..) {
+                if unsent.write.mode == WriteMode::Newest {
+                    self.newest.insert(unsent.write.variable, at);
+                }
+            }
+        }
+        variables
     }
 
     /// The next write to be sent, where it waits. Those that were sent or refused leave the queue
@@ -264,14 +349,14 @@ impl Writes {
         }
     }
 
-    /// The next write will not be sent, for this reason.
-    pub(crate) fn refuse_next(&mut self, fault: Fault) {
+    /// The next write will not be sent, and has ended so.
+    pub(crate) fn end_next(&mut self, outcome: WriteOutcome) {
         let Some(unsent) = self.unsent.get(self.passed) else {
             return;
         };
         let place = unsent.place;
         self.pass_next();
-        self.end(place, WriteOutcome::Refused(fault));
+        self.end(place, outcome);
     }
 
     /// Whether one more may be on its way.
@@ -322,9 +407,13 @@ impl Writes {
             WriteOutcome::Refused(_) => &mut self.counts.refused,
             WriteOutcome::WouldBlock => &mut self.counts.would_block,
             WriteOutcome::Unknown(_) => &mut self.counts.unknown,
+            WriteOutcome::Cancelled(_) => &mut self.counts.cancelled,
         };
         *count += 1;
-        if let WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) = &outcome {
+        if let WriteOutcome::Refused(fault)
+        | WriteOutcome::Unknown(fault)
+        | WriteOutcome::Cancelled(fault) = &outcome
+        {
             self.last_fault = Some(fault.clone());
         }
         let Some(place) = place else { return };
@@ -373,7 +462,7 @@ impl Writes {
         }
     }
 
-    /// Why the last write that was refused, or is unknown, ended so.
+    /// Why the last write that was refused, cancelled or is unknown ended so.
     pub(crate) fn last_fault(&self) -> Option<&Fault> {
         self.last_fault.as_ref()
     }

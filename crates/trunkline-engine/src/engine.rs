@@ -29,6 +29,7 @@ use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, Weak};
 use crate::variable::Variable;
 use crate::watch::Watchers;
+use crate::writers::Writers;
 
 /// Items handled in one slice of [`Engine::poll`] and of [`Consumer::poll`](crate::Consumer::poll)
 /// before other work gets its turn.
@@ -76,6 +77,7 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    writers: Writers,
     watchers: Watchers,
     ages: Ages,
     /// Fields that are open.
@@ -112,6 +114,7 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                writers: Writers::default(),
                 watchers: Watchers::default(),
                 ages: Ages::default(),
                 fields: AtomicU32::new(0),
@@ -315,6 +318,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn writers(&self) -> &Writers {
+        &self.inner.writers
     }
 
     /// Counts one more field, unless there are `max`.

@@ -45,7 +45,10 @@ impl Forced {
     /// What the source says about itself changed.
     pub(crate) fn requalify(&mut self, quality: Quality, wall: Timestamp) {
         if let Some(behind) = &mut self.behind {
-            behind.quality = quality;
+            behind.quality = match behind.quality.has_value() {
+                true => quality,
+                false => quality.without_value(),
+            };
             behind.source_timestamp = wall;
         }
     }

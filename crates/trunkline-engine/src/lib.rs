@@ -74,9 +74,10 @@ mod update;
 mod variable;
 mod watch;
 mod write;
+mod writers;
 
 pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
-pub use audit::{AUDIT_NOTES_MAX, AuditKeeping};
+pub use audit::{AUDIT_NOTES_MAX, AUDIT_PATIENCE, AuditKeeping};
 pub use caller::{Caller, Principal, Rights};
 pub use clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
 pub use consumer::{

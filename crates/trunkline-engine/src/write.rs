@@ -217,6 +217,10 @@ impl Engine {
         let variable = self.variable(variable.handle()).ok_or(Refusal::Gone)?;
         let waiting = Waiting {
             completion,
+            writer: match ask {
+                Ask::Take(_) => put.caller.session,
+                Ask::Read => 0,
+            },
             asked: put.audited.map(|audited| Box::new(audited.asked.clone())),
         };
         let sent = self

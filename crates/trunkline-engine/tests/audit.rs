@@ -19,8 +19,8 @@ use std::time::Duration;
 use rig::{Bell, Rig, applied, at, define, done};
 use trunkline_engine::explain::Verdict;
 use trunkline_engine::{
-    AUDIT_NOTES_MAX, Answer, Attempt, AuditKeeping, Caller, Principal, Provider, Refusal, Rights,
-    Ticket, Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
+    AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller, Principal, Provider,
+    Refusal, Rights, Ticket, Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
 };
 use trunkline_types::{Access, AuditAction, AuditEntry, AuditOutcome, DataType, Properties, Value};
 
@@ -290,19 +290,57 @@ fn long_values_are_cut_and_very_long_ones_are_told_by_their_length() {
     assert!(new.len() <= 256 && new.contains("100"), "{new}");
 }
 
-/// A full queue holds no write up, and says how many entries are missing and where.
+/// Writes as a program does that waits for its turn.
+fn write_patiently(rig: &Rig, x: &Variable, number: usize) {
+    let value = Value::F64(number as f64);
+    if let Attempt::WouldBlock { .. } = rig.attempt(x, &Write::value(&value)) {
+        rig.advance(AUDIT_PATIENCE);
+        rig.write(x, number as f64);
+    }
+}
+
+/// Behaviour: B-24.
+#[test]
+fn a_writer_waits_for_an_audit_that_falls_behind_and_no_entry_is_lost() {
+    let (rig, x) = audited();
+    rig.engine.keep_audit(Box::new(Bell::default()));
+    let (mut written, mut waited, mut taken) = (0_usize, 0, 0);
+    while written < 3 * AUDIT_NOTES_MAX {
+        let value = Value::F64(written as f64);
+        match rig.attempt(&x, &Write::value(&value)) {
+            Attempt::WouldBlock { until } => {
+                let wait = until.since(rig.now());
+                assert!(wait > Duration::ZERO && wait < AUDIT_PATIENCE);
+                waited += 1;
+                rig.advance(wait);
+                let entries = rig.engine.take_audit(taken + 1, 1000);
+                taken += entries.len() as u64;
+            }
+            _ => written += 1,
+        }
+    }
+    assert!(waited > 0);
+    let (waiting, lost) = rig.engine.waiting_audit();
+    assert_eq!((taken as usize + waiting, lost), (written, 0));
+}
+
+/// A host that takes no entries holds writes up once, and is told how many are missing and where.
 #[test]
 fn entries_beyond_the_bound_are_counted_and_told_in_their_place() {
     let (rig, x) = audited();
     let bell = Bell::default();
     rig.engine.keep_audit(Box::new(bell.clone()));
     for number in 0..AUDIT_NOTES_MAX + 7 {
-        rig.write(&x, number as f64);
+        write_patiently(&rig, &x, number);
     }
     assert_eq!(bell.rings(), 1, "once, when something began to wait");
     assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 7));
     assert_eq!(x.sequence(), (AUDIT_NOTES_MAX + 7) as u64);
     let mut entries = rig.engine.take_audit(1, 10);
+    let value = Value::F64(-1.0);
+    let waits = rig.attempt(&x, &Write::value(&value));
+    assert!(matches!(waits, Attempt::WouldBlock { .. }), "{waits:?}");
+    rig.advance(AUDIT_PATIENCE);
     rig.write(&x, -1.0);
     while let more @ [_, ..] = &*rig.engine.take_audit(entries.len() as u64 + 1, 999) {
         entries.extend_from_slice(more);
@@ -319,7 +357,7 @@ fn entries_beyond_the_bound_are_counted_and_told_in_their_place() {
 
     // Also when nothing comes after what is lost.
     for number in 0..AUDIT_NOTES_MAX + 3 {
-        rig.write(&x, number as f64);
+        write_patiently(&rig, &x, number);
     }
     assert_eq!(taken(&rig).len(), AUDIT_NOTES_MAX);
     let [lost] = &*taken(&rig) else {

@@ -190,7 +190,10 @@ fn walk_says_how_to_start_a_process_that_is_expected() {
     let mut wakes = Wakes::new();
     rig.engine.expect_source("plc", now, wall, &mut wakes);
     rig.engine.expect_source("plc", now, wall, &mut wakes);
-    assert_eq!(x.sample().quality, Quality::bad(Reason::ProviderGone));
+    assert_eq!(
+        x.sample().quality,
+        Quality::bad(Reason::ProviderGone).without_value()
+    );
     let outcome = rig.write(&x, 1.0);
     assert!(
         matches!(&outcome, WriteOutcome::Refused(refusal) if refusal.to_string().contains("plc")),
@@ -213,7 +216,10 @@ fn walk_says_how_to_start_a_process_that_is_expected() {
     let later = rig.deploy("more", vec![define("y", properties)]);
     let y = rig.engine.variable(later[0]).unwrap();
     assert!(y.is_provided());
-    assert_eq!(y.sample().quality, Quality::bad(Reason::ProviderGone));
+    assert_eq!(
+        y.sample().quality,
+        Quality::bad(Reason::ProviderGone).without_value()
+    );
     // It comes: its name is its own, and it is told of both.
     let id = rig.engine.attach_source(Arc::new(Plc::default())).unwrap();
     assert_eq!((x.provider(), y.provider()), (Some(id), Some(id)));

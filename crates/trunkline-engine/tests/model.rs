@@ -338,9 +338,13 @@ impl Pair {
         let (target, number) = &self.live[variable];
         let quality = quality(doubtful);
         let sample = target.sample();
-        if target.sequence() == 0 || sample.quality != quality {
+        let shown = match target.sequence() > 0 && sample.quality.has_value() {
+            true => quality,
+            false => quality.without_value(),
+        };
+        if target.sequence() == 0 || sample.quality != shown {
             let value = sample.value.as_f64().expect("a number");
-            self.model.write(*number, value, quality, now, false);
+            self.model.write(*number, value, shown, now, false);
         }
         let mut wakes = Wakes::new();
         self.rig

@@ -611,8 +611,9 @@ fn quality_of_a_variable_changes_without_a_value() {
     // Nothing was written yet: the type's default, marked.
     assert_eq!(
         (x.sequence(), x.sample().value, x.sample().quality),
-        (1, Value::F64(0.0), bad)
+        (1, Value::F64(0.0), bad.without_value())
     );
+    assert!(!x.sample().quality.has_value());
     set(bad);
     assert_eq!(x.sequence(), 1);
     rig.write(&x, 3.0);

@@ -222,12 +222,7 @@ impl Session {
             engine_timestamp: update.engine_timestamp,
             upstream: variable.ledger(),
             subscribers: variable.subscribers() as u64,
-            last_writer: match update.writer {
-                _ if update.sequence == 0 => String::new(),
-                0 => "engine".to_owned(),
-                session if session == self.caller.session => format!("session {session} (you)"),
-                session => format!("session {session}"),
-            },
+            last_writer: self.engine.last_writer(variable, &self.caller),
             source_state: self.engine.source_state(variable),
             held_by: held.map_or_else(String::new, |held| held.who.to_string()),
             lease_left: held.and_then(|held| held.left).unwrap_or_default(),

@@ -254,6 +254,11 @@ impl Session {
         Err(Disconnect::Malformed { sentence })
     }
 
+    /// Bytes of requests and writes that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.work.bytes() + self.parked.bytes()
+    }
+
     /// Takes the memory for a request before it is decoded. False: it is refused, or was before.
     fn admit(&mut self, now: Tick, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Disconnect> {
         let bytes = bytes_waiting(kind, frame);
@@ -262,7 +267,7 @@ impl Session {
         }
         let request = frame.request();
         let was_refused = self.unfinished.is_refused(request);
-        let waiting = self.work.bytes().saturating_add(bytes);
+        let waiting = self.waiting_bytes().saturating_add(bytes);
         let admitted = match was_refused {
             true => Ok(()),
             false => self.account.set(Use::Work, waiting),
@@ -309,6 +314,7 @@ impl Session {
         room: usize,
         wakes: &mut Wakes,
     ) -> bool {
+        self.retry_parked(now, wall, wakes);
         let mut units = 0;
         while units < UNITS_MAX && self.answers.len() < room {
             let Some((mut work, bytes)) = self.work.take() else {
@@ -316,6 +322,10 @@ impl Session {
             };
             units += work.units();
             let progress = match &mut work {
+                // It is to see what was written before it.
+                other if !self.parked.is_empty() && !matches!(other, Work::Writes(_)) => {
+                    Progress::Parked
+                }
                 Work::Open(open) => self.run_open(open, now),
                 Work::Subscribe(subscribe) => self.run_subscribe(subscribe, now),
                 Work::Handles(handles) => self.run_handles(handles, wakes),
@@ -358,10 +368,14 @@ impl Session {
 
     /// The client goes. What it has written is carried out, as far as it need not wait.
     fn finish_writes(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        self.retry_parked(now, wall, wakes);
         while let Some((work, _)) = self.work.take() {
             let progress = match work {
                 Work::Writes(mut writes) => self.run_writes(&mut writes, now, wall, wakes),
-                Work::Group(group) => self.run_group(&group, now, wall, wakes),
+                Work::Group(group) if self.parked.is_empty() => {
+                    self.run_group(&group, now, wall, wakes)
+                }
+                Work::Group(_) => Progress::Parked,
                 _ => Progress::Done,
             };
             if progress == Progress::Parked {

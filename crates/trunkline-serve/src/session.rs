@@ -27,7 +27,7 @@ use crate::updates::{Records, UpdateSink};
 use crate::watch::Watches;
 use crate::window::Window;
 use crate::work::Queue;
-use crate::write::Unanswered;
+use crate::write::{Parked, Unanswered};
 
 /// Bytes of answers that may wait for a client that does not read; beyond, its input is left
 /// unread.
@@ -61,6 +61,7 @@ pub struct Session {
     pub(crate) last_seen: (Tick, Timestamp),
     /// When a parked write goes on at the latest.
     pub(crate) parked_until: Option<Tick>,
+    pub(crate) parked: Parked,
     pub(crate) window: Window,
     pub(crate) sweep: Sweep,
     /// Those that both ends have.
@@ -130,6 +131,7 @@ impl Session {
             watches: Watches::default(),
             last_seen: (Tick::ZERO, Timestamp::UNIX_EPOCH),
             parked_until: None,
+            parked: Parked::default(),
             window: Window::default(),
             sweep: Sweep::default(),
             features: Features::NONE,
@@ -171,6 +173,7 @@ impl Session {
             }
         };
         self.caller.origin = described(&self.caller.origin, hello);
+        self.engine.introduce(&self.caller);
         let here = (self.engine.epoch(), self.options.engine_id);
         let before = hello
             .resume
@@ -271,6 +274,7 @@ impl Session {
         self.watches = Watches::default();
         self.sweep = Sweep::default();
         self.parked_until = None;
+        self.parked.clear();
         self.sampled_due = None;
         let silent = Consumer::new(self.engine.clone(), Box::new(Silent));
         let consumer = std::mem::replace(&mut self.consumer, silent);

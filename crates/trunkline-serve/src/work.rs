@@ -13,7 +13,7 @@ use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
-use trunkline_proto::message::write::WriteOptions;
+use trunkline_proto::message::write::{WriteOptions, WriteRecord};
 
 use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
@@ -148,7 +148,6 @@ pub(crate) struct Page {
 #[derive(Debug)]
 pub(crate) struct WritesWork {
     pub(crate) writes: Vec<OwnedWrite>,
-    pub(crate) next: usize,
 }
 
 /// One of them.
@@ -160,6 +159,17 @@ pub(crate) struct OwnedWrite {
     pub(crate) value: Box<[u8]>,
     /// By the variable's provider.
     pub(crate) is_published: bool,
+}
+
+impl OwnedWrite {
+    pub(crate) fn record(&self) -> WriteRecord<'_> {
+        WriteRecord {
+            write: self.id,
+            handle: self.handle,
+            options: self.options,
+            value: &self.value,
+        }
+    }
 }
 
 /// Names in one buffer.
@@ -261,7 +271,7 @@ impl Work {
             Work::Subscribe(work) => work.items.len() - work.page.next,
             Work::Handles(work) => work.handles.len() - work.page.next,
             Work::Lease(work) => work.items.len(),
-            Work::Writes(work) => work.writes.len() - work.next,
+            Work::Writes(work) => work.writes.len(),
             Work::Why { .. } => ITEMS_PER_UNIT,
             Work::Order { .. } => 0,
             _ => return UNITS_MAX,

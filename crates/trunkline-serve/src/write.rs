@@ -1,7 +1,11 @@
 //! Writes: carried out as they arrive, answered in packed runs, parked where a feed must first
 //! drain.
+//!
+//! A parked write holds up the later writes to its own variable, so that their order is kept, and
+//! requests that are not writes, which see all writes before them. Writes to other variables go on.
+//! The write credit bounds what is parked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use trunkline_engine::{Attempt, Engine, Origin, Verb, Wakes, Write, WriteValue};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
@@ -23,6 +27,40 @@ enum Attempted {
     Later,
     /// It waits for room in a feed.
     Parked(Tick),
+}
+
+/// Writes that wait for room in a feed, and those behind them to the same variables, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Parked {
+    writes: VecDeque<OwnedWrite>,
+    /// How many of them each variable has.
+    handles: BTreeMap<u32, usize>,
+    bytes: usize,
+}
+
+impl Parked {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn holds(&self, handle: u32) -> bool {
+        self.handles.contains_key(&handle)
+    }
+
+    /// Bytes of memory, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn push(&mut self, write: OwnedWrite) {
+        self.bytes += size_of::<OwnedWrite>() + write.value.len();
+        *self.handles.entry(write.handle).or_default() += 1;
+        self.writes.push_back(write);
+    }
 }
 
 /// Answers kept for the memory of their list at most.
@@ -171,14 +209,18 @@ impl Session {
                 }
                 continue;
             }
+            if self.parked.holds(write.handle) {
+                match self.queued(&write, is_published) {
+                    Ok(write) => self.parked.push(write),
+                    Err(fault) => run.push(&mut self.answers.frames, write.write, refused(fault)),
+                }
+                continue;
+            }
             match self.attempt(&engine, (now, wall), &write, is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.write, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => match self.queued(&write, is_published) {
-                    Ok(write) => {
-                        self.parked_until = Some(until);
-                        queued.push(write);
-                    }
+                    Ok(write) => self.park(write, until),
                     Err(fault) => run.push(&mut self.answers.frames, write.write, refused(fault)),
                 },
             }
@@ -191,10 +233,7 @@ impl Session {
             self.unanswered.give_back(frame.count() as usize, bytes);
         }
         if !queued.is_empty() {
-            self.work.push(Work::Writes(WritesWork {
-                writes: queued,
-                next: 0,
-            }));
+            self.work.push(Work::Writes(WritesWork { writes: queued }));
         }
         result.and_then(|()| self.unanswered.check_bytes(&self.options))
     }
@@ -235,33 +274,63 @@ impl Session {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Progress {
-        self.parked_until = None;
         let engine = self.engine.clone();
         let mut run = self.unanswered.run();
-        while let Some(write) = work.writes.get(work.next) {
-            let record = WriteRecord {
-                write: write.id,
-                handle: write.handle,
-                options: write.options,
-                value: &write.value,
-            };
+        for write in work.writes.drain(..) {
+            if self.parked.holds(write.handle) {
+                self.parked.push(write);
+                continue;
+            }
+            let record = write.record();
             match self.attempt(&engine, (now, wall), &record, write.is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
-                    self.parked_until = Some(until);
-                    break;
+                    self.park(write, until);
+                    continue;
                 }
             }
             self.unanswered.go_on(write.value.len());
-            work.next += 1;
         }
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
-        match self.parked_until {
-            Some(_) => Progress::Parked,
-            None => Progress::Done,
+        Progress::Done
+    }
+
+    fn park(&mut self, write: OwnedWrite, until: Tick) {
+        self.parked_until = Some(self.parked_until.map_or(until, |at| at.min(until)));
+        self.parked.push(write);
+    }
+
+    /// Tries parked writes again: of each variable as many as there is room for now.
+    pub(crate) fn retry_parked(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        if self.parked.is_empty() {
+            return;
         }
+        self.parked_until = None;
+        let engine = self.engine.clone();
+        let mut run = self.unanswered.run();
+        let Parked { writes, .. } = std::mem::take(&mut self.parked);
+        let mut full = BTreeSet::new();
+        for write in writes {
+            if full.contains(&write.handle) {
+                self.parked.push(write);
+                continue;
+            }
+            let record = write.record();
+            match self.attempt(&engine, (now, wall), &record, write.is_published, wakes) {
+                Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
+                Attempted::Later => {}
+                Attempted::Parked(until) => {
+                    full.insert(write.handle);
+                    self.park(write, until);
+                    continue;
+                }
+            }
+            self.unanswered.go_on(write.value.len());
+        }
+        run.flush(&mut self.answers.frames);
+        self.unanswered.keep(run);
     }
 
     fn attempt(

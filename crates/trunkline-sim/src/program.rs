@@ -217,6 +217,35 @@ impl Program {
         });
     }
 
+    /// Ends calls that wait for the outcomes of writes, as a program does whose time is over: what
+    /// was not sent is never applied from now on.
+    pub fn end_calls(&mut self, rng: &mut Rng, checker: &mut Checker) {
+        self.take_answers(checker);
+        let (core, session) = (&mut self.core, self.session);
+        self.batches.retain(|(batch, writes)| {
+            if rng.chance(0.5) {
+                return true;
+            }
+            for (write, outcome) in writes.iter().zip(&core.end_writes(*batch)) {
+                checker.ended(*write, outcome, session);
+            }
+            false
+        });
+        self.groups.retain(|(request, writes)| {
+            if rng.chance(0.5) {
+                return true;
+            }
+            let fate = match core.give_up(*request) {
+                Some(Answer::Group(_)) => Fate::Unknown,
+                _ => Fate::NotApplied,
+            };
+            for write in writes {
+                checker.finish(*write, fate, session, false);
+            }
+            false
+        });
+    }
+
     /// Asks for what all variables hold, each by itself or at one instant.
     pub fn ask(&mut self, rng: &mut Rng) {
         if self.variables.is_empty() || self.asked.len() >= ASKED_MAX {

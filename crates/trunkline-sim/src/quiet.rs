@@ -323,7 +323,8 @@ impl World {
             + counts.superseded
             + counts.refused
             + counts.would_block
-            + counts.unknown;
+            + counts.unknown
+            + counts.cancelled;
         if counts.issued != ends + counts.waiting + counts.in_flight || counts.waiting > 0 {
             checker.fail(|| format!("B-20: client {program} counts its writes as {counts:?}"));
         }

@@ -412,6 +412,14 @@ impl World {
         if self.chance.chance(0.03) {
             running.change(&mut self.chance, &mut self.checker);
         }
+        // Calls that wait are ended now and then, and mostly while nothing can be sent.
+        let impatience = match running.core.session() {
+            Some(_) => 0.02,
+            None => 0.3,
+        };
+        if self.chance.chance(impatience) {
+            running.end_calls(&mut self.chance, &mut self.checker);
+        }
         let count = self.chance.range(1, host.plan.burst_max);
         running.write(count, &self.plan, &mut self.chance, &mut self.checker);
         let at = self.soon();

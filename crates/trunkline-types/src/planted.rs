@@ -80,6 +80,8 @@ bugs! {
     OwnNotMarked = "own-not-marked",
     /// Some updates are silently dropped between the engine and the client.
     SilentDrop = "silent-drop",
+    /// A write whose call has ended is sent on the next connection.
+    EndedWriteSent = "ended-write-sent",
     /// Some marks are lost, and nothing else.
     LostMark = "lost-mark",
     }

@@ -3,11 +3,11 @@
 //! A quality is one packed `u32`, the same in memory, in cells and on the wire:
 //!
 //! ```text
-//!  31      23  22   21   20  19 18  17 16  15            2  1   0
-//! +----------+----+----+----+------+------+---------------+------+
-//! | reserved | co | si | fo | sync | clock|  reason code  | level|
-//! +----------+----+----+----+------+------+---------------+------+
-//!   co: coerced to the range   si: simulated   fo: forced
+//!  31      24  23   22   21   20  19 18  17 16  15            2  1   0
+//! +----------+----+----+----+----+------+------+---------------+------+
+//! | reserved | nv | co | si | fo | sync | clock|  reason code  | level|
+//! +----------+----+----+----+----+------+------+---------------+------+
+//!   nv: no value yet   co: coerced to the range   si: simulated   fo: forced
 //! ```
 
 use std::fmt;
@@ -157,6 +157,22 @@ impl Quality {
         self.0 & COERCED != 0
     }
 
+    /// Whether there is a value that it speaks of. Where there is none yet, a sample holds the
+    /// default of its type, which nothing has delivered; the reason says why.
+    pub const fn has_value(self) -> bool {
+        self.0 & NO_VALUE == 0 && !self.has_reason(Reason::NoValue)
+    }
+
+    /// The same for a variable that has no value yet. Such a quality is never good.
+    #[must_use]
+    pub const fn without_value(self) -> Self {
+        match self.level() {
+            Level::Good => Self::bad(Reason::NoValue),
+            _ if self.has_reason(Reason::NoValue) => self,
+            _ => self.with_flag(NO_VALUE, true),
+        }
+    }
+
     /// The same with this clock.
     #[must_use]
     pub const fn with_clock(self, clock: Clock, sync: ClockSync) -> Self {
@@ -198,7 +214,7 @@ impl Quality {
             }
         };
         let base = if takes_other { other } else { self };
-        Quality(base.0 | ((self.0 | other.0) & (FORCED | SIMULATED | COERCED)))
+        Quality(base.0 | ((self.0 | other.0) & (FORCED | SIMULATED | COERCED | NO_VALUE)))
     }
 }
 
@@ -220,6 +236,7 @@ impl fmt::Display for Quality {
             (self.is_forced(), "forced"),
             (self.is_simulated(), "simulated"),
             (self.is_coerced(), "coerced"),
+            (self.0 & NO_VALUE != 0, "no value yet"),
         ];
         let mut separator = " (";
         for (_, mark) in marks.iter().filter(|(set, _)| *set) {
@@ -381,6 +398,7 @@ const SYNC_SHIFT: u32 = 18;
 const FORCED: u32 = 1 << 20;
 const SIMULATED: u32 = 1 << 21;
 const COERCED: u32 = 1 << 22;
+const NO_VALUE: u32 = 1 << 23;
 
 #[cfg(test)]
 mod tests;

@@ -95,3 +95,12 @@ pub struct Reading {
     /// The reader wrote this update itself.
     pub own: bool,
 }
+
+impl Reading {
+    /// Whether the variable has a value. Where it has none yet, `sample.value` is the default of
+    /// its
+    /// type, which nobody wrote and no device delivered; the quality says why.
+    pub fn has_value(&self) -> bool {
+        self.position.sequence > 0 && self.sample.quality.has_value()
+    }
+}

@@ -248,7 +248,7 @@ impl Runner {
                     }
                 }
                 None => {
-                    let quality = Quality::bad(Reason::ConfigurationError);
+                    let quality = Quality::bad(Reason::VariableMissing);
                     self.engine.set_quality(handle, quality, now, wall, wakes);
                 }
             }

@@ -155,7 +155,8 @@ impl Sink for Changes<'_> {
         let quality = update.quality;
         // What is not a value that somebody measured or wrote since the start says nothing new.
         let is_known = matches!(quality.reason(), Reason::Initial | Reason::Retained);
-        if update.sequence == 0 || quality.is_bad() || quality.is_forced() || is_known {
+        let has_value = update.sequence > 0 && quality.has_value();
+        if !has_value || quality.is_bad() || quality.is_forced() || is_known {
             return;
         }
         let value = RetainedValue {

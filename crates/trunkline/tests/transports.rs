@@ -69,7 +69,9 @@ fn level(client: &Client) -> trunkline::VariableRef {
 
 fn put_untracked(client: &Client, variable: trunkline::VariableRef, value: f64) {
     let write = Write::new(variable, Value::F64(value));
-    client.write_untracked([write]).unwrap();
+    client
+        .write_untracked([write], Duration::from_secs(60))
+        .unwrap();
 }
 
 /// Behaviour: LX-04.

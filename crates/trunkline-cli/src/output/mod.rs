@@ -15,7 +15,7 @@ pub(crate) mod template;
 pub(crate) mod times;
 pub(crate) mod values;
 
-use trunkline_types::{DataType, Reading, Reason, Timestamp};
+use trunkline_types::{DataType, Reading, Timestamp};
 
 use self::times::Times;
 
@@ -56,8 +56,7 @@ impl<'a> Shown<'a> {
         reading: &'a Reading,
         received: Timestamp,
     ) -> Self {
-        let is_written = reading.position.sequence > 0;
-        let has_value = is_written && reading.sample.quality.reason() != Reason::NoValue;
+        let has_value = reading.has_value();
         Self {
             name,
             facts,

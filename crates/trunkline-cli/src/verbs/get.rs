@@ -72,7 +72,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
                 };
                 let received = context.clock.wall();
                 let facts = facts(&opened);
-                printer.print(&Shown::new(name, &facts, reading, received))?;
+                let shown = Shown::new(name, &facts, reading, received);
+                printer.print(&shown)?;
+                if !shown.has_value {
+                    tally.item_failed(Exit::SomeFailed);
+                }
             }
             Err(problem) => tally.item_failed(context.show(&problem, name_width)?),
         }

@@ -6,7 +6,7 @@ mod words;
 use serde_json::{Value as Json, json};
 use trunkline::proto::VariableInfo;
 use trunkline::{Found, OpenOptions, Opened};
-use trunkline_types::{Reason, Value};
+use trunkline_types::Value;
 
 use self::words::{
     access, deadband, fifo, held_by, ledger, range, read_by, scaling, scope_name, source, writes,
@@ -267,7 +267,7 @@ impl<'a> Printer<'a> {
         if reading.position.sequence == 0 {
             return "nothing written yet".to_owned();
         }
-        if reading.sample.quality.reason() == Reason::NoValue {
+        if !reading.has_value() {
             return reading.sample.quality.to_string();
         }
         let properties = &info.properties;

@@ -56,6 +56,8 @@ struct Node {
     variable: Option<(String, &'static str)>,
     children: Vec<Node>,
     description: String,
+    /// Of a library that does not run: how it is instead.
+    state: Option<String>,
     /// Variables in it, itself included.
     variables: u64,
 }
@@ -132,8 +134,9 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
         false => Vec::new(),
     };
     for library in info.libraries {
+        let state = (library.state != "running").then_some(library.state);
         match nodes.iter_mut().find(|node| node.path == library.name) {
-            Some(node) => node.description = library.description,
+            Some(node) => (node.description, node.state) = (library.description, state),
             // All that is in it is left out.
             None if is_by_name && library.variables > 0 => {}
             None if context.settings.is_excluded(&library.name) => {}
@@ -141,6 +144,7 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
                 path: library.name,
                 description: library.description,
                 variables: library.variables,
+                state,
                 ..Node::default()
             }),
         }
@@ -261,6 +265,14 @@ fn list(
         object.put("kind", kind);
         object.put("variables", node.variables);
         object.put_text("description", &node.description);
+        if kind == "library" {
+            object.put("state", node.state.as_deref().unwrap_or("running"));
+        }
+        let description = match (&node.state, node.description.as_str()) {
+            (None, description) => description.to_owned(),
+            (Some(state), "") => state.clone(),
+            (Some(state), description) => format!("{state}: {description}"),
+        };
         let name = format!("{}/", shown(node, depth, is_tree, form));
         let cells = vec![
             name,
@@ -270,12 +282,15 @@ fn list(
                 true => counted(node.variables, "variable"),
                 false => node.variables.to_string(),
             },
-            node.description.clone(),
+            description,
         ];
         records.push(Row {
             cells,
             object,
-            mood: Mood::Dim,
+            mood: match node.state {
+                Some(_) => Mood::Uncertain,
+                None => Mood::Dim,
+            },
         })?;
     }
     if is_tree {

@@ -20,7 +20,7 @@ fn an_engine_that_is_not_there_is_said_at_once_and_has_its_code() {
     for command in [
         &["get", "a/b"][..],
         &["put", "a/b", "1"],
-        &["monitor", "a/b"],
+        &["monitor", "--no-wait", "a/b"],
         &["info", "a/b"],
         &["ls"],
         &["find", "**"],

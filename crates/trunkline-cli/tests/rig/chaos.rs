@@ -174,7 +174,9 @@ impl Rig {
             for _ in 0..1 + self.dice.below(5) {
                 self.value += 1.0;
                 let write = trunkline::Write::new(opened.variable, Value::F64(self.value));
-                self.writer.write_untracked([write]).unwrap();
+                self.writer
+                    .write_untracked([write], Duration::from_secs(60))
+                    .unwrap();
             }
         }
     }

@@ -187,7 +187,9 @@ impl Handles {
     pub fn write(&self, client: &Client, value: f64) {
         let writes = self.0.iter();
         let writes = writes.map(|variable| Write::new(*variable, Value::F64(value)));
-        client.write_untracked(writes).unwrap();
+        client
+            .write_untracked(writes, Duration::from_secs(60))
+            .unwrap();
     }
 
     /// What the engine has now.

@@ -36,6 +36,7 @@ mod figures;
 mod floods;
 mod idle_memory;
 mod kills;
+mod late_writes;
 mod limits;
 mod links;
 mod netns;

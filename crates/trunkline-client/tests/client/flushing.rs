@@ -2,6 +2,7 @@
 
 use trunkline_client::{Answer, RequestId, VariableRef};
 use trunkline_proto::FrameKind;
+use trunkline_types::Tick;
 
 use super::rig::{Rig, Said, SaidWrite, write};
 
@@ -19,7 +20,7 @@ fn rig(credit: u32) -> (Rig, VariableRef) {
 
 fn put(rig: &mut Rig, variable: VariableRef, count: u32) {
     let writes = (0..count).map(|n| write(variable, f64::from(n)));
-    rig.client.write_untracked(writes).unwrap();
+    rig.client.write_untracked(writes, Tick::MAX).unwrap();
 }
 
 /// The writes that the client said since the last call.

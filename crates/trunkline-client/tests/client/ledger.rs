@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use trunkline_client::{Batch, ClientCore, ClientOptions, Event, SubscriptionId};
-use trunkline_types::{Position, Reading, Value};
+use trunkline_types::{Position, Reading, Tick, Value};
 
 use super::rig::{Rig, write};
 
@@ -146,7 +146,7 @@ impl World {
                     .item(self.subscriptions[0], *name as u32)
                     .unwrap();
                 rig.client
-                    .write_untracked([write(variable.variable, 3.0)])
+                    .write_untracked([write(variable.variable, 3.0)], Tick::MAX)
                     .unwrap();
                 rig.exchange();
                 let handle = rig.engine.handle_of(NAMES[*name]);

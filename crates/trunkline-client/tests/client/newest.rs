@@ -2,7 +2,7 @@
 
 use trunkline_client::{VariableRef, Write, WriteOutcome};
 use trunkline_proto::{Features, FrameKind};
-use trunkline_types::Value;
+use trunkline_types::{Tick, Value};
 
 use super::rig::{Rig, Said, SaidWrite, write};
 
@@ -43,7 +43,9 @@ fn values(writes: &[SaidWrite]) -> Vec<(u32, f64)> {
 
 /// The first goes out at once and the rest wait, as behind a slow connection.
 fn fill(rig: &mut Rig, variable: VariableRef) -> SaidWrite {
-    rig.client.write_untracked([write(variable, 0.5)]).unwrap();
+    rig.client
+        .write_untracked([write(variable, 0.5)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     said(rig).remove(0)
 }
@@ -98,7 +100,7 @@ fn what_waits_is_the_number_in_its_turn() {
         newest(a, 2.0),
         newest(b, 2.0),
     ];
-    rig.client.write_untracked(writes).unwrap();
+    rig.client.write_untracked(writes, Tick::MAX).unwrap();
     let sent = go_on(&mut rig, &first);
     assert_eq!(
         values(&sent),
@@ -111,12 +113,14 @@ fn what_waits_is_the_number_in_its_turn() {
 #[test]
 fn what_has_been_sent_is_not_superseded() {
     let (mut rig, [a, _]) = busy(1, Features::OURS);
-    rig.client.write_untracked([newest(a, 1.0)]).unwrap();
+    rig.client
+        .write_untracked([newest(a, 1.0)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     let first = said(&mut rig).remove(0);
     // It is on its way: the same register is queued once more.
     rig.client
-        .write_untracked([newest(a, 2.0), newest(a, 3.0)])
+        .write_untracked([newest(a, 2.0), newest(a, 3.0)], Tick::MAX)
         .unwrap();
     let counts = rig.client.write_counts();
     assert_eq!(
@@ -125,7 +129,9 @@ fn what_has_been_sent_is_not_superseded() {
     );
     assert_eq!(values(&go_on(&mut rig, &first)), [(100, 3.0)]);
     // The queue is empty: it begins anew.
-    rig.client.write_untracked([newest(a, 4.0)]).unwrap();
+    rig.client
+        .write_untracked([newest(a, 4.0)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     let sent = said(&mut rig);
     assert_eq!(
@@ -139,7 +145,7 @@ fn queued_writes_are_sent_all_the_same() {
     let (mut rig, [a, b]) = busy(1, Features::OURS);
     let first = fill(&mut rig, b);
     let writes = [newest(a, 1.0), write(a, 2.0), newest(a, 3.0), write(a, 4.0)];
-    rig.client.write_untracked(writes).unwrap();
+    rig.client.write_untracked(writes, Tick::MAX).unwrap();
     let sent = go_on(&mut rig, &first);
     // The newest value takes the place of the write that gave way, before those made meanwhile.
     assert_eq!(values(&sent), [(100, 3.0), (100, 2.0), (100, 4.0)]);
@@ -151,7 +157,7 @@ fn without_a_connection_the_newest_value_waits_for_the_next_one() {
     rig.cut();
     (0..100).for_each(|n| {
         let write = newest(a, f64::from(n));
-        rig.client.write_untracked([write]).unwrap();
+        rig.client.write_untracked([write], Tick::MAX).unwrap();
     });
     assert_eq!(rig.client.write_counts().waiting, 1);
     rig.engine.held.clear();
@@ -170,7 +176,7 @@ fn an_engine_of_an_earlier_release_gets_the_newest_value_too() {
     let (mut rig, [a, b]) = busy(1, Features::NONE);
     let first = fill(&mut rig, b);
     let writes = [newest(a, 1.0), newest(a, 2.0)];
-    rig.client.write_untracked(writes).unwrap();
+    rig.client.write_untracked(writes, Tick::MAX).unwrap();
     let sent = go_on(&mut rig, &first);
     assert_eq!(
         (values(&sent), sent[0].options.superseded),

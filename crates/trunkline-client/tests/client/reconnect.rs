@@ -8,7 +8,7 @@ use trunkline_proto::message::hello::Resume;
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::open::{OpenOptions as WireOptions, OpenedBuilder};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
-use trunkline_types::{Contract, DataType, Lost, Value};
+use trunkline_types::{Contract, DataType, Lost, Tick, Value};
 
 use super::rig::{Rig, Said, value, write};
 
@@ -422,7 +422,9 @@ fn a_reconnect_gives_back_what_nobody_uses() {
     for round in 0..5 {
         let id = rig.subscribe(&["a/b"], if round % 2 == 0 { "latest" } else { "all" });
         let variable = rig.open_one("a/b");
-        rig.client.write_untracked([write(variable, 1.0)]).unwrap();
+        rig.client
+            .write_untracked([write(variable, 1.0)], Tick::MAX)
+            .unwrap();
         rig.cut();
         rig.client.unsubscribe(id);
         let close = rig.client.close(&[variable]).unwrap();
@@ -465,7 +467,9 @@ fn own_writes_of_an_earlier_epoch_mark_nothing() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all");
     let variable = rig.open_one("a/b");
-    rig.client.write_untracked([write(variable, 1.0)]).unwrap();
+    rig.client
+        .write_untracked([write(variable, 1.0)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     restart(&mut rig);
     rig.set("a/b", 2.0);

@@ -7,7 +7,7 @@ use trunkline_client::{
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
-use trunkline_types::{Access, Reading, Url, Value};
+use trunkline_types::{Access, Reading, Tick, Url, Value};
 
 use super::rig::{Rig, Said, value, write};
 
@@ -141,10 +141,16 @@ fn requests_and_writes_are_sent_in_the_order_they_were_made() {
     let variable = rig.open_one("a/b");
     rig.said();
     rig.client.read(&[variable]).unwrap();
-    rig.client.write_untracked([write(variable, 1.0)]).unwrap();
-    rig.client.write_untracked([write(variable, 2.0)]).unwrap();
+    rig.client
+        .write_untracked([write(variable, 1.0)], Tick::MAX)
+        .unwrap();
+    rig.client
+        .write_untracked([write(variable, 2.0)], Tick::MAX)
+        .unwrap();
     rig.client.read(&[variable]).unwrap();
-    rig.client.write_untracked([write(variable, 3.0)]).unwrap();
+    rig.client
+        .write_untracked([write(variable, 3.0)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     let kinds: Vec<_> = rig.said().iter().map(Said::kind).collect();
     use FrameKind::{Read, Write};

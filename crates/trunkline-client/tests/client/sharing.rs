@@ -1,7 +1,7 @@
 //! Several subscriptions of one program to the same variables.
 
 use trunkline_client::SubscribeOptions;
-use trunkline_types::Contract;
+use trunkline_types::{Contract, Tick};
 
 use super::rig::{Rig, Said, write};
 
@@ -80,7 +80,9 @@ fn own_updates_are_marked_by_the_answers_that_precede_them() {
     let id = rig.subscribe(&["a/b"], "all");
     let variable = rig.open_one("a/b");
     rig.set("a/b", 1.0);
-    rig.client.write_untracked([write(variable, 2.0)]).unwrap();
+    rig.client
+        .write_untracked([write(variable, 2.0)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     let wire = rig.wire(id);
     rig.engine.send_current(wire, 100);

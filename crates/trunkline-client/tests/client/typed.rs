@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trunkline_client::{EnumIndex, FromValue, IntoValue, OpenOptions, Typed, WriteOutcome};
 use trunkline_types::{
-    Array, ArrayType, DataType, ElementType, Elements, EnumType, Timestamp, Value,
+    Array, ArrayType, DataType, ElementType, Elements, EnumType, Tick, Timestamp, Value,
 };
 
 use super::rig::Rig;
@@ -111,7 +111,9 @@ fn the_item_of_a_subscription_can_be_typed_and_written() {
     let id = rig.subscribe(&["a/b"], "latest");
     let item = rig.client.item(id, 0).unwrap();
     let level = Typed::<f64>::of(item.variable, &item.data_type.unwrap()).unwrap();
-    rig.client.write_untracked([level.write(1.0)]).unwrap();
+    rig.client
+        .write_untracked([level.write(1.0)], Tick::MAX)
+        .unwrap();
     rig.exchange();
     assert_eq!(rig.client.write_counts().applied, 1);
     assert_eq!(&*item.name, "a/b");

@@ -1,13 +1,15 @@
 //! Writes: in order, within the credit, packed, and every one with its outcome.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use trunkline_client::{ClientOptions, Write, WriteError, WriteOptions, WriteOutcome};
+use trunkline_client::{Answer, ClientOptions, Write, WriteError, WriteOptions, WriteOutcome};
+use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::message::outcome::WriteOutcome as Wire;
 use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
-use trunkline_proto::{Fault, FaultCode, FrameKind};
-use trunkline_types::{Position, Quality, Reason, Timestamp, Value};
+use trunkline_proto::{Endpoint, Fault, FaultCode, Features, FrameKind};
+use trunkline_types::{Position, Quality, Reason, Tick, Timestamp, Value};
 
 use super::rig::{FakeEngine, Rig, Said, write};
 
@@ -125,7 +127,7 @@ fn asynchronous_writes_are_packed_many_to_a_frame_and_so_are_their_answers() {
     let (mut rig, variable) = rig();
     for n in 0..1000 {
         rig.client
-            .write_untracked([write(variable, f64::from(n))])
+            .write_untracked([write(variable, f64::from(n))], Tick::MAX)
             .unwrap();
     }
     rig.exchange();
@@ -192,7 +194,7 @@ fn the_credit_counts_bytes_and_a_value_beyond_it_goes_alone() {
         )
     };
     rig.client
-        .write_untracked([text(400), text(400), text(5000), text(10)])
+        .write_untracked([text(400), text(400), text(5000), text(10)], Tick::MAX)
         .unwrap();
     for expected in [2, 1, 1] {
         rig.exchange();
@@ -214,7 +216,7 @@ fn every_answer_gives_its_bytes_of_credit_back() {
     rig.said();
     rig.engine.hold(FrameKind::Write);
     rig.client
-        .write_untracked((0..4).map(|n| write(variable, f64::from(n))))
+        .write_untracked((0..4).map(|n| write(variable, f64::from(n))), Tick::MAX)
         .unwrap();
     rig.exchange();
     let writes = said_writes(&mut rig);
@@ -255,7 +257,7 @@ fn a_write_that_finds_no_room_is_not_accepted_at_all() {
     let variable = rig.open_one("a/b");
     rig.cut();
     rig.client
-        .write_untracked((0..8).map(|n| write(variable, f64::from(n))))
+        .write_untracked((0..8).map(|n| write(variable, f64::from(n))), Tick::MAX)
         .unwrap();
     let error = rig
         .client
@@ -277,7 +279,7 @@ fn a_write_that_finds_no_room_is_not_accepted_at_all() {
     rig.exchange();
     let error = rig.client.write([write(variable, 1.0)]).unwrap_err();
     assert_eq!(error, WriteError::OutcomesNotTaken { waiting: 10 });
-    rig.client.forget_writes(batches[0]);
+    rig.client.end_writes(batches[0]);
     rig.client.take_outcomes(batches[1]).unwrap();
     assert!(rig.client.write([write(variable, 1.0)]).is_ok());
 }
@@ -358,4 +360,166 @@ fn writes_that_were_never_sent_are_refused_when_the_client_is_shut_down() {
     };
     assert!(fault.sentence.contains("it was not sent"), "{fault}");
     assert_eq!(rig.client.pending(), 0);
+}
+
+/// The fault of a write that was cancelled.
+fn cancelled(outcome: &WriteOutcome) -> &str {
+    match outcome {
+        WriteOutcome::Cancelled(fault) => &fault.sentence,
+        other => panic!("not cancelled: {other:?}"),
+    }
+}
+
+/// Behaviour: B-20.
+#[test]
+fn a_write_whose_call_has_ended_is_never_sent() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    let ended = rig
+        .client
+        .write([
+            write(variable, 1.0),
+            Write::newest(variable, Value::F64(2.0)),
+        ])
+        .unwrap();
+    let waits = rig
+        .client
+        .write([Write::newest(variable, Value::F64(3.0))])
+        .unwrap();
+    let outcomes = rig.client.end_writes(ended);
+    assert!(cancelled(&outcomes[0]).contains("cancelled"));
+    assert_eq!(outcomes[1], WriteOutcome::Superseded, "by one that waits");
+    assert!(rig.client.end_writes(ended).is_empty(), "it ends once");
+    // One behind it, in the place of the one that waits.
+    let last = rig
+        .client
+        .write([Write::newest(variable, Value::F64(4.0))])
+        .unwrap();
+    rig.connect();
+    assert!(rig.client.take_outcomes(waits).is_some());
+    assert!(rig.client.take_outcomes(last).is_some());
+    let said: Vec<_> = said_writes(&mut rig).into_iter().map(|w| w.value).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    let counts = rig.client.write_counts();
+    assert_eq!((counts.issued, counts.cancelled), (4, 1));
+    assert_eq!((counts.superseded, counts.applied), (2, 1));
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+/// Behaviour: B-20.
+#[test]
+fn a_write_that_was_sent_when_its_call_ended_is_unknown_and_counted_as_the_engine_answers() {
+    let (mut rig, variable) = rig();
+    rig.engine.hold(FrameKind::Write);
+    let batch = rig.client.write([write(variable, 1.0)]).unwrap();
+    rig.exchange();
+    let outcomes = rig.client.end_writes(batch);
+    let [WriteOutcome::Unknown(fault)] = &*outcomes else {
+        panic!("{outcomes:?}")
+    };
+    assert!(fault.sentence.contains("may have been"), "{fault}");
+    assert_eq!(rig.client.write_counts().in_flight, 1);
+    let first = said_writes(&mut rig)[0].number;
+    answer(&mut rig.engine, first, &[Wire::Applied { sequence: 7 }]);
+    rig.exchange();
+    let counts = rig.client.write_counts();
+    assert_eq!(
+        (counts.applied, counts.unknown, counts.in_flight),
+        (1, 0, 0)
+    );
+}
+
+/// Behaviour: B-20.
+#[test]
+fn the_part_of_a_batch_that_had_no_credit_is_cancelled_and_the_part_that_was_sent_is_unknown() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    rig.engine.welcome.write_credit_count = 4;
+    rig.connect();
+    rig.said();
+    rig.engine.hold(FrameKind::Write);
+    let writes = (0..6).map(|n| write(variable, f64::from(n)));
+    let batch = rig.client.write(writes).unwrap();
+    rig.exchange();
+    let outcomes = rig.client.end_writes(batch);
+    let unknown = outcomes
+        .iter()
+        .filter(|one| matches!(one, WriteOutcome::Unknown(_)));
+    assert_eq!(unknown.count(), 4);
+    outcomes.iter().skip(4).for_each(|one| {
+        assert!(cancelled(one).contains("busy"));
+    });
+    let first = said_writes(&mut rig)[0].number;
+    answer(&mut rig.engine, first, &[Wire::WouldBlock; 4]);
+    rig.exchange();
+    assert!(said_writes(&mut rig).is_empty());
+}
+
+/// Behaviour: B-20.
+#[test]
+fn an_untracked_write_is_sent_within_its_life_or_never() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    let life = |rig: &Rig, seconds| rig.now.saturating_add(Duration::from_secs(seconds));
+    let (short, long) = (life(&rig, 1), life(&rig, 3600));
+    rig.client
+        .write_untracked([write(variable, 1.0)], short)
+        .unwrap();
+    rig.client
+        .write_untracked([write(variable, 2.0)], long)
+        .unwrap();
+    assert_eq!(rig.client.poll_timeout(), Some(short));
+    rig.pass(Duration::from_secs(2));
+    let counts = rig.client.write_counts();
+    assert_eq!((counts.cancelled, counts.waiting), (1, 1));
+    let why = rig.client.last_write_fault().unwrap();
+    assert!(why.sentence.contains("not sent in time"), "{why}");
+    rig.connect();
+    assert_eq!(said_writes(&mut rig).len(), 1);
+    assert_eq!(rig.client.write_counts().applied, 1);
+}
+
+/// Behaviour: B-20.
+#[test]
+fn a_group_or_an_order_whose_call_has_ended_is_never_sent_later() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    rig.engine.welcome.features = Features::OURS;
+    rig.connect();
+    let sent_group = rig
+        .client
+        .write_group(vec![write(variable, 1.0)], false)
+        .unwrap();
+    let sent_order = rig.client.order_library("a", LibraryVerb::Stop).unwrap();
+    // On its way, and never answered.
+    let mut bytes = Vec::new();
+    while rig
+        .client
+        .poll_output(rig.now, Timestamp::UNIX_EPOCH, 1 << 20, &mut bytes)
+    {}
+    assert!(!bytes.is_empty());
+    let Some(Answer::Group(group)) = rig.client.give_up(sent_group) else {
+        panic!("no answer to a group that was sent")
+    };
+    assert!(matches!(group.outcomes[..], [WriteOutcome::Unknown(_)]));
+    let Some(Answer::Refused(fault)) = rig.client.give_up(sent_order) else {
+        panic!("no answer to an order that was sent")
+    };
+    assert!(fault.sentence.contains("may have been"), "{fault}");
+    rig.cut();
+    let group = rig
+        .client
+        .write_group(vec![write(variable, 2.0)], false)
+        .unwrap();
+    let order = rig.client.order_library("a", LibraryVerb::Start).unwrap();
+    assert!(rig.client.give_up(group).is_none());
+    assert!(rig.client.give_up(order).is_none());
+    rig.connect();
+    // The fake engine knows neither groups nor orders: it would panic.
+    let counts = rig.client.write_counts();
+    assert_eq!((counts.issued, counts.unknown), (2, 1));
+    assert_eq!(
+        counts.issued,
+        counts.unknown + counts.refused + counts.cancelled
+    );
 }

@@ -8,8 +8,12 @@
 //!
 //! A note is made under the lock of its variable, so the notes of a variable stand in the order of
 //! what they tell of. It takes no memory but its own and no text is made: that is for the host's
-//! thread. When the notes have reached their bound the write goes on, and what is missing is
-//! counted and told in its place by an entry of its own.
+//! thread.
+//!
+//! Where notes are made faster than the host stores them, the writers of audited variables wait, as
+//! they do for a subscriber that holds them up: nothing is lost. A host that has taken nothing for
+//! [`AUDIT_PATIENCE`] cannot store: then writes go on, and what is missing is counted and told in
+//! its place by an entry of its own.
 //!
 //! Lock order: after everything but an outbox.
 
@@ -17,9 +21,10 @@ mod held;
 mod write;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, DataType, Timestamp};
+use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, DataType, Tick, Timestamp};
 
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
@@ -32,7 +37,13 @@ pub(crate) use self::held::Held;
 pub(crate) use self::write::{Asked, Audited, Change, is_noted};
 
 /// Notes that may wait for the host; beyond, they are counted as lost.
-pub const AUDIT_NOTES_MAX: usize = 10_000;
+pub const AUDIT_NOTES_MAX: usize = 50_000;
+/// Room for what is noted without waiting: groups that have begun, forces, orders, refusals.
+const AUDIT_RESERVE: usize = 10_000;
+/// How long writers wait for a host that takes no notes.
+pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How soon a writer that waits looks again.
+const AUDIT_LOOK: Duration = Duration::from_millis(5);
 
 /// The engine's side of its audit.
 #[derive(Debug, Default)]
@@ -67,6 +78,8 @@ struct Notes {
     /// Behind those that wait, and when the last of them was.
     lost: u64,
     lost_at: Timestamp,
+    /// Since when writers wait, and the host has taken nothing.
+    full_since: Option<Tick>,
 }
 
 #[derive(Debug)]
@@ -159,6 +172,26 @@ impl Engine {
         }
     }
 
+    /// When a write of this variable is to be tried again, where the audit has no room for it now.
+    /// Without anybody who keeps the audit nothing waits.
+    pub(crate) fn waits_for_audit(&self, variable: &Variable, now: Tick) -> Option<Tick> {
+        if !variable.is_audited() || self.audit().keeper.lock().is_none() {
+            return None;
+        }
+        let mut notes = self.audit().notes.lock();
+        if notes.has_room() {
+            return None;
+        }
+        let since = *notes.full_since.get_or_insert(now);
+        let end = since.saturating_add(AUDIT_PATIENCE);
+        (now < end).then(|| end.min(now.saturating_add(AUDIT_LOOK)))
+    }
+
+    /// Whether a write of this variable may have to wait for the audit.
+    pub(crate) fn is_audit_full(&self, variable: &Variable) -> bool {
+        variable.is_audited() && !self.audit().notes.lock().has_room()
+    }
+
     /// From now on `wake` is called when there is something to take.
     pub fn keep_audit(&self, wake: Box<dyn Wake>) {
         *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
@@ -171,6 +204,7 @@ impl Engine {
             if notes.waiting.is_empty() {
                 notes.tell_lost();
             }
+            notes.full_since = None;
             let count = limit.min(notes.waiting.len());
             notes.waiting.drain(..count).collect()
         };
@@ -242,6 +276,10 @@ impl Engine {
 }
 
 impl Notes {
+    fn has_room(&self) -> bool {
+        self.waiting.len() < AUDIT_NOTES_MAX - AUDIT_RESERVE
+    }
+
     /// What is missing is told where it is missing.
     fn tell_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);

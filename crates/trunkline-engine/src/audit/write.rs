@@ -103,6 +103,9 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Attempt {
+        if let Some(until) = self.waits_for_audit(variable, put.now) {
+            return Attempt::WouldBlock { until };
+        }
         let audited = Audited::new(Asked::of(put.caller, variable, write));
         let put = Put {
             audited: Some(&audited),

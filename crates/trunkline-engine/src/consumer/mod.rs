@@ -290,15 +290,14 @@ impl Consumer {
     /// Asks to be woken when an `all` feed that blocks writes to `variable` has room again. False
     /// when there is room already: try again at once.
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
-        let state = variable.lock();
-        let Some(interests) = state.interests() else {
-            return false;
-        };
         let mut parked = false;
-        for interest in interests.feeds() {
+        let state = variable.lock();
+        for interest in state.interests().into_iter().flat_map(|all| all.feeds()) {
             parked |= interest.feed.park(&self.outbox);
         }
-        parked
+        drop(state);
+        // Nobody is woken for room in the audit: the writer looks again when its time comes.
+        parked || self.engine.is_audit_full(variable)
     }
 
     /// Gives up what sessions before this one have left, when its time is over, and does what is

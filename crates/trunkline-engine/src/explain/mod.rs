@@ -10,7 +10,7 @@ mod buffer;
 mod source;
 mod writes;
 
-use trunkline_types::{Access, Level, Tick, Timestamp};
+use trunkline_types::{Access, Level, Reason, Tick, Timestamp};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -253,15 +253,37 @@ impl Walk<'_> {
             let next = "correct its `scaling`, or what its source sends";
             return fault(subject, format!("{sentence}; {unscaled}"), next);
         }
-        let next = match source.is_empty() {
-            true => "look at who writes it: trunkline info names the last writer",
-            false => "look at its source",
+        let next = match (quality.reason(), source.split_once(':')) {
+            (Reason::VariableMissing, Some((server, item))) => {
+                format!("correct `source`: I/O server {server} has no item {item}")
+            }
+            (Reason::Stale, _) => self.silent(),
+            (_, Some((server, _))) => format!("see what is wrong at I/O server {server}"),
+            (_, None) => match self.engine.last_writer(self.variable, self.caller) {
+                who if who.is_empty() => "write it".to_owned(),
+                who => format!("its last writer said so: {who}"),
+            },
         };
         match quality.level() {
             Level::Bad => fault(subject, sentence, next),
             _ => Step {
-                next: next.to_owned(),
+                next,
                 ..note(subject, sentence)
+            },
+        }
+    }
+
+    /// What to look at where nothing comes any more.
+    fn silent(&self) -> String {
+        match self.variable.properties().source.split_once(':') {
+            Some((server, item)) => {
+                format!(
+                    "see whether the device behind {item} of I/O server {server} still delivers"
+                )
+            }
+            None => match self.engine.last_writer(self.variable, self.caller) {
+                who if who.is_empty() => "write it".to_owned(),
+                who => format!("see whether its last writer still runs: {who}"),
             },
         }
     }
@@ -279,7 +301,7 @@ impl Walk<'_> {
             Some(max_age) if age > max_age => fault(
                 Subject::Age,
                 format!("{sentence}, later than its max_age of {max_age:?} allows"),
-                "find out why its source or its writers went silent",
+                self.silent(),
             ),
             _ => fine(Subject::Age, sentence),
         }

@@ -277,7 +277,11 @@ impl Engine {
         }
         let waiting = pending.map(|write| write.waiting);
         let is_pending = waiting.is_some();
-        let Waiting { completion, asked } = waiting.unwrap_or_default();
+        let Waiting {
+            completion,
+            asked,
+            writer,
+        } = waiting.unwrap_or_default();
         let completion = completion.as_ref();
         let audited = asked.map(|asked| Audited::new(*asked));
         let outcome = match answer {
@@ -291,6 +295,9 @@ impl Engine {
                     audited: audited.as_ref(),
                     watch: None,
                 };
+                if writer > 0 {
+                    variable.lock().set_put_by(writer);
+                }
                 self.read_back(put, variable, provider, answer, wakes)
             }
             Answer::Refused(_) | Answer::Unknown(_) if !is_pending => return,
@@ -364,6 +371,13 @@ impl Engine {
         provider.is_some()
     }
 
+    /// Whether a write or a request still waits for its provider's answer. One that has timed out
+    /// is
+    /// not to be sent to the device any more.
+    pub fn awaits_answer(&self, ticket: Ticket) -> bool {
+        self.providers().is_pending(ticket)
+    }
+
     /// Ends writes whose provider has taken too long; at most `limit` per call.
     pub(crate) fn expire_pending(
         &self,
@@ -395,7 +409,9 @@ impl Engine {
     ) {
         let variable = &write.variable;
         let outcome = count_unknown(variable, cause);
-        let Waiting { completion, asked } = write.waiting;
+        let Waiting {
+            completion, asked, ..
+        } = write.waiting;
         if let Some(asked) = asked {
             self.note_end(&Audited::new(*asked), variable, wall, &outcome, wakes);
         }

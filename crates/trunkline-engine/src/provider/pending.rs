@@ -33,6 +33,8 @@ pub(crate) struct Waiting {
     pub(crate) completion: Option<Completion>,
     /// The audit.
     pub(crate) asked: Option<Box<Asked>>,
+    /// The writer's session; 0 where nobody gave a value.
+    pub(crate) writer: u32,
 }
 
 /// All providers of an engine and the writes they have not answered.
@@ -119,6 +121,11 @@ impl Providers {
             pending: Mutex::new(Pending::default()),
             timeout,
         }
+    }
+
+    /// Whether a write still waits for its provider's answer.
+    pub(super) fn is_pending(&self, ticket: Ticket) -> bool {
+        self.pending.lock().writes.contains_key(&ticket)
     }
 
     /// Takes a provider in, and returns its place.

@@ -41,6 +41,8 @@ pub(crate) struct Extra {
     fields: Option<Box<Vec<OpenField>>>,
     /// Who alone may write it.
     hold: Option<Box<Hold>>,
+    /// The session whose value the device took last; 0: nobody's.
+    put_by: u32,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
     /// Of an alias, and of a variable that has aliases.
@@ -137,6 +139,16 @@ impl State {
             extra.fields = None;
         }
         is_removed
+    }
+
+    /// The session whose value the variable's device took last.
+    pub(crate) fn put_by(&self) -> Option<u32> {
+        let put_by = self.extra.as_ref()?.put_by;
+        (put_by > 0).then_some(put_by)
+    }
+
+    pub(crate) fn set_put_by(&mut self, session: u32) {
+        self.extra.get_or_insert_default().put_by = session;
     }
 
     pub(crate) fn hold(&self) -> Option<&Hold> {

@@ -40,6 +40,11 @@ pub(crate) fn requalify_locked(
     wakes: &mut Wakes,
 ) {
     let current = variable.update_locked(state);
+    // A quality alone gives no value to a variable that has none.
+    let quality = match current.sequence > 0 && current.quality.has_value() {
+        true => quality,
+        false => quality.without_value(),
+    };
     let (stamp, quality) = match variable.deployed().timestamps {
         true => (wall, quality),
         false => (

@@ -75,7 +75,7 @@ impl Endpoint for Session {
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
             more |= self.run_watches(budget);
             more |= self.run_sweep(budget);
-            self.account.lower(Use::Work, self.work.bytes());
+            self.account.lower(Use::Work, self.waiting_bytes());
         }
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate)

@@ -16,7 +16,7 @@ use trunkline_client::{
 use trunkline_engine::Verb;
 use trunkline_proto::Throughput;
 use trunkline_serve::ServeOptions;
-use trunkline_types::{Contract, DataType, Position, Properties, Value, VariableDefinition};
+use trunkline_types::{Contract, DataType, Position, Properties, Tick, Value, VariableDefinition};
 
 use crate::rig::{Pair, World, client_options, define, f64_variable};
 
@@ -301,7 +301,8 @@ impl Program {
         }
         let writes = self.pair.client.write_counts();
         let applied = writes.applied + writes.unchanged + writes.superseded;
-        let ended = applied + writes.refused + writes.would_block + writes.unknown;
+        let not_applied = writes.refused + writes.would_block + writes.cancelled;
+        let ended = applied + not_applied + writes.unknown;
         assert_eq!(writes.issued, ended, "{writes:?}");
     }
 }
@@ -423,7 +424,11 @@ fn run(steps: Vec<Step>) {
                     true => Write::newest(variable, value),
                     false => Write::new(variable, value),
                 };
-                program.pair.client.write_untracked([write]).unwrap();
+                program
+                    .pair
+                    .client
+                    .write_untracked([write], Tick::MAX)
+                    .unwrap();
             }
             Step::Group { client, value } => {
                 let program = &mut programs[client];

@@ -9,7 +9,7 @@ use trunkline_client::{
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::{Endpoint, FaultCode, Features, FrameKind, Negotiation, Throughput};
 use trunkline_serve::{Flushes, ServeOptions};
-use trunkline_types::{DataType, Value};
+use trunkline_types::{DataType, Tick, Value};
 
 use super::rig::{Pair, World, client_options, define, f64_variable};
 
@@ -87,7 +87,7 @@ fn follow(pair: &mut Pair, name: &str, contract: &str) -> SubscriptionId {
 
 fn put(pair: &mut Pair, variable: VariableRef, value: f64) {
     let write = Write::new(variable, Value::F64(value));
-    pair.client.write_untracked([write]).unwrap();
+    pair.client.write_untracked([write], Tick::MAX).unwrap();
     pair.exchange();
 }
 
@@ -118,7 +118,7 @@ fn a_full_buffer_leaves_at_once_from_whoever_filled_it() {
     put(&mut sut, x, 1.0);
     assert_eq!(plant.x(), 1);
     let long = Write::new(text, Value::String("t".repeat(9_000).into()));
-    sut.client.write_untracked([long]).unwrap();
+    sut.client.write_untracked([long], Tick::MAX).unwrap();
     sut.exchange();
     assert_eq!((plant.x(), plant.world.sequence("rig/text")), (2, 1));
 }
@@ -282,7 +282,7 @@ fn a_flush_stands_behind_writes_that_wait_for_credit() {
     sut.connect();
     let x = variable(&mut sut, "rig/x");
     let writes = (1..=5).map(|value| Write::new(x, Value::F64(f64::from(value))));
-    sut.client.write_untracked(writes).unwrap();
+    sut.client.write_untracked(writes, Tick::MAX).unwrap();
     let flush = sut.client.flush().unwrap();
     assert_eq!(sut.client.write_counts().waiting, 5);
     sut.exchange();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_client::{Event, VariableRef, Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{Answer as ProviderAnswer, Provider, Ticket, Wakes};
 use trunkline_proto::{FaultCode, FrameKind};
-use trunkline_types::{Access, DataType, Properties, Reason, Value};
+use trunkline_types::{Access, DataType, Properties, Reason, Tick, Value};
 
 use crate::rig::{Pair, World, applied, define, f64_variable, value};
 
@@ -201,7 +201,7 @@ fn a_write_that_must_not_wait_is_told_before_it_has_a_number() {
 }
 
 #[test]
-fn behind_a_write_that_waits_everything_of_its_session_keeps_its_order() {
+fn a_write_that_waits_holds_up_its_variable_and_requests_that_see_it_and_no_other_write() {
     let stall = |p: &mut Properties| p.stall = Duration::from_millis(100);
     let variables = vec![define("x", DataType::F64, stall), f64_variable("y")];
     let world = World::with_library("rig", variables);
@@ -216,7 +216,7 @@ fn behind_a_write_that_waits_everything_of_its_session_keeps_its_order() {
     let second = sut.client.write([number(y, 2.0)]).unwrap();
     sut.exchange();
     assert!(!sut.client.is_settled(first) && !sut.client.is_settled(second));
-    assert_eq!((world.sequence("rig/x"), world.sequence("rig/y")), (1, 0));
+    assert_eq!((world.sequence("rig/x"), world.sequence("rig/y")), (1, 1));
     // A slow subscriber of another session takes its updates: that is what was waited for.
     other.exchange();
     assert_eq!(other.values(slow).len(), 2);
@@ -228,12 +228,49 @@ fn behind_a_write_that_waits_everything_of_its_session_keeps_its_order() {
     assert_eq!(value(readings[0].as_ref().unwrap()), 1.0);
 }
 
+/// Behaviour: B-05.
+#[test]
+fn a_stalled_variable_holds_up_no_write_to_another_one_and_keeps_its_own_order() {
+    let stall = |p: &mut Properties| p.stall = Duration::from_secs(2);
+    let variables = vec![define("x", DataType::F64, stall), f64_variable("y")];
+    let world = World::with_library("rig", variables);
+    let (mut sut, mut other) = (Pair::on(&world), Pair::on(&world));
+    let slow = other.subscribe(&["rig/x"], "all:1");
+    let [x, y] = ["rig/x", "rig/y"].map(|name| sut.variable(name));
+    let of_x = sut.client.write((1..=4).map(|n| number(x, f64::from(n))));
+    let of_x = of_x.unwrap();
+    for n in 1..=3 {
+        let of_y = sut.client.write([number(y, f64::from(n))]).unwrap();
+        sut.exchange();
+        assert!(
+            sut.client.is_settled(of_y),
+            "write {n} to the other variable"
+        );
+    }
+    assert!(!sut.client.is_settled(of_x));
+    assert_eq!((world.sequence("rig/x"), world.sequence("rig/y")), (1, 3));
+    let mut values = Vec::new();
+    while !sut.client.is_settled(of_x) {
+        let before = world.sequence("rig/x");
+        other.exchange();
+        values.extend(other.values(slow));
+        sut.exchange();
+        assert!(world.sequence("rig/x") > before, "each room is used");
+    }
+    other.exchange();
+    values.extend(other.values(slow));
+    assert_eq!(values.last(), Some(&4.0), "{values:?}");
+    assert!(values.is_sorted(), "{values:?}");
+}
+
 #[test]
 fn writes_that_arrived_before_a_goodbye_are_carried_out() {
     let mut sut = Pair::of(&["x"]);
     let x = sut.variable("rig/x");
     let _find = sut.client.find("rig/**", None).unwrap();
-    sut.client.write_untracked([number(x, 42.0)]).unwrap();
+    sut.client
+        .write_untracked([number(x, 42.0)], Tick::MAX)
+        .unwrap();
     // The write waits behind the search when the goodbye comes.
     let (now, wall) = sut.world.time();
     let mut bytes = Vec::new();

@@ -140,8 +140,12 @@ impl Client {
 
     /// Writes values and waits for all outcomes.
     ///
+    /// When `timeout` is over, the call ends all writes that have no outcome by then: one that was
+    /// not sent is [cancelled](WriteOutcome::Cancelled) and never sent; one that was sent is
+    /// [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
+    ///
     /// # Errors
-    /// [`CallError`] when not all of them are known in time; the writes go on.
+    /// [`CallError`] when none of the writes was sent, and none ever will be.
     pub fn write(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -150,32 +154,23 @@ impl Client {
         let batch = self.shared.link.with(|core, _, _| core.write(writes))?;
         let deadline = self.shared.deadline(timeout);
         let outcomes = self.shared.link.wait_until(Some(deadline), |core, _| {
-            match core.take_outcomes(batch) {
-                Some(outcomes) => Some(Ok(outcomes)),
-                None => self.shared.hopeless(core).map(Err),
-            }
+            self.shared.check_writes(core, batch)
         });
-        outcomes.unwrap_or_else(|| {
-            self.shared
-                .link
-                .with(|core, _, _| core.forget_writes(batch));
-            Err(self.shared.too_late(timeout))
-        })
+        outcomes.unwrap_or_else(|| self.shared.give_up_writes(batch, timeout))
     }
 
     /// Hands writes over and returns at once; what became of them shows in
-    /// [`Client::write_counts`].
+    /// [`Client::write_counts`]. They wait for the connection as long as `life`: one that is not
+    /// sent by then is cancelled.
     ///
     /// # Errors
     /// [`CallError::Write`] when too many writes wait already.
     pub fn write_untracked(
         &self,
         writes: impl IntoIterator<Item = Write>,
+        life: Duration,
     ) -> Result<(), CallError> {
-        Ok(self
-            .shared
-            .link
-            .with(|core, _, _| core.write_untracked(writes))?)
+        self.shared.write_untracked(writes, life)
     }
 
     /// What became of all writes so far.
@@ -334,10 +329,7 @@ impl Client {
         let answer = shared
             .link
             .wait_until(Some(deadline), |core, _| shared.check(core, &pending));
-        answer.unwrap_or_else(|| {
-            shared.forget(&pending);
-            Err(shared.too_late(timeout))
-        })
+        answer.unwrap_or_else(|| shared.give_up(&pending, timeout))
     }
 }
 

@@ -17,8 +17,9 @@ impl Client {
     /// Variables that have a provider are refused unless they are [set](Write::set).
     ///
     /// # Errors
-    /// [`CallError`] when the group is not accepted, or there is no answer in time; then it may yet
-    /// be written. Why it was refused is in its outcomes.
+    /// [`CallError`] when the group is not accepted, or is not sent in time; then it never will be.
+    /// Why it was refused is in its outcomes, and that they are unknown where it was sent and not
+    /// answered in time.
     pub fn write_group(
         &self,
         writes: impl IntoIterator<Item = Write>,

@@ -14,8 +14,10 @@ impl blocking::Client {
     /// variables that stay what they were keep their values and their subscribers.
     ///
     /// # Errors
-    /// [`CallError::Fault`] when the engine refuses it, [`CallError`] when there is no answer: it
-    /// may be deployed all the same then.
+    /// [`CallError::Fault`] when the engine refuses it, or was sent it and did not answer in time:
+    /// it
+    /// may be deployed all the same then. Any other [`CallError`]: it was not sent, and never will
+    /// be.
     pub fn deploy(
         &self,
         library: impl Into<Arc<LibraryDefinition>>,

@@ -20,10 +20,8 @@ impl Client {
             .with(|core, _, _| core.take_outcomes(batch))
     }
 
-    /// Nobody will take the outcomes of these.
-    pub(crate) fn forget_writes(&self, batch: WriteBatchId) {
-        self.shared
-            .link
-            .with(|core, _, _| core.forget_writes(batch));
+    /// Ends these writes; what was not sent of them is cancelled.
+    pub(crate) fn end_writes(&self, batch: WriteBatchId) -> Vec<WriteOutcome> {
+        self.shared.link.with(|core, _, _| core.end_writes(batch))
     }
 }

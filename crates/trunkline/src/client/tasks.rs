@@ -7,7 +7,8 @@ use std::time::Duration;
 use trunkline_client::SubscriptionAccount;
 use trunkline_client::{
     Batch, ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened,
-    ReadingPage, Session, Step, SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
+    ReadingPage, Session, Step, SubscribeOptions, VariableRef, Write, WriteBatchId, WriteCounts,
+    WriteOutcome,
 };
 use trunkline_net::Peer;
 use trunkline_proto::Fault;
@@ -23,10 +24,25 @@ use super::{CallError, ConnectError, ConnectOptions};
 /// A connection to an engine for tasks; see the blocking [`Client`](crate::Client) for each verb.
 ///
 /// # Cancel safety
-/// A dropped call leaves its request with the engine; its answer is thrown away when it comes.
+/// A dropped call has ended as one whose time is over: what it had not sent is cancelled and never
+/// sent. What it had sent may still be carried out; its answer is discarded when it arrives.
 #[derive(Clone)]
 pub struct Client {
     pub(super) shared: Arc<Shared>,
+}
+
+/// Ends the writes of a call that is dropped.
+struct EndWrites<'a> {
+    shared: &'a Shared,
+    batch: WriteBatchId,
+}
+
+impl Drop for EndWrites<'_> {
+    fn drop(&mut self) {
+        // Where the outcomes were taken there is nothing to end.
+        let Self { shared, batch } = self;
+        shared.link.with(|core, _, _| core.end_writes(*batch));
+    }
 }
 
 /// Gives a request up when its call is dropped before it was answered.
@@ -138,7 +154,7 @@ impl Client {
     /// As [`Client::write`](crate::Client::write).
     ///
     /// # Errors
-    /// [`CallError`] when not all outcomes are known in time; the writes go on.
+    /// As there.
     pub async fn write(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -147,17 +163,12 @@ impl Client {
         let shared = &self.shared;
         let batch = shared.link.with(|core, _, _| core.write(writes))?;
         let deadline = shared.deadline(timeout);
+        let _call = EndWrites { shared, batch };
         let outcomes = shared
             .link
-            .wait(Some(deadline), |core, _| match core.take_outcomes(batch) {
-                Some(outcomes) => Some(Ok(outcomes)),
-                None => shared.hopeless(core).map(Err),
-            })
+            .wait(Some(deadline), |core, _| shared.check_writes(core, batch))
             .await;
-        outcomes.unwrap_or_else(|| {
-            shared.link.with(|core, _, _| core.forget_writes(batch));
-            Err(shared.too_late(timeout))
-        })
+        outcomes.unwrap_or_else(|| shared.give_up_writes(batch, timeout))
     }
 
     /// As [`Client::write_untracked`](crate::Client::write_untracked); never waits.
@@ -167,11 +178,9 @@ impl Client {
     pub fn write_untracked(
         &self,
         writes: impl IntoIterator<Item = Write>,
+        life: Duration,
     ) -> Result<(), CallError> {
-        Ok(self
-            .shared
-            .link
-            .with(|core, _, _| core.write_untracked(writes))?)
+        self.shared.write_untracked(writes, life)
     }
 
     /// What became of all writes so far.
@@ -281,7 +290,12 @@ impl Client {
     /// [`CallError`] when there is no answer.
     pub async fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
         let pending = self.shared.flush()?;
-        self.wait_for(pending, timeout, Shared::check_flush).await
+        let too_late = |shared: &Shared, pending: &Pending<()>| {
+            shared.forget(pending);
+            Err(shared.too_late(timeout))
+        };
+        self.wait_for(pending, timeout, Shared::check_flush, too_late)
+            .await
     }
 
     /// As [`Client::close_variables`](crate::Client::close_variables).
@@ -316,7 +330,9 @@ impl Client {
         pending: Pending<R>,
         timeout: Duration,
     ) -> Result<R, CallError> {
-        self.wait_for(pending, timeout, Shared::check).await
+        let give_up = |shared: &Shared, pending: &Pending<R>| shared.give_up(pending, timeout);
+        self.wait_for(pending, timeout, Shared::check, give_up)
+            .await
     }
 
     async fn wait_for<R, A>(
@@ -324,6 +340,7 @@ impl Client {
         pending: Pending<R>,
         timeout: Duration,
         check: impl Fn(&Shared, &mut ClientCore, &Pending<R>) -> Option<Result<A, CallError>>,
+        give_up: impl FnOnce(&Shared, &Pending<R>) -> Result<A, CallError>,
     ) -> Result<A, CallError> {
         let shared = &*self.shared;
         let deadline = shared.deadline(timeout);
@@ -337,7 +354,7 @@ impl Client {
             .wait(Some(deadline), |core, _| check(shared, core, &call.pending))
             .await;
         call.answered = answer.is_some();
-        answer.unwrap_or_else(|| Err(shared.too_late(timeout)))
+        answer.unwrap_or_else(|| give_up(shared, &call.pending))
     }
 }
 

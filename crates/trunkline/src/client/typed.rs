@@ -6,7 +6,7 @@ use trunkline_client::{
     FromValue, IntoValue, OpenOptions, Opened, TypeMismatch, Typed, VariableRef, WriteOutcome,
 };
 use trunkline_proto::Fault;
-use trunkline_types::Reading;
+use trunkline_types::{Quality, Reading};
 
 use super::{CallError, Client};
 use crate::aio;
@@ -31,6 +31,12 @@ pub enum VariableError {
     /// The program expects another type.
     #[error("{0}")]
     Type(#[from] TypeMismatch),
+    /// Nobody wrote it, or its source delivered nothing yet.
+    #[error("there is no value yet: {quality}; see `trunkline why`")]
+    NoValue {
+        /// Why not.
+        quality: Quality,
+    },
 }
 
 impl Client {
@@ -57,7 +63,7 @@ impl<T: FromValue> Variable<Client, T> {
     /// # Errors
     /// [`VariableError`]: no answer, or it may not be read.
     pub fn get(&self, timeout: Duration) -> Result<T, VariableError> {
-        Ok(self.typed.value(&self.read(timeout)?)?)
+        value_of(self.typed, &self.read(timeout)?)
     }
 
     /// Its reading now.
@@ -103,7 +109,7 @@ impl<T: FromValue> Variable<aio::Client, T> {
     /// # Errors
     /// [`VariableError`]: no answer, or it may not be read.
     pub async fn get(&self, timeout: Duration) -> Result<T, VariableError> {
-        Ok(self.typed.value(&self.read(timeout).await?)?)
+        value_of(self.typed, &self.read(timeout).await?)
     }
 
     /// Its reading now.
@@ -136,6 +142,15 @@ impl<C, T> Variable<C, T> {
         T: FromValue,
     {
         self.typed.variable()
+    }
+}
+
+fn value_of<T: FromValue>(typed: Typed<T>, reading: &Reading) -> Result<T, VariableError> {
+    match reading.has_value() {
+        true => Ok(typed.value(reading)?),
+        false => Err(VariableError::NoValue {
+            quality: reading.sample.quality,
+        }),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_client::{
     Answer, ClientCore, ClientOptions, Condition, ConnectionState, ForcedList, Found, GroupOutcome,
     Lease, LeaseTerms, OpenOptions, Opened, ReadingPage, RequestError, RequestId, Session,
-    Snapshot, Step, VariableRef, Write, WriteCounts,
+    Snapshot, Step, VariableRef, Write, WriteBatchId, WriteCounts, WriteOutcome,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -308,7 +308,49 @@ impl Shared {
         if let Some(answer) = core.take(pending.id) {
             return Some((pending.read)(answer));
         }
-        self.hopeless(core).map(Err)
+        let error = self.hopeless(core)?;
+        Some(end(core, pending, error))
+    }
+
+    /// Ends a call whose time is over; its request is not sent from now on.
+    pub(crate) fn give_up<R>(&self, pending: &Pending<R>, after: Duration) -> Result<R, CallError> {
+        self.link
+            .with(|core, _, _| end(core, pending, too_late(core, after)))
+    }
+
+    /// The outcomes of a call's writes once all are known, or what there is when waiting for them
+    /// is of no use.
+    pub(crate) fn check_writes(
+        &self,
+        core: &mut ClientCore,
+        batch: WriteBatchId,
+    ) -> Option<Result<Vec<WriteOutcome>, CallError>> {
+        if let Some(outcomes) = core.take_outcomes(batch) {
+            return Some(Ok(outcomes));
+        }
+        let error = self.hopeless(core)?;
+        Some(end_writes(core, batch, error))
+    }
+
+    /// Ends a call that writes and whose time is over; nothing of it is sent from now on.
+    pub(crate) fn give_up_writes(
+        &self,
+        batch: WriteBatchId,
+        after: Duration,
+    ) -> Result<Vec<WriteOutcome>, CallError> {
+        self.link
+            .with(|core, _, _| end_writes(core, batch, too_late(core, after)))
+    }
+
+    /// Hands writes over that are cancelled if they are not sent within `life`.
+    pub(crate) fn write_untracked(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+        life: Duration,
+    ) -> Result<(), CallError> {
+        Ok(self
+            .link
+            .with(|core, now, _| core.write_untracked(writes, now.saturating_add(life)))?)
     }
 
     /// Whether a flush is answered, and what became of all writes so far.
@@ -341,14 +383,9 @@ impl Shared {
         }
     }
 
-    /// What a caller is told whose time is over.
+    /// The error of a call whose time is over.
     pub(crate) fn too_late(&self, after: Duration) -> CallError {
-        self.link.with(|core, _, _| match core.state().cause() {
-            Some(cause) => CallError::NotConnected {
-                cause: Arc::clone(cause),
-            },
-            None => CallError::TimedOut { after },
-        })
+        self.link.with(|core, _, _| too_late(core, after))
     }
 
     /// Nobody waits for this answer any longer.
@@ -365,6 +402,38 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+fn too_late(core: &ClientCore, after: Duration) -> CallError {
+    match core.state().cause() {
+        Some(cause) => CallError::NotConnected {
+            cause: Arc::clone(cause),
+        },
+        None => CallError::TimedOut { after },
+    }
+}
+
+/// Ends a call. Its answer, if the engine's has come by now, or that the outcome is unknown, if the
+/// request changes the engine and was sent; otherwise `error`.
+fn end<R>(core: &mut ClientCore, pending: &Pending<R>, error: CallError) -> Result<R, CallError> {
+    match core.give_up(pending.id) {
+        Some(answer) => (pending.read)(answer),
+        None => Err(error),
+    }
+}
+
+/// Ends a call that writes: `error` if nothing of it was sent.
+fn end_writes(
+    core: &mut ClientCore,
+    batch: WriteBatchId,
+    error: CallError,
+) -> Result<Vec<WriteOutcome>, CallError> {
+    let outcomes = core.end_writes(batch);
+    let is_cancelled = |outcome: &WriteOutcome| matches!(outcome, WriteOutcome::Cancelled(_));
+    match outcomes.iter().all(is_cancelled) {
+        true => Err(error),
+        false => Ok(outcomes),
     }
 }
 

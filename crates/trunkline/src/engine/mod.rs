@@ -370,7 +370,9 @@ impl Engine {
 
     /// A program of this process, with a session number of its own.
     pub(crate) fn caller(&self) -> Caller {
-        Caller::local(self.inner.numbers.next(), self.inner.uid)
+        let caller = Caller::local(self.inner.numbers.next(), self.inner.uid);
+        self.inner.core.introduce(&caller);
+        caller
     }
 }
 

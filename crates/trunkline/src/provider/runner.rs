@@ -238,7 +238,7 @@ impl Runner {
             }
             None => {
                 self.missing.insert(handle, name.to_owned());
-                self.publish(vec![bad(handle, Reason::ConfigurationError)]);
+                self.publish(vec![bad(handle, Reason::VariableMissing)]);
             }
         }
     }

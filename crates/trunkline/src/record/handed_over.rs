@@ -99,9 +99,9 @@ impl<'a> HandedOver<'a> {
 
     fn note(&mut self, variable: usize, outcome: &WriteOutcome, name: impl Fn(usize) -> String) {
         let (code, sentence) = match outcome {
-            WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) => {
-                (fault.code.to_string(), fault.sentence.clone())
-            }
+            WriteOutcome::Refused(fault)
+            | WriteOutcome::Unknown(fault)
+            | WriteOutcome::Cancelled(fault) => (fault.code.to_string(), fault.sentence.clone()),
             WriteOutcome::WouldBlock => (
                 "would-block".to_owned(),
                 "it would have had to wait".to_owned(),
@@ -131,7 +131,7 @@ impl<'a> HandedOver<'a> {
 impl Drop for HandedOver<'_> {
     fn drop(&mut self) {
         for (batch, ..) in self.batches.drain(..) {
-            self.client.forget_writes(batch);
+            self.client.end_writes(batch);
         }
     }
 }

@@ -255,7 +255,9 @@ fn open(
 fn outcomes(done: &mut VariablesPlayed, before: &WriteCounts, now: &WriteCounts) {
     done.applied = now.applied - before.applied;
     done.unchanged = now.unchanged - before.unchanged;
-    let failed = |counts: &WriteCounts| counts.refused + counts.would_block + counts.unknown;
+    let failed = |counts: &WriteCounts| {
+        counts.refused + counts.would_block + counts.unknown + counts.cancelled
+    };
     done.failed = failed(now) - failed(before);
 }
 

@@ -258,8 +258,8 @@ impl Running {
                 item.lost_since = Lost::NONE;
                 let is_new = std::mem::take(&mut item.is_new);
                 let now = self.clock.now().since(self.since);
-                // Nothing was written to it yet.
-                if reading.position.sequence == 0 {
+                // Nothing was written to it yet, or delivered by its source.
+                if !reading.has_value() {
                     return;
                 }
                 let (sample, lost) = (&reading.sample, &reading.lost);

@@ -210,7 +210,7 @@ fn variables_that_are_deployed_later_are_delivered_and_a_wrong_item_is_said() {
     follow(&sut.engine, "later/x").next_where(has(12.0));
     wait_for(&provider, |status| status.variables == 2);
     sut.engine.deploy(&library("typo", "plant:curent")).unwrap();
-    follow(&sut.engine, "typo/x").next_where(is_bad(Reason::ConfigurationError));
+    follow(&sut.engine, "typo/x").next_where(is_bad(Reason::VariableMissing));
     let status = wait_for(&provider, |status| status.missing == 1);
     assert_eq!(status.missing_item.as_deref(), Some("curent"));
     let typo = sut.engine.variable::<f64>("typo/x").unwrap();

@@ -40,11 +40,15 @@ fn of_what_is_set_faster_than_it_can_be_sent_the_newest_value_is_sent() {
             .remove(0)
             .unwrap()
             .upstream;
-        client.write_untracked([newest(0.0)]).unwrap();
+        client
+            .write_untracked([newest(0.0)], Duration::from_secs(60))
+            .unwrap();
         assert_eq!(has_got.recv_timeout(TIMEOUT), Ok(4.0));
         // The line is busy. Nothing but the number of the register waits for it.
         for value in 1..=50 {
-            client.write_untracked([newest(f64::from(value))]).unwrap();
+            client
+                .write_untracked([newest(f64::from(value))], Duration::from_secs(60))
+                .unwrap();
         }
         let counts = client.write_counts();
         assert_eq!((counts.waiting, counts.superseded), (1, 49));

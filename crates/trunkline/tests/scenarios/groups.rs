@@ -78,7 +78,10 @@ pub fn a_group_stands_in_order_and_in_one_piece(place: &Place) {
     }
     let variable = place.variable("all/f64");
     let before = (0..100).map(|n| Write::new(variable, Value::F64(f64::from(n))));
-    place.client.write_untracked(before).expect("room");
+    place
+        .client
+        .write_untracked(before, Duration::from_secs(60))
+        .expect("room");
     let group = place.client.write_group(writes(place, 50.0), TIMEOUT);
     let position = match &group.expect("an answer").outcomes[0] {
         WriteOutcome::Applied(position) => *position,

@@ -55,7 +55,7 @@ pub fn a_task_has_the_verbs_of_a_thread(place: &Place) {
         let engine = client.engine_info(TIMEOUT).await.unwrap();
         assert!(engine.variables > 0);
         let again = Write::new(level, Value::F64(8.0));
-        client.write_untracked([again]).unwrap();
+        client.write_untracked([again], TIMEOUT).unwrap();
         let counts = client.flush(TIMEOUT).await.unwrap();
         assert_eq!((counts.applied, counts.in_flight), (2, 0));
         client.close_variables(&[level], TIMEOUT).await.unwrap();

@@ -111,7 +111,7 @@ pub fn own_updates_come_back_marked(place: &Place) {
 pub fn a_thousand_puts_are_packed_and_answered(place: &Place) {
     let variable = place.variable("all/f64");
     let writes = (0..1000).map(|i| Write::new(variable, Value::F64(f64::from(i))));
-    place.client.write_untracked(writes).expect("room");
+    place.client.write_untracked(writes, TIMEOUT).expect("room");
     let counts = place.client.flush(TIMEOUT).expect("answers");
     assert_eq!((counts.issued, counts.applied), (1000, 1000));
     let reading = place.read(variable);

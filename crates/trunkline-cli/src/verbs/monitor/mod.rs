@@ -26,7 +26,8 @@ use crate::terminal::Mood;
 ///
 /// Ends with Ctrl-C, or after --count, --for or --until. Each line says what was missed before it:
 /// `lost` against the contract, `coalesced` where the contract allows it. Changes of the connection
-/// are told on standard error; it comes back by itself. A pattern is followed: variables that
+/// are told on standard error; it comes back by itself. An engine that is not running yet is waited
+/// for, which standard error says. A pattern is followed: variables that
 /// appear later are printed from then on, and standard error says which appeared or are gone.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
@@ -55,6 +56,10 @@ pub(crate) struct Args {
     /// Print once a second how many readings came, instead of the readings
     #[arg(long)]
     rate: bool,
+
+    /// End with exit code 3 if the engine is not running, instead of waiting for it
+    #[arg(long)]
+    no_wait: bool,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -83,7 +88,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let condition = args.until.as_deref().map(Condition::parse).transpose()?;
     let targets = targets::resolve(&args.names, &context.settings)?;
-    let connection = Connection::new(&targets.engine, context)?;
+    let connection = match args.no_wait {
+        true => Connection::new(&targets.engine, context)?,
+        false => {
+            // The time of --for begins with the connection.
+            let patience = args.duration.map(|time| time.max(context.settings.timeout));
+            let now = context.clock.now();
+            let until = patience.map(|time| now.saturating_add(time));
+            Connection::wait(&targets.engine, context, until, |why| {
+                let mut object = Object::new();
+                object.put("event", "waiting");
+                object.put("code", &*why.code);
+                object.put("message", why.message.as_str());
+                let sentence = format!("*** {}; waiting for the engine", why.message);
+                note(context, object, Mood::Uncertain, &sentence)
+            })?
+        }
+    };
     let patterns: Vec<Pattern> = targets.patterns().cloned().collect();
     let fixed = targets.names(&context.settings);
     let mut entries = connection.expand(targets, context)?;
@@ -445,11 +466,16 @@ impl Monitor<'_> {
 
     /// What happened, on standard error.
     fn say(&self, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
-        let terminal = &self.context.terminal;
-        match self.context.settings.form {
-            Form::Json | Form::Jsonl => terminal.note(&object.into_json().to_string()),
-            _ => terminal.note(&terminal.error_paint(mood, sentence)),
-        }
+        note(self.context, object, mood, sentence)
+    }
+}
+
+/// A line on standard error.
+fn note(context: &Context, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
+    let terminal = &context.terminal;
+    match context.settings.form {
+        Form::Json | Form::Jsonl => terminal.note(&object.into_json().to_string()),
+        _ => terminal.note(&terminal.error_paint(mood, sentence)),
     }
 }
 

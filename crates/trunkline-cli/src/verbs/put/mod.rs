@@ -187,6 +187,7 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
         context,
         printer,
         name_width,
+        has_values: matches!(making, Making::FromText(_)),
         unchanged: match making {
             Making::FromText(_) => "unchanged: it is within the deadband",
             Making::FromNothing(_) => "unchanged: it has no device",
@@ -194,7 +195,8 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
         tally: Tally::default(),
     };
     if how.no_wait {
-        let sent = connection.client.write_untracked(writes);
+        let (client, life) = (&connection.client, connection.timeout());
+        let sent = client.write_untracked(writes, life);
         sent.map_err(|error| connection.failed(&error))?;
         // Sends what waits, without waiting for what the engine says to it.
         connection.client.close();

@@ -27,6 +27,8 @@ pub(super) struct Report<'a> {
     pub(super) context: &'a Context,
     pub(super) printer: ReadingPrinter,
     pub(super) name_width: usize,
+    /// The writes carry values; otherwise the engine decides what the variables show.
+    pub(super) has_values: bool,
     /// Why a write may leave its variable as it was.
     pub(super) unchanged: &'static str,
     pub(super) tally: Tally,
@@ -96,17 +98,14 @@ impl Report<'_> {
             }),
         };
         let took = self.context.clock.now().since(began);
-        // What came between the sending and the answer leaves every write unknown.
         if let Err(CallError::Write(error)) = &answered {
             return Err(Problem::usage(&error.to_string()).into());
         }
+        // A call fails as a whole only where nothing of it was sent.
         let lost = answered.as_ref().err().map(|error| {
             let why = connection.failed(error);
-            let sentence = format!(
-                "it is not known whether it was written: {}; read it again",
-                why.message
-            );
-            Problem::new(Exit::Unknown, "unknown", &sentence)
+            let sentence = format!("not written: {}", why.message);
+            Problem::new(why.exit, why.code, &sentence)
         });
         let Answered { outcomes, commit } = answered.unwrap_or_default();
         let now = self.read_back(connection, items, &outcomes);
@@ -156,9 +155,18 @@ impl Report<'_> {
                     continue;
                 }
             };
-            // Another write may have followed already; what is told is what came of this one.
-            let is_ours = |reading: &&Reading| Some(reading.position) == outcome.position;
-            let reading = now.get(index).and_then(Option::as_ref).filter(is_ours);
+            // Another write may have followed already; what is told is what came of this one. An
+            // order
+            // without a value has none of its own: the device may have answered once more
+            // meanwhile.
+            let is_told = |reading: &&Reading| match outcome.position {
+                Some(at) if self.has_values => reading.position == at,
+                Some(at) => {
+                    reading.position.epoch == at.epoch && reading.position.sequence >= at.sequence
+                }
+                None => !self.has_values,
+            };
+            let reading = now.get(index).and_then(Option::as_ref).filter(is_told);
             self.changed((name, opened, value), reading, outcome, remark)?;
         }
         Ok(self.tally.exit())
@@ -216,7 +224,10 @@ impl Report<'_> {
             own: true,
         };
         let new = Shown {
-            has_value: true,
+            has_value: match reading {
+                Some(reading) => reading.has_value(),
+                None => self.has_values,
+            },
             ..shown(reading.unwrap_or(&assumed))
         };
         self.printer.print_change(&Change {
@@ -258,6 +269,10 @@ fn problem_of(outcome: Option<&WriteOutcome>, lost: Option<&Problem>) -> Problem
         (Some(WriteOutcome::Unknown(fault)), _) => {
             let sentence = format!("it is not known whether it was written: {}", fault.sentence);
             Problem::new(Exit::Unknown, fault.code.name(), &sentence)
+        }
+        (Some(WriteOutcome::Cancelled(fault)), _) => {
+            let sentence = format!("not written: {}", fault.sentence);
+            Problem::new(Exit::TimedOut, "cancelled", &sentence)
         }
         (Some(WriteOutcome::WouldBlock), _) => {
             let sentence =

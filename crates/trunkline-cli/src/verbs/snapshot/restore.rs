@@ -156,7 +156,7 @@ fn write(
         None => client.write(writes, timeout),
     };
     let mut outcomes = outcomes
-        .map_err(|error| unknown(&connection.failed(&error)))?
+        .map_err(|error| not_written(connection.failed(&error)))?
         .into_iter();
     let columns = &["name", "outcome", "before", "after", "remark"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
@@ -241,6 +241,10 @@ fn of_outcome(outcome: Option<&WriteOutcome>) -> Problem {
             let sentence = format!("it is not known whether it was written: {}", fault.sentence);
             Problem::new(Exit::Unknown, fault.code.name(), &sentence)
         }
+        Some(WriteOutcome::Cancelled(fault)) => {
+            let sentence = format!("not written: {}", fault.sentence);
+            Problem::new(Exit::TimedOut, "cancelled", &sentence)
+        }
         _ => {
             let sentence = "it is not known whether it was written; read it again";
             Problem::new(Exit::Unknown, "unknown", sentence)
@@ -248,11 +252,8 @@ fn of_outcome(outcome: Option<&WriteOutcome>) -> Problem {
     }
 }
 
-/// What came between the sending and the answer leaves every write unknown.
-fn unknown(why: &Problem) -> Problem {
-    let sentence = format!(
-        "it is not known what was written: {}; compare with `trunkline snapshot diff`",
-        why.message
-    );
-    Problem::new(Exit::Unknown, "unknown", &sentence)
+/// A call fails as a whole only where nothing of it was sent.
+fn not_written(why: Problem) -> Problem {
+    let sentence = format!("nothing was written: {}", why.message);
+    Problem::new(why.exit, why.code, &sentence)
 }

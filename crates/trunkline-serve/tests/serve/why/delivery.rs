@@ -6,7 +6,7 @@ use trunkline_client::{ClientOptions, SubscribeOptions, Write};
 use trunkline_engine::{Engine, EngineOptions};
 use trunkline_proto::message::why::WhyStage;
 use trunkline_serve::ServeOptions;
-use trunkline_types::{Access, DataType, Value};
+use trunkline_types::{Access, DataType, Tick, Value};
 
 use super::{
     NAME, Plc, Row, SECOND, all, behind, healthy, of_plc, row, untaken, why, with, world_with,
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
             slow.capacity = 0;
             let x = pair.variable(NAME);
             let writes = (0..5).map(|n| Write::new(x, Value::F64(f64::from(n))));
-            pair.client.write_untracked(writes).unwrap();
+            pair.client.write_untracked(writes, Tick::MAX).unwrap();
             pair.exchange();
             // Behind the write that waits nothing else is carried out; this is answered.
             why(&mut pair, NAME)
@@ -162,7 +162,7 @@ pub(super) const ROWS: &[Row] = &[
             pair.connect();
             let x = pair.variable(NAME);
             let writes = (0..5).map(|n| Write::new(x, Value::F64(f64::from(n))));
-            pair.client.write_untracked(writes).unwrap();
+            pair.client.write_untracked(writes, Tick::MAX).unwrap();
             pair.exchange();
             why(&mut pair, NAME)
         },

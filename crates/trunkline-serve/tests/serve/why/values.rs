@@ -53,7 +53,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "its value is bad: sensor-failure",
-        "look at its source",
+        "see what is wrong at I/O server plc",
     ),
     row(
         "a raw value that cannot be scaled",
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "later than its max_age of 2s",
-        "went silent",
+        "see whether its last writer still runs",
     ),
     row(
         "an alias of what is not there",
