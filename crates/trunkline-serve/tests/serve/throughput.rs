@@ -449,7 +449,7 @@ fn writes_at_full_speed_never_wait_for_the_delay() {
     let before = sut.client.write_counts();
     for value in 0..WRITES {
         let write = Write::new(x, Value::F64(f64::from(value)));
-        sut.client.write_untracked([write]).unwrap();
+        sut.client.write_untracked([write], Tick::MAX).unwrap();
         if value % 500 == 0 {
             sut.exchange();
         }
@@ -475,7 +475,7 @@ fn large_writes_at_full_speed_never_wait_for_the_delay() {
     let value: Arc<str> = "x".repeat(10_000).into();
     for _ in 0..1000 {
         let write = Write::new(text, Value::String(Arc::clone(&value)));
-        sut.client.write_untracked([write]).unwrap();
+        sut.client.write_untracked([write], Tick::MAX).unwrap();
         sut.exchange();
     }
     let counts = sut.client.write_counts();
