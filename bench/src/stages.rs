@@ -266,9 +266,7 @@ impl Pair {
                 let page = std::mem::take(&mut self.page);
                 request = Some(self.client.read_page(&self.variables, page)?);
             }
-            Path::RoundTrip => self
-                .client
-                .write_untracked(writes, Tick::MAX)?,
+            Path::RoundTrip => self.client.write_untracked(writes, Tick::MAX)?,
             Path::Update => self.update(value)?,
         }
         times[1] = Instant::now();

@@ -129,10 +129,13 @@ impl Engine {
             .iter()
             .map(|member| self.visible(caller, member.handle));
         let variables: Vec<Option<Arc<Variable>>> = variables.collect();
-        let audited = members.iter().zip(&variables).find_map(|(member, variable)| {
-            let until = self.waits_for_audit(variable.as_deref()?, now)?;
-            Some((member.handle, until))
-        });
+        let audited = members
+            .iter()
+            .zip(&variables)
+            .find_map(|(member, variable)| {
+                let until = self.waits_for_audit(variable.as_deref()?, now)?;
+                Some((member.handle, until))
+            });
         if let Some((handle, until)) = audited {
             return GroupAttempt::WouldBlock { until, handle };
         }
