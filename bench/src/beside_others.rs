@@ -50,7 +50,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
         name: "rig".into(),
         description: String::new(),
         variables: (0..variables)
-            .map(|n| VariableDefinition::new(&format!("v{n}"), DataType::F64))
+            .map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64))
             .collect(),
     })?;
     let address = *engine.local_addrs().first().ok_or("no port")?;

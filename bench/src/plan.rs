@@ -360,8 +360,8 @@ mod tests {
         // journals; sweeps; rates of two sizes of calls, raw with one.
         let streams = 6 * 6 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
         // Seven sizes of chunks of the recorder with five systems, four of them with one more, and
-        // four numbers of devices in two ways; TDMS files read in three ways, and written.
-        let files = 7 * 5 + 4 + 4 * 2 + (3 + 1) * 2;
+        // four numbers of devices in two ways; TDMS files read in four ways, and written.
+        let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
         assert_eq!(
             first.len(),
             published + 2 + memory + others + streams + files

@@ -49,7 +49,8 @@ pub enum WatchEvent {
         /// Its full name.
         name: Arc<str>,
     },
-    /// Every name that was there when the connection came up has been told.
+    /// The listing of the names that exist is complete: once after each connection, and again when
+    /// more changed at once than the engine keeps a log of.
     Listed,
     /// The engine does not follow the pattern, and why. It is asked again on the next connection.
     Failed(Fault),

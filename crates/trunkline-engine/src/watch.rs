@@ -9,6 +9,8 @@
 //! behind than the log reaches begins its listing anew, and its client sees what has gone meanwhile
 //! by what is not listed, as after a reconnect.
 
+use std::collections::BTreeSet;
+
 use trunkline_types::{Effort, Pattern};
 
 use crate::caller::Caller;
@@ -41,6 +43,9 @@ pub struct Watch {
     is_listed: bool,
     /// It fell behind the log.
     is_behind: bool,
+    /// Handles that were gone when their coming was looked at, and whose going is still ahead in
+    /// the log: nobody is told of either. The bound of the log bounds them.
+    unseen: BTreeSet<u32>,
 }
 
 /// What one slice of a watch found.
@@ -85,6 +90,7 @@ impl Watch {
             log: 0,
             is_listed: false,
             is_behind: false,
+            unseen: BTreeSet::new(),
         }
     }
 
@@ -139,6 +145,7 @@ impl Watch {
         let registry = consumer.engine().registry();
         let Some(entries) = registry.log_from(self.log, LOG_SLICE) else {
             (self.cursor, self.is_listed, self.is_behind) = (0, false, true);
+            self.unseen.clear();
             return;
         };
         for entry in &entries {
@@ -150,16 +157,18 @@ impl Watch {
             if variable.is_visible_to(caller)
                 && self.pattern.matches_within(effort, variable.name())
             {
-                if !entry.is_gone {
-                    // Of what came and went nobody need hear.
-                    slice
-                        .appeared
-                        .extend(Some(variable).filter(|one| !one.is_gone()).cloned());
+                let handle = variable.handle();
+                if !entry.is_gone && variable.is_gone() {
+                    self.unseen.insert(handle);
+                } else if !entry.is_gone {
+                    slice.appeared.push(Arc::clone(variable));
+                } else if self.unseen.remove(&handle) {
+                    // It came and went, and nobody was told.
                 } else if consumer.has_item_of(variable) {
                     slice.progress = WatchProgress::Waits;
                     return;
                 } else {
-                    slice.gone.push(variable.handle());
+                    slice.gone.push(handle);
                 }
             }
             self.log += 1;

@@ -196,6 +196,7 @@ fn what_was_bad_before_a_stop_is_bad_after_it() {
         vec![VariableDefinition::new("level", DataType::F64)],
     );
     let level = rig.variable("plant/level");
+    rig.write(&level, 1.0);
     let broken = Quality::bad(Reason::SensorFailure);
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine

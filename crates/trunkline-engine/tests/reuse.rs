@@ -253,5 +253,12 @@ fn one_session_leaves_fields_for_others() {
         .open_name(&rig.caller, name, rig.now(), rig.wall());
     assert!(other.keep_field(field.unwrap()).is_ok());
     drop(greedy);
-    assert_eq!(rig.engine.open_fields(), 1);
+    // It ends in slices.
+    while rig.engine.open_fields() > 1 {
+        let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+        assert!(
+            due.is_some() || rig.engine.open_fields() == 1,
+            "it stops halfway"
+        );
+    }
 }

@@ -278,8 +278,8 @@ fn while_the_disk_is_full_entries_wait_and_what_finds_no_room_is_told() {
     assert_eq!(waiting.entries.len(), 3, "what was stored is there");
     assert!(waiting.state.contains("make room"), "{}", waiting.state);
     engine.undeploy("rig").expect_err("it cannot be stored");
-    // Two are with the keeper, ten thousand find room in the engine.
-    for number in 1..=10_005 {
+    // Two are with the keeper, fifty thousand find room in the engine.
+    for number in 1..=50_005 {
         write(&engine, f64::from(number));
     }
     fails.store(false, Ordering::Release);
@@ -306,7 +306,7 @@ fn while_the_disk_is_full_entries_wait_and_what_finds_no_room_is_told() {
     let is_put = |entry: &&AuditEntry| entry.action == AuditAction::Put;
     let puts = entries.iter().filter(is_put).count() as u64;
     assert!(lost > 0, "the queue was full");
-    assert_eq!(puts + lost, 10_007, "each is there or counted");
+    assert_eq!(puts + lost, 50_007, "each is there or counted");
     assert!(engine.store_trouble().is_none());
     write(&engine, 5.0);
     drop(engine);

@@ -181,7 +181,12 @@ pub fn a_large_library_appears_as_a_whole(place: &Place) {
             "{left} left: {event:?}"
         );
     }
-    assert_eq!(followed.try_next(), None);
+    // 20,000 at once are more than the engine's log holds, so it lists again.
+    let rest = followed.try_next();
+    assert!(
+        matches!(rest, None | Some(FollowEvent::Listed { .. })),
+        "{rest:?}"
+    );
 }
 
 /// Behaviour: VS-03, VS-10.
