@@ -1,4 +1,4 @@
-//! Every interleaving of markers and a drainer: no mark and no wake-up is lost.
+//! Interleavings of markers and a drainer: no mark and no wake-up is lost.
 //!
 //! Under loom a chunk has two words, and there are two groups of chunks; the levels are the same.
 //!
@@ -10,10 +10,14 @@
 // What a test calls may panic as the test may.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 use trunkline_ring::{Cursor, MarkSet};
+
+/// Preemptions that the models of two markers and a drainer go through: all of three.
+const PREEMPTIONS_MAX: usize = 3;
 
 /// A set, who is to be woken, and a value per index that its mark stands for.
 struct Rig {
@@ -86,7 +90,10 @@ impl Rig {
 
 /// Two markers change the values at `changes`, while a drainer comes twice if it is woken.
 fn check(indices: &'static [u32], changes: [&'static [usize]; 2], limit: usize) {
-    loom::model(move || {
+    let mut builder = Builder::new();
+    // Without a bound the largest of them take minutes.
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(move || {
         let rig = Rig::new(indices);
         let marker = thread::spawn({
             let rig = Arc::clone(&rig);
