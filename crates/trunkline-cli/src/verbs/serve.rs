@@ -100,7 +100,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = start(&plan, context)?;
     announce(&engine, &plan, context)?;
-    let watch = watch_store(&engine, context)?;
+    let told = engine.store_trouble();
+    warn_of_store(&engine, told.as_ref(), context)?;
+    let watch = watch_store(&engine, told, context)?;
     signals.wait();
     drop(watch);
     engine.shutdown(GRACE);
@@ -138,13 +140,16 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
     Engine::from_plan(plan).map_err(|error| of_start(&error, plan).into())
 }
 
-/// Tells on standard error when values can no longer be stored, and when they can again. Ends when
-/// the sender is dropped.
-fn watch_store(engine: &Engine, context: &Context) -> Result<mpsc::Sender<()>, Stop> {
+/// Tells on standard error when values can no longer be stored, and when they can again; `before`
+/// was told already. Ends when the sender is dropped.
+fn watch_store(
+    engine: &Engine,
+    mut before: Option<StoreError>,
+    context: &Context,
+) -> Result<mpsc::Sender<()>, Stop> {
     let (watch, ended) = mpsc::channel();
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
     let look = move || {
-        let mut before = engine.store_trouble();
         while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
             let trouble = engine.store_trouble();
             let sentence = match (&before, &trouble) {
@@ -301,8 +306,7 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
     terminal.flush()?;
     warn_if_short(engine, plan, context)?;
     warn_if_open(engine, context)?;
-    warn_of_users(engine, plan, context)?;
-    warn_of_store(engine, context)
+    warn_of_users(engine, plan, context)
 }
 
 /// Until there are identities, a loopback port is open to every user of the machine.
@@ -324,8 +328,12 @@ fn warn_of_users(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> R
 }
 
 /// What the store does not keep, or no longer has.
-fn warn_of_store(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    let trouble = engine.store_trouble().map(|trouble| not_kept(&trouble));
+fn warn_of_store(
+    engine: &Engine,
+    trouble: Option<&StoreError>,
+    context: &Context,
+) -> Result<(), Stop> {
+    let trouble = trouble.map(not_kept);
     for sentence in trouble.into_iter().chain(engine.store_damage()) {
         let sentence = format!("*** {sentence}");
         let paint = context.terminal.error_paint(Mood::Bad, &sentence);
