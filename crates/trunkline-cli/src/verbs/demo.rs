@@ -42,7 +42,9 @@ pub(crate) const VERB: Verb = Verb {
 
 /// What moves from the first second on.
 const SHOWN: &str = "boiler/level";
-/// How long to look at it at most; it moves ten times a second.
+/// What takes two samples, a second apart, to have a value.
+const USAGE: &str = "host/cpu/total";
+/// How long to look at each of them at most; what is shown moves ten times a second.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 const TO_TRY: [&str; 6] = [
@@ -103,6 +105,7 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     }
     terminal.line("")?;
     show_movement(engine, context)?;
+    await_usage(engine, context);
     let addresses = serve::urls(engine);
     terminal.line(&format!(
         "  Listening on {} · Ctrl-C ends it",
@@ -214,4 +217,24 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Until there is a value of what can be tried that has none at first.
+fn await_usage(engine: &Engine, context: &Context) {
+    let Ok(client) = engine.client() else {
+        return;
+    };
+    let subscription = client.subscribe(&[USAGE], Contract::Latest, SubscribeOptions::default());
+    let Ok(subscription) = subscription else {
+        return;
+    };
+    let clock = context.clock;
+    let end = clock.now().saturating_add(LOOK_MAX);
+    while clock.now() < end {
+        match subscription.next(Some(end.since(clock.now()))) {
+            Some(Event::Reading { reading, .. }) if reading.sample.quality.is_good() => return,
+            Some(_) => {}
+            None => return,
+        }
+    }
 }
