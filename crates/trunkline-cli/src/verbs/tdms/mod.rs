@@ -100,8 +100,9 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "FORM")]
     out_form: Option<OutForm>,
 
-    /// cat, head, convert: in CSV, text that begins as a formula does (`=`, `+`, `-`, `@`) gets a
-    /// `'` in front, so that a spreadsheet takes it for text; otherwise text is written as it is
+    /// cat, head, convert: in CSV, all text that begins as a formula does (`=`, `+`, `-`, `@`) gets
+    /// a `'` in front, as people write text in a spreadsheet; otherwise a formula is written as a
+    /// JSON string, which no spreadsheet computes either
     #[arg(long)]
     spreadsheet: bool,
 

@@ -142,12 +142,16 @@ fn recorded_variables_have_their_own_names_and_qualities_in_words_and_formulas_a
         .unwrap();
     let path = files.put("run.tdms", &bytes);
     let csv = tdms(&["cat", &path, "-o", "csv"]);
-    let expected = "boiler/level/value,boiler/level/quality\n=1+1,good\n-5,good\n";
+    // A JSON string in the quotes of CSV; a number is no formula.
+    let expected = "boiler/level/value,boiler/level/quality\n\"\"\"=1+1\"\"\",good\n-5,good\n";
     assert_eq!(csv.out, expected, "{csv:?}");
     let csv = tdms(&["cat", &path, "-o", "csv", "--spreadsheet"]);
     assert!(csv.out.ends_with("'=1+1,good\n'-5,good\n"), "{csv:?}");
     let raw = tdms(&["cat", &path, "-o", "csv", "--raw"]);
-    assert!(raw.out.contains(&format!("=1+1,{good}\n")), "{raw:?}");
+    assert!(
+        raw.out.contains(&format!("\"\"\"=1+1\"\"\",{good}\n")),
+        "{raw:?}"
+    );
 }
 
 #[test]
