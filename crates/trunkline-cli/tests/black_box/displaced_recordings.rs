@@ -61,7 +61,7 @@ fn a_recording_whose_file_is_renamed_says_under_which_name_its_data_is() {
     let stopped = served.run(&["record", "stop", &file]);
     assert_eq!(stopped.code, Some(7), "{stopped:?}");
     assert!(stopped.out.contains("moved.tdms now"), "{stopped:?}");
-    assert!(stopped.out.contains("safe on the disk"), "{stopped:?}");
+    assert!(stopped.out.contains("flushed to disk"), "{stopped:?}");
     assert_eq!(recorder.end().0, Some(7));
     let info = served.run(&["record", "info", &moved]);
     assert_eq!(info.code, Some(0), "{info:?}");

@@ -138,6 +138,10 @@ pub fn finish(command: &mut Command, input: &str) -> Output {
 ///
 /// If it is still running after [`CUT_OFF`]; `what` says which process that is.
 pub fn exit_code(child: &mut Child, what: &str) -> Option<i32> {
+    // A test that has waited for its end has reaped it, and its number is nobody's.
+    if let Some(status) = child.try_wait().unwrap() {
+        return status.code();
+    }
     let process = rustix::process::Pid::from_child(child);
     // It is not reaped before `wait`, so the number is still its own.
     let process = pidfd_open(process, PidfdFlags::empty()).unwrap();

@@ -26,6 +26,10 @@ pub fn check(value: &Json, schema: &Json) -> Result<(), String> {
             "minimum" => value
                 .as_f64()
                 .is_none_or(|number| rule.as_f64() <= Some(number)),
+            "pattern" => match rule.as_str() {
+                Some("^[0-9a-f]{32}$") => value.as_str().is_none_or(is_id),
+                other => return Err(format!("the test does not know the pattern {other:?}")),
+            },
             "items" => {
                 for item in value.as_array().into_iter().flatten() {
                     check(item, rule)?;
@@ -56,6 +60,12 @@ pub fn check(value: &Json, schema: &Json) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// 32 hexadecimal digits, in lower case.
+fn is_id(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == 32 && text.bytes().all(is_digit)
 }
 
 fn is_of_type(value: &Json, rule: &Json) -> bool {

@@ -191,7 +191,7 @@ fn a_writer_that_fails_at_its_input_delivers_what_was_before_and_its_reader_fail
         assert_eq!(written.code, Some(code), "{}", written.err);
         assert!(written.err.contains(why), "{}", written.err);
         assert!(
-            written.err.contains("; 0 elements stayed behind"),
+            written.err.contains("; 0 elements not delivered"),
             "{}",
             written.err
         );
