@@ -302,9 +302,11 @@ impl Census {
             sessions_max,
             handshakes_max,
         } = self.bounds;
-        // Whose it is takes a look into the system's tables: only where it matters.
+        // Whose it is takes a look into the system's tables: only where a place is kept and free.
         let take = |count: &AtomicUsize, max: usize| {
-            take(count, max - max / KEPT_SHARE) || (is_ours() && take(count, max))
+            let kept = max / KEPT_SHARE;
+            let has_kept = || kept > 0 && count.load(Ordering::Acquire) < max;
+            take(count, max - kept) || (has_kept() && is_ours() && take(count, max))
         };
         if !take(&self.sessions, sessions_max) {
             return Err(Refusal::SessionsMax { sessions_max });
@@ -343,5 +345,45 @@ impl Drop for Seat {
     fn drop(&mut self) {
         self.end_handshake();
         self.census.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn whose_a_peer_is_is_asked_only_where_a_place_is_kept_and_free() {
+        for (max, kept) in [(32, 0), (200, 2)] {
+            let bounds = Bounds {
+                sessions_max: max,
+                handshakes_max: max,
+            };
+            let census = Arc::new(Census::new(bounds));
+            let asked = Cell::new(0);
+            let take = |is_ours: bool| {
+                asked.set(0);
+                census.take_seat(|| {
+                    asked.set(asked.get() + 1);
+                    is_ours
+                })
+            };
+            let mut seats = Vec::new();
+            for _ in 0..max - kept {
+                seats.push(take(false).ok());
+                assert_eq!(asked.get(), 0);
+            }
+            assert!(take(false).is_err());
+            assert_eq!(asked.get() > 0, kept > 0);
+            for _ in 0..kept {
+                seats.push(take(true).ok());
+            }
+            assert!(seats.iter().all(Option::is_some));
+            assert!(take(true).is_err());
+            assert_eq!(asked.get(), 0, "no place is left for anybody");
+        }
     }
 }
