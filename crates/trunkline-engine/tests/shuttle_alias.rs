@@ -27,7 +27,7 @@ fn engine_with_alias() -> (Engine, Arc<Variable>, Arc<Variable>) {
     let definition = library_of("view", vec![define("x", properties)]);
     engine.deploy(&definition, NOW, START).expect("well formed");
     let caller = Caller::local(1, 0);
-    let alias = Arc::clone(engine.resolve(&caller, "view/x").expect("deployed"));
+    let alias = engine.resolve(&caller, "view/x").expect("deployed");
     (engine, Arc::clone(&variables[0]), alias)
 }
 
@@ -90,11 +90,9 @@ fn alias_is_bound_again_while_both_are_written() {
         for writer in writers {
             writer.join().expect("no panic");
         }
-        let target = Arc::clone(
-            engine
-                .resolve(&Caller::local(1, 0), "a/x")
-                .expect("deployed"),
-        );
+        let target = engine
+            .resolve(&Caller::local(1, 0), "a/x")
+            .expect("deployed");
         write(&engine, 1, &target, 9.0);
         assert_eq!(alias.sample().value, Value::F64(9.0));
         assert!(alias.ledger().is_balanced() && target.ledger().is_balanced());

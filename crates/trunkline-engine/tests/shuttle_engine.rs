@@ -476,7 +476,7 @@ fn keeper_of_the_audit_is_woken_for_every_entry() {
         let definition = library_of("a", vec![define("x", properties)]);
         engine.deploy(&definition, NOW, START).expect("well formed");
         let caller = Caller::local(1, 0);
-        let x = Arc::clone(engine.resolve(&caller, "a/x").expect("deployed"));
+        let x = engine.resolve(&caller, "a/x").expect("deployed");
         let bell = Bell::default();
         engine.keep_audit(Box::new(bell.clone()));
         let writers = [1, 2].map(|session| {

@@ -219,7 +219,7 @@ fn groups_that_wait_for_room_are_woken() {
                             }
                             GroupAttempt::WouldBlock { handle, .. } => {
                                 let full = engine.variable(handle).expect("deployed");
-                                if own.wait_for_room(full) {
+                                if own.wait_for_room(&full) {
                                     bell.wait();
                                 }
                             }

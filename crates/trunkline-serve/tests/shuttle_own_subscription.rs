@@ -331,7 +331,7 @@ fn write_and_be_subscribed(stall: Duration, program: Program, clock: Clock) {
                 loop {
                     let mut wakes = Wakes::new();
                     let now = link.now();
-                    match engine.try_write(&caller, now, WALL, variable, &write, &mut wakes) {
+                    match engine.try_write(&caller, now, WALL, &variable, &write, &mut wakes) {
                         Attempt::Done(_) => break,
                         Attempt::WouldBlock { until }
                             if clock == Clock::Passes && thread_rng().gen_bool(0.25) =>
@@ -340,7 +340,7 @@ fn write_and_be_subscribed(stall: Duration, program: Program, clock: Clock) {
                         }
                         Attempt::WouldBlock { .. } if clock == Clock::Passes => thread::yield_now(),
                         Attempt::WouldBlock { .. } => {
-                            if consumer.wait_for_room(variable) {
+                            if consumer.wait_for_room(&variable) {
                                 room.wait();
                             }
                         }

@@ -64,11 +64,9 @@ pub fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
         properties.stall = stall;
         let definition = library_of(library, vec![define("x", properties)]);
         engine.deploy(&definition, NOW, START).expect("well formed");
-        Arc::clone(
-            engine
-                .resolve(&caller, &format!("{library}/x"))
-                .expect("deployed"),
-        )
+        engine
+            .resolve(&caller, &format!("{library}/x"))
+            .expect("deployed")
     });
     (engine, variables.to_vec())
 }
