@@ -106,7 +106,8 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
         FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => Features::PROVIDER,
         FrameKind::Deploy | FrameKind::Order => Features::ADMINISTRATION,
         FrameKind::GroupWrite | FrameKind::Snapshot | FrameKind::Lease => Features::GROUPS,
-        FrameKind::Watch | FrameKind::Unwatch => Features::PATTERNS,
+        // An UNWATCH has no answer, and ends nothing where no WATCH was taken.
+        FrameKind::Watch => Features::PATTERNS,
         FrameKind::Flush => Features::THROUGHPUT,
         FrameKind::Forcing => Features::FORCING,
         FrameKind::Compare => Features::CONVERGENCE,

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use trunkline::SubscribeOptions;
+use trunkline::{OpenOptions, SubscribeOptions};
 use trunkline_net::Clock;
 use trunkline_proto::{FrameHeader, FrameKind};
 use trunkline_types::Contract;
@@ -331,7 +331,9 @@ fn subscribing_and_unsubscribing_for_ever_leaves_nothing_behind() {
                 }
             }
         }
-        other.flush(CUT_OFF).unwrap();
+        // Answered after everything that was asked before it.
+        let opened = other.open(&names(1), OpenOptions::default(), CUT_OFF);
+        assert!(opened.unwrap()[0].is_ok());
     };
     sut.goes_on();
     churn(200);

@@ -104,7 +104,12 @@ impl Drop for WriterCore {
         } else if self.link.is_closed() {
         } else if std::thread::panicking() {
             // What it has written is not the whole, and its reader is not to take it for that.
-            crate::wait::block(self.abort(&crate::wait::Blocking, PANICKED));
+            // Without waiting: what would be waited for may be what has panicked.
+            self.link.with(|end, _, _| {
+                end.look();
+                end.link.abort(PANICKED);
+            });
+            self.end(None);
         } else {
             crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
