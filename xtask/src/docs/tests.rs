@@ -90,6 +90,10 @@ fn filled(path: &str, name: &str) -> (String, Vec<String>) {
             "[package]\ndescription = \"The types\"\n",
         ),
         ("crates/a/fuzz/Cargo.toml", "[package]\n"),
+        (
+            "crates/trunkline/examples/first_steps.rs",
+            "//! Shows.\n\nfn main() {}\n",
+        ),
     ]);
     let mut findings = Vec::new();
     let pages = blocks::fill(&tree, &mut findings).expect("sources");
@@ -104,6 +108,11 @@ fn parts_are_made_from_their_sources() {
     let types = "| [`trunkline-types`](crates/trunkline-types) | The types |\n";
     for (path, name, expected) in [
         ("README.md", "crates", types),
+        (
+            "docs/how-to/read-and-write-from-rust.md",
+            "first_steps",
+            "```rust,ignore\nfn main() {}\n```\n",
+        ),
         (
             "docs/reference/json.md",
             "keys",
@@ -132,7 +141,7 @@ fn parts_are_made_from_their_sources() {
         (
             "docs/explanation/architecture.md",
             "layers",
-            "| 5 | `trunkline` (planned) |",
+            "| 6 | `trunkline-cli` (planned) |",
         ),
     ] {
         let (text, _) = filled(path, name);
