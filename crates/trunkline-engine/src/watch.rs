@@ -44,7 +44,7 @@ pub struct Watch {
     /// It fell behind the log.
     is_behind: bool,
     /// Handles that were gone when their coming was looked at, and whose going is still ahead in
-    /// the log: nobody is told of either. The bound of the log bounds them.
+    /// the log: neither is reported. The bound of the log bounds them.
     unseen: BTreeSet<u32>,
 }
 

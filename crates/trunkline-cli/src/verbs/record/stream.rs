@@ -189,7 +189,7 @@ impl Recorder<'_> {
             }
             let figures = figures(file);
             running.update(now, figures);
-            // Whoever closed standard error is told at the end.
+            // If standard error is closed, the end of the command says it.
             let _ = notices.say(&seen(file), self.path, now, context);
             let elapsed = now.since(shown.0);
             if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {

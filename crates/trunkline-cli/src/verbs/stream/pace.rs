@@ -132,7 +132,7 @@ impl Pace {
         self.interrupted.is_so_again()
     }
 
-    /// Ctrl-C was pressed, and so many elements are not delivered yet.
+    /// Ctrl-C was pressed; the number of elements not delivered yet.
     pub(super) fn tell_delivering(
         &self,
         url: &str,

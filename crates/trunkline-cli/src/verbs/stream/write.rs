@@ -290,7 +290,7 @@ impl Write<'_> {
     }
 }
 
-/// What a reader is told of a command that could not write the whole of its input.
+/// The reason that the reader gets when the command cannot write all of its input.
 fn reason(halt: &Halt) -> Option<String> {
     match halt {
         // The user has ended the stream here.
