@@ -153,7 +153,7 @@ fn into_variables(
     let mut watch = Watch::new(stopper, interrupted, context);
     let client = &connection.client;
     let mut played_before = 0;
-    let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
+    let done = play_into_variables(client, &mut recorded, &target, options, &stopped, |done| {
         let played = done.updates + done.left_out;
         played_before = played;
         watch.look(played, |rate| {
@@ -181,13 +181,27 @@ fn into_variables(
             Problem::new(Exit::SomeFailed, failure.code.clone(), &sentence).of(&failure.name);
         context.terminal.problem(&failed, failure.name.len())?;
     }
+    for one in recorded.variables().iter().filter(|one| one.unreadable > 0) {
+        let Some(name) = target(&one.name) else {
+            continue;
+        };
+        let sentence = format!(
+            "{} of it cannot be read and are not played: the ends of strings do not fit the text \
+             they are in; --exclude '{}' leaves the variable out",
+            counted(one.unreadable, "update"),
+            plain(&name)
+        );
+        let unreadable = Problem::new(Exit::SomeFailed, "unreadable", &sentence).of(&name);
+        context.terminal.problem(&unreadable, name.len())?;
+    }
     for (name, why) in &done.refused {
         let refused = Problem::new(Exit::SomeFailed, "not-played", &plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
     }
     Ok(match done.is_complete {
         false => Exit::Interrupted,
-        true if done.failed > 0 || !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
+        true if done.failed > 0 || done.unreadable > 0 => Exit::SomeFailed,
+        true if !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
         true => Exit::Done,
     })
 }
@@ -226,6 +240,7 @@ fn sum_up_variables(done: &VariablesPlayed, started: Tick, context: &Context) ->
         object.put("applied", done.applied);
         object.put("unchanged", done.unchanged);
         object.put("failed", done.failed);
+        object.put("unreadable", done.unreadable);
         object.put("late", done.late);
         object.put("lateness_max_seconds", done.lateness_max.as_secs_f64());
         object.put("seconds", seconds);
