@@ -6,15 +6,17 @@ use std::time::Duration;
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
     Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
-    RecordedVariables, Recording, Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed,
-    play_into_stream, play_into_variables, stopper,
+    RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed, TdmsPlayback,
+    VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
 use trunkline::stream::{Options, ValueWriter};
+use trunkline_tdms::ObjectPath;
 use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Tick};
 
 use super::record::{meet, problem};
 use super::stream::units::{per_second, rate_text};
+use super::tdms::columns::{name_of, names_of};
 use super::tdms::sums::{say_sums, sums_of};
 use super::{Context, Verb};
 use crate::connection::Connection;
@@ -36,7 +38,8 @@ use crate::terminal::plain;
 /// Where `x.tdms.sums` lies beside `x.tdms`, all of the first file is compared with it before
 /// anything is played. It is as fast as it was, with --speed so many times as fast, with --full as
 /// fast as it goes.
-/// Ctrl-C ends it. Exit code 1 says that some could not be played.
+/// Ctrl-C ends it. Exit code 1 says that some could not be played; --exclude leaves variables out,
+/// with --stream channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -153,7 +156,7 @@ fn into_variables(
     let mut watch = Watch::new(stopper, interrupted, context);
     let client = &connection.client;
     let mut played_before = 0;
-    let done = play_into_variables(client, &mut recorded, &target, options, &stopped, |done| {
+    let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
         let played = done.updates + done.left_out;
         played_before = played;
         watch.look(played, |rate| {
@@ -266,13 +269,14 @@ fn into_stream(
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
         times: args.times.as_deref().map(Into::into),
+        left_out: left_out(args, context)?,
         ..Selection::default()
     };
     let gaps = match args.skip_gaps {
         true => Gaps::Skipped,
         false => Gaps::AsTime,
     };
-    let in_recording = |error: PlaybackError| problem(&error.into());
+    let in_recording = |error: PlaybackError| not_played(&error.into());
     let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
     let is_whole = say_missing(recording.missing(), context)?;
     check_sums(args, context)?;
@@ -324,7 +328,7 @@ fn into_stream(
             )
         });
     });
-    let done = done.map_err(|error| problem(&error))?;
+    let done = done.map_err(|error| not_played(&error))?;
     let left = stream.close(context.settings.patience()).elements;
     sum_up_stream(&done, left, started, context)?;
     Ok(match (left, done.is_complete) {
@@ -333,6 +337,32 @@ fn into_stream(
         (0, true) if !is_whole => Exit::SomeFailed,
         (0, true) => Exit::Done,
     })
+}
+
+/// Channels that --exclude leaves out of the rows.
+fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, Stop> {
+    if context.settings.exclude.is_empty() {
+        return Ok(Vec::new());
+    }
+    let file = super::record::open(&args.file)?;
+    let channels = file.paths().filter(|path| path.is_channel());
+    let is_excluded = |path: &&ObjectPath| {
+        let names = names_of(path);
+        names.iter().any(|name| context.settings.is_excluded(name))
+    };
+    Ok(channels.filter(is_excluded).cloned().collect())
+}
+
+/// Why rows are not played, and what plays the others.
+fn not_played(error: &RecordingError) -> Problem {
+    let mut found = problem(error);
+    if let RecordingError::Playback(error) = error
+        && let Some(channel) = error.channel()
+    {
+        let name = plain(&name_of(channel));
+        found.hint = Some(format!("--exclude '{name}' plays the others"));
+    }
+    found
 }
 
 fn sum_up_stream(

@@ -198,13 +198,14 @@ impl RecordedVariables {
         &self.missing
     }
 
-    /// The next update that can be read; none when there are no more. Where a clock was put back, what came later is
-    /// played at once.
+    /// The next update that can be read; none when there are no more. Where a clock was put back,
+    /// what came later is played at once.
     ///
     /// # Errors
-    /// [`PlaybackError::Read`]: the file cannot be read; [`PlaybackError::Damaged`]: it is no value of its variable, of
-    /// which nothing more is played. The next call goes on with the others. Where the next file of
-    /// a series cannot be opened any more, as [`open_series`](Self::open_series).
+    /// [`PlaybackError::Read`]: the file cannot be read; [`PlaybackError::Damaged`]: it is no value
+    /// of its variable, of which nothing more is played. The next call goes on with the others.
+    /// Where the next file of a series cannot be opened any more, as
+    /// [`open_series`](Self::open_series).
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         loop {
             let Some(Reverse((time, number, variable))) = self.next.pop() else {
