@@ -2,6 +2,7 @@
 //! shuttle under `--cfg shuttle`, where every lock operation is a scheduling point and nothing is
 //! random.
 
+use std::num::NonZeroUsize;
 pub(crate) use std::sync::{Arc, OnceLock, Weak, atomic::fence};
 
 #[cfg(not(shuttle))]
@@ -17,6 +18,16 @@ pub(crate) use instrumented::{Mutex, MutexGuard, RwLock};
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) type HashSeed = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+/// A number that no other call in this process returns. It orders nothing between threads.
+#[cold]
+pub(crate) fn unique_number() -> NonZeroUsize {
+    // Not shuttle's: numbers are only compared, and no schedule depends on them.
+    static LAST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    // Relaxed: only the number counts.
+    let last = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    NonZeroUsize::MIN.saturating_add(last)
+}
 
 /// A place where threads may overtake each other without a lock changing hands: nothing, except for
 /// shuttle, which may switch threads here. The atomics behind marks and cells are not shuttle's.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::log::Log;
+use super::member::Attention;
 use super::reading::move_behind;
 use super::{Event, Feed, FeedEntry, Room};
 use crate::outbox::Wakes;
@@ -85,11 +86,10 @@ impl Log {
         };
         one.older = Some(older);
         one.forget_full();
-        if one.asleep && !one.ended {
-            // There is nobody to be marked.
-            one.asleep = false;
-            self.asleep -= 1;
-        }
+        let was_unattended = one.is_unattended() && !one.ended;
+        // There is nobody to be marked.
+        one.attention = Attention::Coming;
+        self.unattended -= usize::from(was_unattended);
         one.wake_parked(wakes);
         self.wake_parked(wakes);
     }
