@@ -29,6 +29,17 @@ pub(super) struct Membership {
     pub(super) is_settled: bool,
 }
 
+/// Takes a feed out of a variable's interests.
+pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
+    let mut state = variable.lock();
+    if let Some(interests) = state.interests_mut()
+        && interests.remove_feed(feed).is_some()
+    {
+        feed.remove_place();
+    }
+    variable.forget_attended(&state);
+}
+
 /// What of an item waits in a feed.
 pub(super) struct WaitingOf {
     pub(super) count: u64,
@@ -75,13 +86,7 @@ impl Membership {
     /// they have all it had, too.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
-        let mut state = variable.lock();
-        if let Some(interests) = state.interests_mut()
-            && interests.remove_feed(&self.feed).is_some()
-        {
-            self.feed.remove_place();
-        }
-        variable.forget_attended(&state);
+        leave_feed(variable, &self.feed);
     }
 
     pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {

@@ -34,6 +34,23 @@ impl Feed {
         self.log.lock().set_absent(member, older, wakes);
     }
 
+    /// Something else goes before what an absent member holds: `catch_up` tells it what was missed
+    /// until now.
+    pub(crate) fn replace_older(
+        &self,
+        member: usize,
+        mut older: Box<dyn Older>,
+        wakes: &mut Wakes,
+        catch_up: &mut dyn FnMut(&mut dyn Older),
+    ) {
+        let mut log = self.log.lock();
+        catch_up(&mut *older);
+        older.forget_missed(wakes);
+        if let Some(one) = log.member_mut(member) {
+            one.older = Some(older);
+        }
+    }
+
     /// Takes everything out that waits for a member, to be kept elsewhere. Returns the bytes of the
     /// engine's that stay lent for it, which are the caller's now.
     pub(crate) fn take_rest(
