@@ -6,14 +6,14 @@ use std::num::NonZeroUsize;
 pub(crate) use std::sync::{Arc, OnceLock, Weak, atomic::fence};
 
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 #[cfg(not(shuttle))]
 pub(crate) use std::collections::hash_map::RandomState as HashSeed;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 #[cfg(shuttle)]
-pub(crate) use instrumented::{Mutex, MutexGuard, RwLock};
+pub(crate) use instrumented::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 #[cfg(shuttle)]
@@ -42,6 +42,7 @@ mod instrumented {
     //! Shuttle's locks under parking_lot's interface: no poisoning.
 
     pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+    pub(crate) type RwLockWriteGuard<'a, T> = shuttle::sync::RwLockWriteGuard<'a, T>;
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
