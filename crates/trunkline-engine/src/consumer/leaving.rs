@@ -302,10 +302,9 @@ impl Leaving {
                 }
             }
         }
-        let (items, owed) = (&self.items, &self.absent.owed);
-        self.in_flight.unconfirmed_entries(&mut |index, entry| {
-            let handle = items.get(index).map(|item| item.handle());
-            if let Some(handle) = handle.filter(|handle| owed.contains_key(handle))
+        let owed = &self.absent.owed;
+        self.in_flight.unconfirmed_entries(&mut |handle, entry| {
+            if owed.contains_key(&handle)
                 && let Some(update) = entry.clone().into_update()
             {
                 kept.lock().add(handle, update, wakes);

@@ -47,11 +47,7 @@ impl Engine {
 
     /// Notes that a library runs or is stopped; returns its handles and what was noted when it was
     /// stopped. `None`: it was so already. No other change is going on.
-    fn set_state(
-        &self,
-        name: &str,
-        state: LibraryState,
-    ) -> Result<Option<(Vec<u32>, Vec<(u32, Quality)>)>, UnknownLibrary> {
+    fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
         let mut libraries = self.libraries_lock();
         let place = place(&libraries, name)?;
         let Some(library) = libraries.get_mut(place).filter(|one| one.state != state) else {
@@ -99,6 +95,9 @@ impl Engine {
         Ok(true)
     }
 }
+
+/// The handles of a library, and the qualities that were noted when it was stopped.
+type Set = (Vec<u32>, Vec<(u32, Quality)>);
 
 /// Stops one variable; returns its quality if that was not good.
 fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Quality> {
