@@ -82,6 +82,10 @@ bugs! {
     SilentDrop = "silent-drop",
     /// A write whose call has ended is sent on the next connection.
     EndedWriteSent = "ended-write-sent",
+    /// A handle of a variable that is gone reaches the one that has its slot now.
+    GenerationIgnored = "generation-ignored",
+    /// What a session has borrowed for its requests is not given back when it ends.
+    BudgetKept = "budget-kept",
     /// Some marks are lost, and nothing else.
     LostMark = "lost-mark",
     }
