@@ -126,6 +126,8 @@ bugs! {
     LateReadMoves = "late-read-moves",
     /// An aborted writer's reader is told that nothing is missing.
     AbortAsEnd = "abort-as-end",
+    /// A reader that has everything is told of an aborted writer that it has ended its stream.
+    AbortForgotten = "abort-forgotten",
     /// The directory answers a peer that reads no answers.
     ListedWithoutEnd = "listed-without-end",
     /// Who comes back to a stream is not asked for the secret of the pair.
