@@ -23,6 +23,20 @@ pub const AUDIT_SCAN_MAX: usize = 5_000;
 /// pattern costs as many pages more as it is slower.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
 
+/// Whether writes of clients to a variable get entries in the audit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AuditMode {
+    /// They do not.
+    #[default]
+    Off,
+    /// They do while there is room; a write never waits for the audit. Entries that find no room
+    /// are counted, and one entry in their place says how many are missing.
+    BestEffort,
+    /// Each does: a write waits until there is room for its entry, and is refused where the audit
+    /// cannot be stored.
+    Complete,
+}
+
 /// One thing that somebody did, or tried to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {

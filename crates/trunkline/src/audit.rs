@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::store::StoreError;
-use trunkline_engine::{AUDIT_NOTES_MAX, AuditKeeping, Caller, Engine as Core, Wakes};
+use trunkline_engine::{
+    AUDIT_NOTES_MAX, AuditKeeping, AuditRoom, Caller, Engine as Core, OrderNote, Wakes,
+};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick};
 
@@ -100,6 +102,28 @@ impl AuditLog {
         })
     }
 
+    /// Room for the entry of an order; where there is none, what waits is stored first.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub(crate) fn room(&self) -> Result<AuditRoom, StoreError> {
+        loop {
+            if let Ok(room) = self.core.claim_audit(1, self.clock.now()) {
+                return Ok(room);
+            }
+            let could_store = !self.kept.is_idle();
+            if !self.kept.store_notes()
+                && let Some(trouble) = self.trouble()
+            {
+                return Err(trouble);
+            }
+            if !could_store {
+                // All of the room is claimed for what has not ended.
+                return Ok(AuditRoom::default());
+            }
+        }
+    }
+
     /// Notes the end of an order: `effect`, or the rule by which it was refused.
     pub(crate) fn note(
         &self,
@@ -107,29 +131,40 @@ impl AuditLog {
         action: AuditAction,
         name: &str,
         end: Result<String, String>,
+        room: &AuditRoom,
     ) {
         let (effect, outcome) = match end {
             Ok(effect) => (effect, AuditOutcome::Done),
             Err(rule) => (String::new(), AuditOutcome::Refused(rule)),
         };
-        let ((_, wall), about) = (self.clock.moment(), (name, effect.as_str()));
+        let (_, wall) = self.clock.moment();
+        let note = OrderNote {
+            action,
+            name,
+            effect: &effect,
+            outcome,
+        };
         let mut wakes = Wakes::new();
-        self.core
-            .note_order(caller, wall, action, about, outcome, &mut wakes);
+        self.core.note_order(caller, wall, note, room, &mut wakes);
     }
 
     /// Notes that the engine starts.
     pub(crate) fn note_start(&self) {
         let effect = format!("epoch {}", self.core.epoch());
-        self.note(&Caller::engine(), AuditAction::EngineStart, "", Ok(effect));
+        self.note_own(AuditAction::EngineStart, effect);
     }
 
     /// Notes that the engine stops, once: a start before which this is missing follows a crash.
     pub(crate) fn note_stop(&self) {
         if !self.has_stopped.swap(true, Ordering::Relaxed) {
-            let end = Ok(String::new());
-            self.note(&Caller::engine(), AuditAction::EngineStop, "", end);
+            self.note_own(AuditAction::EngineStop, String::new());
         }
+    }
+
+    /// What the engine does by itself cannot wait for a store that has failed.
+    fn note_own(&self, action: AuditAction, effect: String) {
+        let room = self.room().unwrap_or_default();
+        self.note(&Caller::engine(), action, "", Ok(effect), &room);
     }
 
     /// Stores what was noted, now.

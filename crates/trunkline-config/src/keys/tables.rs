@@ -378,10 +378,12 @@ pub(super) const VARIABLE: &[Key] = &[
     ),
     shared(
         "audit",
-        "true or false",
+        "\"complete\", \"best-effort\" or false; true is \"complete\"",
         "false",
         "note every write of a client in the engine's audit: who, from where, old and new value, \
-         when, outcome",
+         when, outcome. `\"complete\"`: a write waits until there is room for its entry, and is \
+         refused while the store cannot keep it; `\"best-effort\"`: a write never waits, and the \
+         audit says how many entries are missing",
     ),
     reaching(
         Reach::Override,
