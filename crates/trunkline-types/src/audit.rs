@@ -8,6 +8,7 @@
 //! removed, and those that are left say by their numbers how many.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::{Effort, Pattern, Position, Timestamp};
 
@@ -60,6 +61,32 @@ pub struct AuditEntry {
     pub new: String,
     /// What came of it.
     pub outcome: AuditOutcome,
+}
+
+impl AuditEntry {
+    /// What is said of the removal of the oldest entries, by their numbers and times.
+    pub fn of_removal(
+        number: u64,
+        when: Timestamp,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<Timestamp>,
+    ) -> Self {
+        let (first, last) = numbers.into_inner();
+        let (from, to) = times.into_inner();
+        let count = (last + 1).saturating_sub(first);
+        Self {
+            number,
+            when,
+            who: "engine".to_owned(),
+            from: "engine".to_owned(),
+            action: AuditAction::Removed,
+            name: String::new(),
+            data_type: String::new(),
+            old: String::new(),
+            new: format!("{count} entries, numbers {first} to {last}, from {from} to {to}"),
+            outcome: AuditOutcome::Done,
+        }
+    }
 }
 
 macro_rules! actions {
@@ -135,6 +162,8 @@ actions! {
     EngineStop = 31, "engine stop";
     /// Entries found no room.
     Lost = 40, "lost";
+    /// The oldest entries were removed.
+    Removed = 41, "removed";
 }
 
 /// What came of it.

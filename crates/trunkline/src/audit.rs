@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use trunkline_engine::store::StoreError;
+use trunkline_engine::store::{AuditBound, StoreError};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AuditKeeping, AuditRoom, Caller, Engine as Core, OrderNote, Wakes,
 };
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick};
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick, Timestamp,
+};
 
 use crate::keeper::{SharedStore, lock};
 use crate::retention::WakeThread;
@@ -36,6 +38,7 @@ pub(crate) struct AuditLog {
 
 struct Kept {
     core: Core,
+    clock: Clock,
     entries: Mutex<Entries>,
     trouble: Mutex<Option<StoreError>>,
 }
@@ -50,8 +53,15 @@ struct Entries {
 }
 
 enum Place {
-    Store { store: SharedStore, keep: u64 },
+    Store { store: SharedStore, keep: Keep },
     Memory(VecDeque<AuditEntry>),
+}
+
+/// How much of the audit a store keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    pub(crate) entries: u64,
+    pub(crate) age: Option<Duration>,
 }
 
 impl AuditLog {
@@ -60,7 +70,7 @@ impl AuditLog {
     pub(crate) fn start(
         core: &Core,
         clock: Clock,
-        store: Option<(SharedStore, u64)>,
+        store: Option<(SharedStore, Keep)>,
     ) -> io::Result<Self> {
         let (next, place, trouble) = match store {
             Some((store, keep)) => {
@@ -73,6 +83,7 @@ impl AuditLog {
         };
         let kept = Arc::new(Kept {
             core: core.clone(),
+            clock,
             entries: Mutex::new(Entries {
                 next,
                 waiting: Vec::new(),
@@ -226,7 +237,7 @@ impl Kept {
             if entries.waiting.is_empty() {
                 break Ok(());
             }
-            if let Err(error) = entries.store() {
+            if let Err(error) = entries.store(self.clock.moment().1) {
                 break Err(error);
             }
         };
@@ -255,7 +266,10 @@ impl Kept {
                 let location = lock(store).location();
                 (
                     true,
-                    format!("the newest {keep} entries are stored in {location}"),
+                    format!(
+                        "the newest {} entries are stored in {location}",
+                        keep.entries
+                    ),
                 )
             }
             (None, Place::Memory(_)) => {
@@ -282,20 +296,41 @@ impl Entries {
         Ok(())
     }
 
-    fn store(&mut self) -> Result<(), StoreError> {
+    fn store(&mut self, now: Timestamp) -> Result<(), StoreError> {
         match &mut self.place {
             Place::Store { store, keep } => {
-                lock(store).append_audit(&self.waiting, *keep)?;
+                let Keep { entries, age } = *keep;
+                let bound = AuditBound { entries, age, now };
+                let last = lock(store).append_audit(&self.waiting, bound)?;
                 self.waiting.clear();
+                self.next = last + 1;
             }
             Place::Memory(newest) => {
                 newest.extend(self.waiting.drain(..));
-                let surplus = newest.len().saturating_sub(MEMORY_ENTRIES_MAX as usize);
-                newest.drain(..surplus);
+                if let Some(removal) = remove_oldest(newest, now) {
+                    self.next = removal.number + 1;
+                    newest.push_back(removal);
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Keeps memory within its bound; returns the entry about what was removed.
+fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<AuditEntry> {
+    let bound = AuditBound {
+        entries: MEMORY_ENTRIES_MAX,
+        age: None,
+        now,
+    };
+    let (first, last) = (newest.front()?.number, newest.back()?.number);
+    let end = bound.surplus(first, last)?;
+    let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
+    let removed: Vec<AuditEntry> = newest.drain(..count.min(newest.len())).collect();
+    let times = removed.first()?.when..=removed.last()?.when;
+    let removal = AuditEntry::of_removal(last + 1, now, first..=end, times);
+    Some(removal)
 }
 
 fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
