@@ -157,6 +157,35 @@ fn every_cut_of_a_vector_is_mended() {
     }
 }
 
+/// Segments that were found behind a damaged one have their places in the index, which follows the
+/// file as it was read.
+#[test]
+fn the_index_of_a_damaged_file_has_the_segments_that_were_read() {
+    let limits = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    let whole = [vector("five_segments.tdms"), vector("one_channel.tdms")].concat();
+    let mut resumed = 0;
+    for at in 0..whole.len() {
+        for flip in [0x01, 0x10, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            let Ok(file) = TdmsFile::open_with(&bytes, limits) else {
+                continue;
+            };
+            resumed += usize::from(file.report().bytes_skipped > 0);
+            let mut index = Vec::new();
+            file.write_index(&mut index).unwrap();
+            let again = file.verify(Some(&index)).unwrap();
+            assert_eq!(again.is_index_same, Some(true), "{flip:02x} at {at}");
+            let tags = index.windows(4).filter(|tag| *tag == b"TDSh").count() as u64;
+            assert_eq!(tags, file.report().segments, "{flip:02x} at {at}");
+        }
+    }
+    assert!(resumed > 0, "no damage is one to be read on behind");
+}
+
 #[test]
 fn verifying_finds_torn_ends_bad_strings_and_other_indexes() {
     let bytes = vector("five_segments.tdms");

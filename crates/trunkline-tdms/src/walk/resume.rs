@@ -90,6 +90,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             && self.is_lead_in(self.at, mended)?
         {
             *bytes = *mended;
+            self.map.mended.push((self.at, *mended));
             self.map.find(self.position, Fault::DamagedLeadIn);
         }
         Ok(())
@@ -133,6 +134,10 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         self.layout = None;
         self.index = None;
         (self.at, self.position) = (next, next);
+        let number = self.map.segments;
+        // What was found before may not have been a segment.
+        self.map.resumed.pop_if(|(last, _)| *last == number);
+        self.map.resumed.push((number, next));
         Ok(true)
     }
 
