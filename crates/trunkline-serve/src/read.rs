@@ -67,7 +67,10 @@ impl Session {
                 subscription,
                 whole: true,
             } => {
-                self.consumer.unsubscribe(subscription, None, wakes);
+                // Requests behind it wait, and other sessions have their turns in between.
+                if !self.consumer.unsubscribe_some(subscription, wakes) {
+                    return Progress::More;
+                }
                 self.answer_closed(page, handles);
             }
             HandlesVerb::Unsubscribe {
