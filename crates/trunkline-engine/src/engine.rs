@@ -88,7 +88,7 @@ struct Inner {
     leases: Leases,
     /// Groups committed so far.
     commits: AtomicUsize,
-    audit: Audit,
+    audit: Arc<Audit>,
     aliases: Aliases,
     losses: Losses,
     subscriptions: Subscriptions,
@@ -126,7 +126,7 @@ impl Engine {
                 departed: Departed::default(),
                 leases: Leases::default(),
                 commits: AtomicUsize::new(0),
-                audit: Audit::default(),
+                audit: Arc::default(),
                 aliases: Aliases::default(),
                 losses: Losses::default(),
                 subscriptions: Subscriptions::default(),
@@ -374,7 +374,7 @@ impl Engine {
         &self.inner.commits
     }
 
-    pub(crate) fn audit(&self) -> &Audit {
+    pub(crate) fn audit(&self) -> &Arc<Audit> {
         &self.inner.audit
     }
 

@@ -149,6 +149,10 @@ impl Registry {
     #[inline]
     pub(crate) fn get(&self, handle: u32) -> Option<Arc<Variable>> {
         let variable = self.slot(slot_of(handle))?.lock();
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::GenerationIgnored) {
+            return variable.clone();
+        }
         match &*variable {
             Some(variable) if variable.handle() == handle => Some(Arc::clone(variable)),
             _ => None,

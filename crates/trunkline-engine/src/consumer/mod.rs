@@ -290,8 +290,8 @@ impl Consumer {
         self.outbox.marks.is_empty() && !self.outbox.has_answers()
     }
 
-    /// Asks to be woken when an `all` feed that blocks writes to `variable` has room again. False
-    /// when there is room already: try again at once.
+    /// Asks to be woken when the audit has room again, or an `all` feed that blocks writes to
+    /// `variable`. False when there is room already: try again at once.
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
         let mut parked = false;
         let state = variable.lock();
@@ -299,8 +299,12 @@ impl Consumer {
             parked |= interest.feed.park(&self.outbox);
         }
         drop(state);
-        // Nobody is woken for room in the audit: the writer looks again when its time comes.
-        parked || self.engine.is_audit_full(variable)
+        self.wait_for_audit() || parked
+    }
+
+    /// Asks to be woken when the audit has room again. False when it may have: try again at once.
+    pub fn wait_for_audit(&self) -> bool {
+        self.engine.park_for_audit(&self.outbox)
     }
 
     /// Gives up what sessions before this one have left, when its time is over, and does what is
