@@ -19,7 +19,10 @@ use crate::shown::shown_duration;
 
 const NAME_BYTES_MAX: usize = 255;
 const STORE_BYTES_MAX: usize = 4096;
+const AUDIT_ENTRIES_MIN: i64 = 100;
 const AUDIT_ENTRIES_MAX: i64 = 100_000_000;
+const AUDIT_AGE_MIN: Duration = Duration::from_secs(60);
+const AUDIT_AGE_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const HEALTH_MAX: Duration = Duration::from_secs(3_600);
@@ -43,9 +46,16 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
         engine.store = store;
     }
     if let Some(node) = section.node("audit_entries")
-        && let Some(entries) = values.integer("audit_entries", node, 1..=AUDIT_ENTRIES_MAX)
+        && let Some(entries) =
+            values.integer("audit_entries", node, AUDIT_ENTRIES_MIN..=AUDIT_ENTRIES_MAX)
     {
         engine.audit_entries = entries.unsigned_abs();
+    }
+    if let Some(node) = section.node("audit_age") {
+        engine.audit_age = match &node.tree {
+            Tree::Text(text) if text == "none" => None,
+            _ => values.duration("audit_age", node, AUDIT_AGE_MIN..=AUDIT_AGE_MAX),
+        };
     }
     if let Some(node) = section.node("same_user") {
         engine.same_user = values.boolean("same_user", node).unwrap_or_default();

@@ -30,6 +30,8 @@ pub struct EngineConfig {
     pub store: StoreChoice,
     /// Entries that the audit keeps in the store.
     pub audit_entries: u64,
+    /// How old its entries may be; `None`: as old as they get.
+    pub audit_age: Option<Duration>,
     /// Where it listens, never empty.
     pub listen: Vec<ListenAddress>,
     /// Whether programs of the same user reach its loopback ports by Unix sockets as well.
@@ -144,6 +146,7 @@ impl Default for EngineConfig {
             name: None,
             store: StoreChoice::Unsaid,
             audit_entries: 100_000,
+            audit_age: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
             local_socket: true,
             shared_memory: true,

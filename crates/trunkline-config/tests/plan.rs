@@ -8,7 +8,7 @@ use std::time::Duration;
 use trunkline_config::{
     DeploymentPlan, IoConfig, LoadOptions, SettingValue, parse as parse_file, parse_with,
 };
-use trunkline_types::{Access, Deadband, Fifo, Properties, Scaling, Scope};
+use trunkline_types::{Access, AuditMode, Deadband, Fifo, Properties, Scaling, Scope};
 
 const IO: &str = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n";
 
@@ -543,9 +543,20 @@ fn audit_is_a_property_with_a_default_for_the_library_and_a_bound_for_the_engine
     assert_eq!(plan.engine.audit_entries, 500);
     let variables = &plan.libraries[0].variables;
     let audited = variables.iter().map(|variable| variable.properties.audit);
-    assert!(audited.eq([true, false]));
+    assert!(audited.eq([AuditMode::Complete, AuditMode::Off]));
     assert_eq!(parse("[engine]\n").engine.audit_entries, 100_000);
-    assert!(!properties("type = \"f64\"\n").audit);
+    for (written, mode) in [
+        ("", AuditMode::Off),
+        ("audit = \"complete\"", AuditMode::Complete),
+        ("audit = \"best-effort\"", AuditMode::BestEffort),
+    ] {
+        assert_eq!(
+            properties(&format!("type = \"f64\"\n{written}\n")).audit,
+            mode
+        );
+    }
+    let wrong = errors("[[variable]]\nname = \"a\"\ntype = \"f64\"\naudit = \"best\"\n");
+    assert!(wrong.contains("best-effort"), "{wrong}");
     let none = errors("[engine]\naudit_entries = 0\n");
     assert!(none.contains("audit_entries"), "{none}");
 }

@@ -1,7 +1,7 @@
 //! What few variables are, as bits that are looked at without the variable's lock: gone, stopped,
 //! forced, edited, guarded, audited, alias; plain; and by whom it is provided.
 
-use trunkline_types::Properties;
+use trunkline_types::{AuditMode, Properties};
 
 use crate::outcome::Refusal;
 use crate::plain::is_plain;
@@ -35,7 +35,7 @@ pub(crate) fn first_flags(properties: &Properties) -> u32 {
     if properties.single_writer {
         flags |= GUARDED;
     }
-    if properties.audit {
+    if properties.audit != AuditMode::Off {
         flags |= AUDITED;
     }
     if !properties.alias.is_empty() {

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use trunkline_types::{AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value};
 
 use crate::accept::{Accepted, encode};
-use crate::audit::{Change, Held};
+use crate::audit::{Change, Held, NoAuditRoom, OrderNote};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::explain::{Step, Subject, Verdict};
@@ -222,6 +222,9 @@ impl Engine {
     /// Switches forcing on or off for the whole engine; the list stays. Returns how many variables
     /// it concerns. Whether the caller may is for whoever takes the order in; it is noted in the
     /// audit.
+    ///
+    /// # Errors
+    /// The audit has no room for it; nothing was changed.
     pub fn set_forcing(
         &self,
         caller: &Caller,
@@ -229,7 +232,8 @@ impl Engine {
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
-    ) -> usize {
+    ) -> Result<usize, NoAuditRoom> {
+        let room = self.claim_audit(1, now)?;
         let mut list = self.forcing().list.lock();
         list.is_off = !on;
         let action = match on {
@@ -237,14 +241,13 @@ impl Engine {
             false => AuditAction::ForcingOff,
         };
         let effect = variables(list.handles.len());
-        self.note_order(
-            caller,
-            wall,
+        let note = OrderNote {
             action,
-            ("", &effect),
-            AuditOutcome::Done,
-            wakes,
-        );
+            name: "",
+            effect: &effect,
+            outcome: AuditOutcome::Done,
+        };
+        self.note_order(caller, wall, note, &room, wakes);
         let engine = Caller::engine();
         let put = Put {
             caller: &engine,
@@ -269,33 +272,36 @@ impl Engine {
                 _ => {}
             }
         }
-        list.handles.len()
+        Ok(list.handles.len())
     }
 
     /// Unforces every variable, which is one entry in the audit. Returns how many were forced.
+    ///
+    /// # Errors
+    /// The audit has no room for it; nothing was changed.
     pub fn clear_forcing(
         &self,
         caller: &Caller,
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
-    ) -> usize {
+    ) -> Result<usize, NoAuditRoom> {
+        let room = self.claim_audit(1, now)?;
         let mut list = self.forcing().list.lock();
         let handles = std::mem::take(&mut list.handles);
         let effect = variables(handles.len());
         let action = AuditAction::ForcingClear;
-        self.note_order(
-            caller,
-            wall,
+        let note = OrderNote {
             action,
-            ("", &effect),
-            AuditOutcome::Done,
-            wakes,
-        );
+            name: "",
+            effect: &effect,
+            outcome: AuditOutcome::Done,
+        };
+        self.note_order(caller, wall, note, &room, wakes);
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
             let _sequence = release(&variable, &mut variable.lock(), now, wall, wakes);
         }
-        handles.len()
+        Ok(handles.len())
     }
 
     /// What `explain` says of a variable that is held at a value.

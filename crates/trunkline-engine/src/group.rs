@@ -16,11 +16,11 @@ mod rooms;
 
 use std::collections::BTreeMap;
 
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{AuditMode, Tick, Timestamp};
 
 use crate::accept::{Accepted, accept};
 use crate::alias::Following;
-use crate::audit::{Asked, Audited, Change, Held, is_noted};
+use crate::audit::{Asked, AuditRoom, Audited, Change, Held, NoAuditRoom, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
@@ -63,8 +63,8 @@ pub enum GroupAttempt {
     /// It has ended.
     Done(GroupOutcome),
     /// An `all` subscription is at its bound and the owner of one of the variables lets writers
-    /// wait for it. Nothing of the group has a number or is counted; try again when woken, or at
-    /// `until` at the latest.
+    /// wait for it, or the audit has no room. Nothing of the group has a number or is counted; try
+    /// again when woken, or at `until` at the latest.
     WouldBlock {
         /// When the subscription ends with `overrun` and the group goes on.
         until: Tick,
@@ -118,37 +118,46 @@ impl Engine {
             audited: None,
             watch: None,
         };
+        let none = AuditRoom::default();
         if members.len() > GROUP_MAX {
             let refused = (0..members.len()).map(|at| {
                 let (given, max) = (members.len(), GROUP_MAX);
                 (at, Refusal::GroupTooLarge { given, max })
             });
-            return self.refuse_group(put, members, refused.collect(), wakes);
+            return self.refuse_group(put, members, refused.collect(), &none, wakes);
         }
         let variables = members
             .iter()
             .map(|member| self.visible(caller, member.handle));
         let variables: Vec<Option<Arc<Variable>>> = variables.collect();
-        let audited = members
-            .iter()
-            .zip(&variables)
-            .find_map(|(member, variable)| {
-                let until = self.waits_for_audit(variable.as_deref()?, now)?;
-                Some((member.handle, until))
-            });
-        if let Some((handle, until)) = audited {
-            return GroupAttempt::WouldBlock { until, handle };
-        }
+        let is_complete = |variable: &Option<Arc<Variable>>| {
+            let variable = variable.as_deref();
+            variable.is_some_and(|one| one.properties().audit == AuditMode::Complete)
+        };
+        let complete = (0..members.len()).filter(|at| variables.get(*at).is_some_and(is_complete));
+        let complete: Vec<usize> = complete.collect();
+        let room = match self.claim_audit(complete.len(), now) {
+            Ok(room) => room,
+            Err(NoAuditRoom::Wait(until)) => {
+                let first = complete.first().and_then(|at| members.get(*at));
+                let handle = first.map_or(0, |member| member.handle);
+                return GroupAttempt::WouldBlock { until, handle };
+            }
+            Err(NoAuditRoom::Unstored) => {
+                let refused = complete.into_iter().map(|at| (at, Refusal::AuditFull));
+                return self.refuse_group(put, members, refused.collect(), &none, wakes);
+            }
+        };
         loop {
             let candidates = match self.candidates(put, members, &variables) {
                 Ok(candidates) => candidates,
-                Err(refused) => return self.refuse_group(put, members, refused, wakes),
+                Err(refused) => return self.refuse_group(put, members, refused, &room, wakes),
             };
-            match self.put_group(put, members, candidates, wakes) {
+            match self.put_group(put, members, candidates, &room, wakes) {
                 Ok(Some(attempt)) => return attempt,
                 // One was edited between check and lock: it was judged by what no longer holds.
                 Ok(None) => {}
-                Err(refused) => return self.refuse_group(put, members, refused, wakes),
+                Err(refused) => return self.refuse_group(put, members, refused, &room, wakes),
             }
         }
     }
@@ -225,6 +234,7 @@ impl Engine {
         put: Put<'_>,
         members: &[GroupMember<'_>],
         mut candidates: Vec<Candidate<'_>>,
+        room: &AuditRoom,
         wakes: &mut Wakes,
     ) -> Result<Option<GroupAttempt>, Refused> {
         let mut locked = lock_all(&candidates);
@@ -275,7 +285,8 @@ impl Engine {
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
                 let noted = members.get(*at).and_then(|member| {
                     let is_noted = is_noted(one.variable, member.write.verb);
-                    is_noted.then(|| Asked::of(put.caller, one.variable, &member.write))
+                    let room = room.of(one.variable);
+                    is_noted.then(|| Asked::of(put.caller, one.variable, &member.write, room))
                 });
                 let before = noted.is_some().then(|| one.variable.update_locked(state));
                 *outcome = commit_member(put, one, state, &mut rooms, wakes);
@@ -331,9 +342,14 @@ impl Engine {
         put: Put<'_>,
         members: &[GroupMember<'_>],
         mut refused: Refused,
+        room: &AuditRoom,
         wakes: &mut Wakes,
     ) -> GroupAttempt {
         let caller = put.caller;
+        // An audit that is full takes no entry of that.
+        let has_room = !refused
+            .values()
+            .any(|refusal| matches!(refusal, Refusal::AuditFull));
         let culprit = refused.first_key_value().map(|(at, _)| *at);
         let blamed = culprit.and_then(|at| members.get(at));
         let name: Arc<str> = blamed.map_or_else(
@@ -352,8 +368,9 @@ impl Engine {
                 return WriteOutcome::Refused(refusal);
             };
             let outcome = count_refused(&variable, refusal);
-            if is_noted(&variable, member.write.verb) {
-                let audited = Audited::new(Asked::of(caller, &variable, &member.write));
+            if has_room && is_noted(&variable, member.write.verb) {
+                let room = room.of(&variable);
+                let audited = Audited::new(Asked::of(caller, &variable, &member.write, room));
                 self.note_end(&audited, &variable, put.wall, &outcome, wakes);
             }
             outcome

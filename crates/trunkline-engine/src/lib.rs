@@ -77,7 +77,10 @@ mod write;
 mod writers;
 
 pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
-pub use audit::{AUDIT_NOTES_MAX, AUDIT_PATIENCE, AuditKeeping};
+pub use audit::{
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, AuditKeeping, AuditRoom, NoAuditRoom,
+    OrderNote,
+};
 pub use caller::{Caller, Principal, Rights};
 pub use clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
 pub use consumer::{

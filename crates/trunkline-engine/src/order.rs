@@ -8,6 +8,7 @@ use std::fmt;
 
 use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
 
+use crate::audit::AuditRoom;
 use crate::caller::Caller;
 use crate::library::LibraryState;
 use crate::outbox::{Outbox, Wakes};
@@ -144,6 +145,8 @@ pub struct Reply {
     outbox: Arc<Outbox>,
     id: u32,
     is_sent: bool,
+    /// For the entry of the order.
+    room: AuditRoom,
     /// Dropped with it.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -154,6 +157,7 @@ impl Reply {
             outbox,
             id,
             is_sent: false,
+            room: AuditRoom::default(),
             held: None,
         }
     }
@@ -163,6 +167,18 @@ impl Reply {
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         self.held = Some(Box::new(held));
         self
+    }
+
+    /// With room for the order's entry in the audit.
+    #[must_use]
+    pub fn with_room(mut self, room: AuditRoom) -> Self {
+        self.room = room;
+        self
+    }
+
+    /// Room for the order's entry in the audit.
+    pub fn room(&self) -> &AuditRoom {
+        &self.room
     }
 
     /// Tells the end of the order.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::num::NonZeroUsize;
 
 use trunkline_ring::{MarkSet, TableWriter};
 
@@ -9,7 +10,7 @@ use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
 use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
-use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, unique_number};
 
 /// Told once when something begins to wait, on the writer's thread and outside every lock.
 ///
@@ -241,6 +242,8 @@ pub struct Wakes {
     outboxes: Vec<Arc<Outbox>>,
     /// Those beyond the first few, by address, to find them among many.
     known: HashSet<usize>,
+    /// Tells these outboxes from those of other lists, and from those that this list has woken.
+    number: Option<NonZeroUsize>,
 }
 
 /// Outboxes of a list up to which it is looked through.
@@ -270,8 +273,21 @@ impl Wakes {
         }
     }
 
+    /// A number for what is on the list now: no other list has it, and this one has it no more
+    /// once it has woken them.
+    pub(crate) fn number(&mut self) -> NonZeroUsize {
+        *self.number.get_or_insert_with(unique_number)
+    }
+
+    /// Whether the list has this number.
+    #[inline]
+    pub(crate) fn has_number(&self, number: Option<NonZeroUsize>) -> bool {
+        number.is_some() && self.number == number
+    }
+
     /// Wakes every outbox on the list and empties it. Call it holding no lock.
     pub fn flush(&mut self) {
+        self.number = None;
         for outbox in self.outboxes.drain(..) {
             outbox.wake_by(|wake| wake.wake());
         }
@@ -293,6 +309,7 @@ impl Wakes {
         if self.outboxes.len() >= SENDS_BELOW {
             return self.flush();
         }
+        self.number = None;
         for outbox in self.outboxes.drain(..) {
             outbox.wake_by(|wake| wake.send());
         }

@@ -37,10 +37,12 @@ pub enum WriteOutcome {
 pub enum Attempt {
     /// It has ended.
     Done(WriteOutcome),
-    /// An `all` subscription is at its bound and the variable's owner lets writers wait for it. The
-    /// write has no number and is not counted; try again when woken, or at `until` at the latest.
+    /// An `all` subscription is at its bound and the variable's owner lets writers wait for it, or
+    /// the audit has no room. The write has no number and is not counted; try again when woken, or
+    /// at `until` at the latest.
     WouldBlock {
-        /// When the subscription ends with `overrun` and the write goes on.
+        /// When the write is to be tried again, woken or not: the subscription may have ended with
+        /// `overrun` by then.
         until: Tick,
     },
     /// The variable's provider was asked; the outcome comes through the consumer under the write's
@@ -102,6 +104,12 @@ pub enum Refusal {
     /// The value cannot be scaled.
     #[error("{0}")]
     Scaling(ScalingError),
+    /// The audit has to be complete, and is full: its entries cannot be stored.
+    #[error(
+        "the audit of this variable has to be complete, and the engine cannot store its entries; \
+         `trunkline limits` says why: make room for the store, then write again"
+    )]
+    AuditFull,
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,

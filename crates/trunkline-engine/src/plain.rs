@@ -5,7 +5,9 @@
 //! find. Whoever is refused here goes the common way, [`Engine::try_write`](crate::Engine) and
 //! [`Variable::update`], which says why or does more.
 
-use trunkline_types::{Access, Clock, ClockSync, DataType, Properties, Quality, Timestamp, Value};
+use trunkline_types::{
+    Access, AuditMode, Clock, ClockSync, DataType, Properties, Quality, Timestamp, Value,
+};
 
 use crate::caller::Caller;
 use crate::outbox::Wakes;
@@ -48,7 +50,7 @@ pub(crate) fn is_plain(properties: &Properties) -> bool {
         && properties.fifo == trunkline_types::Fifo::Off
         && properties.alias.is_empty()
         && !properties.single_writer
-        && !properties.audit
+        && properties.audit == AuditMode::Off
 }
 
 impl Variable {

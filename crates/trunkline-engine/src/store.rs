@@ -4,12 +4,45 @@
 //! one step that is either done, and survives a power cut, when it returns, or not done at all.
 
 use std::fmt;
+use std::time::Duration;
 
 use trunkline_types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
 };
 
 use crate::library::LibraryState;
+
+/// How much of the audit is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AuditBound {
+    /// Most entries.
+    pub entries: u64,
+    /// The greatest age of an entry.
+    pub age: Option<Duration>,
+    /// The time now.
+    pub now: Timestamp,
+}
+
+impl AuditBound {
+    /// The number up to which entries are removed where `first` to `last` are there: none while
+    /// they are within the bound, then a tenth, so that there are few entries about it.
+    pub fn surplus(&self, first: u64, last: u64) -> Option<u64> {
+        let max = self.entries.max(2);
+        let left = max - (max / 10).max(1);
+        let count = (last + 1).saturating_sub(first);
+        (count > max).then(|| last - left)
+    }
+
+    /// Entries before this time are removed, if the oldest is a tenth older than it may be.
+    pub fn too_old(&self, oldest: Timestamp) -> Option<Timestamp> {
+        let age = self.age?;
+        let before = |age: Duration| {
+            let nanos = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            self.now.saturating_add_nanos(-nanos)
+        };
+        (oldest < before(age.saturating_add(age / 10))).then(|| before(age))
+    }
+}
 
 /// Keeps libraries, the count of starts, the newest values and the audit.
 pub trait Store: Send {
@@ -78,14 +111,19 @@ pub trait Store: Send {
     /// [`StoreError`].
     fn audit_end(&mut self) -> Result<u64, StoreError>;
 
-    /// Appends entries to the audit, all of them or none, and removes the oldest beyond `keep`,
-    /// which is at least 1, in the same step. Their numbers follow those of the entries that are
-    /// there; one that is there already is the same entry and is left as it is, so that a step of
-    /// which nobody knows whether it was done can be done again. Nothing else changes the audit.
+    /// Appends entries to the audit, all of them or none, and removes the oldest beyond `bound` in
+    /// the same step, which then ends with an entry that says so. Their numbers follow those of the
+    /// entries that are there; one that is there already is the same entry and is left as it is, so
+    /// that a step of which nobody knows whether it was done can be done again. Nothing else
+    /// changes the audit. Returns the number of the last entry.
     ///
     /// # Errors
     /// [`StoreError`]; the audit is as it was.
-    fn append_audit(&mut self, entries: &[AuditEntry], keep: u64) -> Result<(), StoreError>;
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: AuditBound,
+    ) -> Result<u64, StoreError>;
 
     /// A page of the audit.
     ///

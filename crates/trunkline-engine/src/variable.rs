@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{
-    Access, DataType, Properties, Quality, Reason, Sample, Scope, Tick, Timestamp, Value,
+    Access, AuditMode, DataType, Properties, Quality, Reason, Sample, Scope, Tick, Timestamp, Value,
 };
 
 pub(crate) use self::state::{Extra, State};
@@ -119,8 +119,8 @@ impl Variable {
         let mut state = self.lock();
         self.refresh_guard(&mut state, &properties);
         match properties.audit {
-            true => self.set(&state, AUDITED),
-            false => self.clear(&state, AUDITED),
+            AuditMode::Off => self.clear(&state, AUDITED),
+            AuditMode::BestEffort | AuditMode::Complete => self.set(&state, AUDITED),
         }
         if properties == self.properties {
             if let Some(extra) = &mut state.extra {

@@ -19,10 +19,13 @@ use std::time::Duration;
 use rig::{Bell, Rig, applied, at, define, done};
 use trunkline_engine::explain::Verdict;
 use trunkline_engine::{
-    AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller, Principal, Provider,
-    Refusal, Rights, Ticket, Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
+    AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller,
+    Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider, Refusal, Rights, Ticket,
+    Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
 };
-use trunkline_types::{Access, AuditAction, AuditEntry, AuditOutcome, DataType, Properties, Value};
+use trunkline_types::{
+    Access, AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Properties, Value,
+};
 
 fn audited() -> (Rig, Arc<Variable>) {
     Rig::of(properties())
@@ -30,7 +33,7 @@ fn audited() -> (Rig, Arc<Variable>) {
 
 fn properties() -> Properties {
     let mut properties = Properties::new(DataType::F64);
-    properties.audit = true;
+    properties.audit = AuditMode::Complete;
     properties
 }
 
@@ -157,9 +160,12 @@ fn forcing_is_noted_whatever_the_variable_says() {
     let caller = Caller::local(4, 44);
     let mut wakes = Wakes::new();
     rig.engine
-        .set_forcing(&caller, false, now, wall, &mut wakes);
+        .set_forcing(&caller, false, now, wall, &mut wakes)
+        .expect("nobody keeps the audit");
     with_verb(&rig, &x, Verb::Force, 8.0);
-    rig.engine.clear_forcing(&caller, now, wall, &mut wakes);
+    rig.engine
+        .clear_forcing(&caller, now, wall, &mut wakes)
+        .expect("nobody keeps the audit");
     let entries = taken(&rig);
     assert_eq!(
         told(&entries),
@@ -270,7 +276,7 @@ fn property_can_be_given_and_taken_while_the_variable_is_deployed() {
 #[test]
 fn long_values_are_cut_and_very_long_ones_are_told_by_their_length() {
     let mut of_text = Properties::new(DataType::String);
-    of_text.audit = true;
+    of_text.audit = AuditMode::Complete;
     let (rig, text) = Rig::of(of_text);
     rig.write(&text, "ä".repeat(1000).as_str());
     rig.write(&text, "x".repeat(100_000).as_str());
@@ -283,27 +289,32 @@ fn long_values_are_cut_and_very_long_ones_are_told_by_their_length() {
     assert!(entries[2].old.starts_with("(10000"), "{}", entries[2].old);
 
     let mut of_bytes = Properties::new(DataType::Bytes);
-    of_bytes.audit = true;
+    of_bytes.audit = AuditMode::Complete;
     let (rig, bytes) = Rig::of(of_bytes);
     rig.write(&bytes, Value::Bytes(vec![7; 100].into()));
     let new = &taken(&rig)[0].new;
     assert!(new.len() <= 256 && new.contains("100"), "{new}");
 }
 
-/// Writes as a program does that waits for its turn.
-fn write_patiently(rig: &Rig, x: &Variable, number: usize) {
-    let value = Value::F64(number as f64);
-    if let Attempt::WouldBlock { .. } = rig.attempt(x, &Write::value(&value)) {
-        rig.advance(AUDIT_PATIENCE);
-        rig.write(x, number as f64);
+/// Fills the audit with writes of `x`, which has a complete one; returns how many there were.
+fn fill(rig: &Rig, x: &Variable) -> usize {
+    let mut written = 0;
+    loop {
+        let value = Value::F64(written as f64);
+        match rig.attempt(x, &Write::value(&value)) {
+            Attempt::WouldBlock { .. } => return written,
+            _ => written += 1,
+        }
     }
 }
 
 /// Behaviour: B-24.
 #[test]
-fn a_writer_waits_for_an_audit_that_falls_behind_and_no_entry_is_lost() {
+fn a_writer_waits_for_a_complete_audit_that_falls_behind_and_no_entry_is_lost() {
     let (rig, x) = audited();
     rig.engine.keep_audit(Box::new(Bell::default()));
+    let waker = Bell::default();
+    let consumer = Consumer::new(rig.engine.clone(), Box::new(waker.clone()));
     let (mut written, mut waited, mut taken) = (0_usize, 0, 0);
     while written < 3 * AUDIT_NOTES_MAX {
         let value = Value::F64(written as f64);
@@ -311,10 +322,15 @@ fn a_writer_waits_for_an_audit_that_falls_behind_and_no_entry_is_lost() {
             Attempt::WouldBlock { until } => {
                 let wait = until.since(rig.now());
                 assert!(wait > Duration::ZERO && wait < AUDIT_PATIENCE);
-                waited += 1;
-                rig.advance(wait);
-                let entries = rig.engine.take_audit(taken + 1, 1000);
+                assert!(consumer.wait_for_room(&x), "nothing was taken");
+                let rung = waker.rings();
+                // A host that is slow, but stores.
+                rig.advance(AUDIT_PATIENCE - Duration::from_millis(1));
+                let entries = rig.engine.take_audit(taken + 1, 5000);
                 taken += entries.len() as u64;
+                assert_eq!(waker.rings(), rung + 1, "the writer is woken");
+                assert!(!consumer.wait_for_room(&x), "there is room");
+                waited += 1;
             }
             _ => written += 1,
         }
@@ -324,42 +340,150 @@ fn a_writer_waits_for_an_audit_that_falls_behind_and_no_entry_is_lost() {
     assert_eq!((taken as usize + waiting, lost), (written, 0));
 }
 
-/// A host that takes no entries holds writes up once, and is told how many are missing and where.
+/// Behaviour: B-24.
 #[test]
-fn entries_beyond_the_bound_are_counted_and_told_in_their_place() {
+fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not_stored() {
+    let properties_of = |audit| {
+        let mut properties = Properties::new(DataType::F64);
+        properties.audit = audit;
+        properties
+    };
+    let mut alias = properties_of(AuditMode::Off);
+    alias.alias = "rig/x".to_owned();
+    let rig = Rig::with(vec![
+        define("x", properties()),
+        define("off", properties_of(AuditMode::Off)),
+        define("effort", properties_of(AuditMode::BestEffort)),
+        define("alias", alias),
+    ]);
+    let [x, off, effort, alias] =
+        ["x", "off", "effort", "alias"].map(|path| rig.variable(&format!("rig/{path}")));
+    rig.engine.keep_audit(Box::new(Bell::default()));
+    assert_eq!(fill(&rig, &x), AUDIT_NOTES_MAX);
+    let value = Value::F64(-1.0);
+    let put = Write::value(&value);
+    let force = Write {
+        verb: Verb::Force,
+        ..Write::value(&value)
+    };
+    let waits = |variable: &Variable, write: &Write<'_>| {
+        let attempt = rig.attempt(variable, write);
+        assert!(matches!(attempt, Attempt::WouldBlock { .. }), "{attempt:?}");
+    };
+    let group = [GroupMember {
+        handle: x.handle(),
+        write: put.clone(),
+    }];
+    let wakes = &mut Wakes::new();
+    let write_group = |wakes: &mut Wakes| {
+        rig.engine
+            .try_write_group(&rig.caller, rig.now(), rig.wall(), &group, wakes)
+    };
+    waits(&alias, &put);
+    waits(&x, &force);
+    waits(&off, &force);
+    let attempt = write_group(wakes);
+    assert!(
+        matches!(attempt, GroupAttempt::WouldBlock { .. }),
+        "{attempt:?}"
+    );
+    let clear = |wakes: &mut Wakes| {
+        rig.engine
+            .clear_forcing(&rig.caller, rig.now(), rig.wall(), wakes)
+    };
+    assert!(matches!(clear(wakes), Err(NoAuditRoom::Wait(_))));
+    // What may be missing does not wait, nor does what is not noted.
+    assert_eq!(done(rig.attempt(&off, &put)), applied(1));
+    assert_eq!(done(rig.attempt(&effort, &put)), applied(1));
+    assert_eq!(done(rig.attempt(&effort, &force)), applied(2));
+    assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 2));
+
+    rig.advance(AUDIT_PATIENCE);
+    let full = WriteOutcome::Refused(Refusal::AuditFull);
+    assert_eq!(done(rig.attempt(&x, &put)), full);
+    assert_eq!(done(rig.attempt(&x, &force)), full);
+    assert_eq!(done(rig.attempt(&off, &force)), full);
+    let of_alias = done(rig.attempt(&alias, &put));
+    assert!(
+        matches!(of_alias, WriteOutcome::Refused(Refusal::Target { .. })),
+        "{of_alias:?}"
+    );
+    let GroupAttempt::Done(ended) = write_group(wakes) else {
+        panic!("it is refused");
+    };
+    assert_eq!((ended.commit, ended.outcomes), (None, vec![full]));
+    assert_eq!(clear(wakes), Err(NoAuditRoom::Unstored));
+    assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 2));
+    assert_eq!(
+        x.sequence(),
+        AUDIT_NOTES_MAX as u64,
+        "nothing was carried out"
+    );
+    assert!(x.ledger().is_balanced());
+
+    assert_eq!(rig.engine.take_audit(1, 10).len(), 10);
+    assert_eq!(clear(wakes), Ok(1));
+    assert_eq!(
+        done(rig.attempt(&alias, &put)),
+        applied(AUDIT_NOTES_MAX as u64 + 1)
+    );
+}
+
+/// Room that is claimed and not used is given back.
+#[test]
+fn room_of_a_write_that_is_not_noted_is_given_back() {
     let (rig, x) = audited();
+    rig.engine.keep_audit(Box::new(Bell::default()));
+    let room = rig
+        .engine
+        .claim_audit(AUDIT_NOTES_MAX, rig.now())
+        .expect("it is empty");
+    let value = Value::F64(1.0);
+    assert!(matches!(
+        rig.attempt(&x, &Write::value(&value)),
+        Attempt::WouldBlock { .. }
+    ));
+    drop(room);
+    assert_eq!(done(rig.attempt(&x, &Write::value(&value))), applied(1));
+}
+
+/// Behaviour: B-24.
+#[test]
+fn entries_of_a_best_effort_audit_beyond_the_bound_are_counted_and_told_in_their_place() {
+    let mut properties = properties();
+    properties.audit = AuditMode::BestEffort;
+    let (rig, x) = Rig::of(properties);
     let bell = Bell::default();
     rig.engine.keep_audit(Box::new(bell.clone()));
-    for number in 0..AUDIT_NOTES_MAX + 7 {
-        write_patiently(&rig, &x, number);
+    for number in 0..AUDIT_BEST_EFFORT_MAX + 7 {
+        rig.write(&x, number as f64);
     }
     assert_eq!(bell.rings(), 1, "once, when something began to wait");
-    assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 7));
-    assert_eq!(x.sequence(), (AUDIT_NOTES_MAX + 7) as u64);
+    assert_eq!(rig.engine.waiting_audit(), (AUDIT_BEST_EFFORT_MAX, 7));
+    assert_eq!(x.sequence(), (AUDIT_BEST_EFFORT_MAX + 7) as u64);
     let mut entries = rig.engine.take_audit(1, 10);
-    let value = Value::F64(-1.0);
-    let waits = rig.attempt(&x, &Write::value(&value));
-    assert!(matches!(waits, Attempt::WouldBlock { .. }), "{waits:?}");
-    rig.advance(AUDIT_PATIENCE);
     rig.write(&x, -1.0);
     while let more @ [_, ..] = &*rig.engine.take_audit(entries.len() as u64 + 1, 999) {
         entries.extend_from_slice(more);
     }
     let numbers = entries.iter().map(|entry| entry.number);
-    assert!(numbers.eq(1..=AUDIT_NOTES_MAX as u64 + 2), "without a gap");
+    assert!(
+        numbers.eq(1..=AUDIT_BEST_EFFORT_MAX as u64 + 2),
+        "without a gap"
+    );
     let [.., last, lost, after] = &*entries else {
         panic!("{} entries", entries.len());
     };
-    assert_eq!(last.new, format!("{}.0", AUDIT_NOTES_MAX - 1));
+    assert_eq!(last.new, format!("{}.0", AUDIT_BEST_EFFORT_MAX - 1));
     assert_eq!(lost.action, AuditAction::Lost);
     assert_eq!(lost.outcome, AuditOutcome::Lost(7));
     assert_eq!(after.new, "-1.0");
 
     // Also when nothing comes after what is lost.
-    for number in 0..AUDIT_NOTES_MAX + 3 {
-        write_patiently(&rig, &x, number);
+    for number in 0..AUDIT_BEST_EFFORT_MAX + 3 {
+        rig.write(&x, number as f64);
     }
-    assert_eq!(taken(&rig).len(), AUDIT_NOTES_MAX);
+    assert_eq!(taken(&rig).len(), AUDIT_BEST_EFFORT_MAX);
     let [lost] = &*taken(&rig) else {
         panic!("one entry tells it");
     };
@@ -376,7 +500,7 @@ fn entries_of_writers_that_race_stand_in_the_order_of_the_updates() {
     const THREADS: u32 = 4;
     const WRITES: u32 = 2_000;
     let mut of_counter = Properties::new(DataType::U64);
-    of_counter.audit = true;
+    of_counter.audit = AuditMode::Complete;
     of_counter.access = Access::ReadWrite;
     let (rig, x) = Rig::of(of_counter);
     let (engine, now, wall) = (rig.engine.clone(), rig.now(), rig.wall());

@@ -20,7 +20,8 @@ use trunkline_engine::{
     Write, WriteOutcome,
 };
 use trunkline_types::{
-    Contract, DataType, Position, Properties, Quality, Reason, Scaling, Value, VariableDefinition,
+    AuditMode, Contract, DataType, Position, Properties, Quality, Reason, Scaling, Value,
+    VariableDefinition,
 };
 
 fn f64s() -> Properties {
@@ -29,7 +30,7 @@ fn f64s() -> Properties {
 
 fn audited() -> Properties {
     Properties {
-        audit: true,
+        audit: AuditMode::Complete,
         ..f64s()
     }
 }

@@ -17,7 +17,8 @@ use trunkline_engine::{
     Caller, Consumer, Granted, LeaseVerb, Refusal, Variable, Verb, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
-    Access, Contract, DataType, Deadband, Fifo, Properties, Quality, Reason, Scope, Value,
+    Access, AuditMode, Contract, DataType, Deadband, Fifo, Properties, Quality, Reason, Scope,
+    Value,
 };
 
 const X: &str = "rig/x";
@@ -145,7 +146,7 @@ fn rules_and_roles_of_a_variable_are_for_the_common_way() {
             ..plain.clone()
         },
         Properties {
-            audit: true,
+            audit: AuditMode::Complete,
             ..plain.clone()
         },
         Properties {

@@ -299,6 +299,7 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     let switch = |on: bool| {
         rig.engine
             .set_forcing(&Caller::engine(), on, now, wall, &mut Wakes::new())
+            .expect("nobody keeps the audit")
     };
     assert_eq!(switch(false), 0);
     for (variable, value) in [(&x, 10.0), (&y, 20.0)] {
@@ -315,7 +316,8 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     assert_eq!(switch(true), 2);
     let cleared = rig
         .engine
-        .clear_forcing(&Caller::engine(), now, wall, &mut Wakes::new());
+        .clear_forcing(&Caller::engine(), now, wall, &mut Wakes::new())
+        .expect("nobody keeps the audit");
     assert_eq!((cleared, rig.engine.forced().len()), (2, 0));
     assert_eq!(value_of(&x), (Value::F64(1.5), false));
     assert_eq!(value_of(&y), (Value::F64(2.0), false));

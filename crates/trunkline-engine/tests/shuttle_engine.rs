@@ -22,7 +22,7 @@ use shuttle::thread;
 use trunkline_engine::{
     Attempt, Caller, Consumer, Engine, EngineOptions, Variable, Wakes, WriteOutcome,
 };
-use trunkline_types::{Contract, DataType, Properties};
+use trunkline_types::{AuditMode, Contract, DataType, Properties};
 
 fn write_four(engine: &Engine, variable: &Variable) {
     for value in 0..4 {
@@ -472,7 +472,7 @@ fn keeper_of_the_audit_is_woken_for_every_entry() {
     explore(|| {
         let engine = Engine::new(EngineOptions::new("sut", EPOCH));
         let mut properties = Properties::new(DataType::F64);
-        properties.audit = true;
+        properties.audit = AuditMode::Complete;
         let definition = library_of("a", vec![define("x", properties)]);
         engine.deploy(&definition, NOW, START).expect("well formed");
         let caller = Caller::local(1, 0);

@@ -354,7 +354,10 @@ fn aliases_outlive_a_storm_on_their_target() {
         scope.spawn(|| {
             let mut on = false;
             while !over.load(Ordering::Relaxed) {
-                engine.set_forcing(&Caller::local(1, 1000), on, NOW, START, &mut Wakes::new());
+                let caller = Caller::local(1, 1000);
+                engine
+                    .set_forcing(&caller, on, NOW, START, &mut Wakes::new())
+                    .expect("nobody keeps the audit");
                 on = !on;
             }
         });
@@ -367,8 +370,11 @@ fn aliases_outlive_a_storm_on_their_target() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    engine.clear_forcing(&Caller::local(1, 1000), NOW, START, &mut Wakes::new());
-    engine.set_forcing(&Caller::local(1, 1000), true, NOW, START, &mut Wakes::new());
+    let caller = Caller::local(1, 1000);
+    engine
+        .clear_forcing(&caller, NOW, START, &mut Wakes::new())
+        .and_then(|_| engine.set_forcing(&caller, true, NOW, START, &mut Wakes::new()))
+        .expect("nobody keeps the audit");
     let caller = Caller::local(9, 0);
     let variables = ["a/x", "b/x", "c/x"].map(|name| engine.resolve(&caller, name).unwrap());
     let value = Value::F64(-1.0);

@@ -18,7 +18,7 @@ use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::name::is_reserved;
-use trunkline_types::{Access, DataType, Effort, Pattern, Tick, Timestamp};
+use trunkline_types::{Access, AuditMode, DataType, Effort, Pattern, Tick, Timestamp};
 
 use crate::fault::of_access;
 use crate::forcing::entry;
@@ -227,7 +227,7 @@ impl Session {
             held_by: held.map_or_else(String::new, |held| held.who.to_string()),
             lease_left: held.and_then(|held| held.left).unwrap_or_default(),
             writers_waiting: held.map_or(0, |held| held.waiting as u64),
-            audit: match variable.properties().audit {
+            audit: match variable.properties().audit != AuditMode::Off {
                 true => self.engine.audit_keeping().sentence.to_string(),
                 false => String::new(),
             },

@@ -60,10 +60,12 @@ impl Session {
         if self.parked_until.is_some() {
             steps.push(fault(
                 WhyStage::Buffer,
-                "a write of yours waits, and with it what you asked for since: the `all` buffer of \
-                 a subscriber is full, and the variable's owner lets writers wait for it (`stall`)"
+                "a request of yours waits, and with it what you asked for since: the `all` buffer \
+                 of a subscriber is full, and the variable's owner lets writers wait for it \
+                 (`stall`), or the audit is full"
                     .to_owned(),
-                "have the subscriber take its updates, or shorten `stall`",
+                "have the subscriber take its updates, or shorten `stall`; see `trunkline limits` \
+                 for the store of the audit",
             ));
         }
         if !self.window.has_room() {

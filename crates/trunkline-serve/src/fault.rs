@@ -30,6 +30,13 @@ pub(crate) fn out_of_memory(bytes: usize) -> Fault {
     Fault::new(FaultCode::MemoryFull, sentence)
 }
 
+/// The audit of orders has to be complete, and its entries cannot be stored.
+pub(crate) fn audit_unstored() -> Fault {
+    let sentence = "the engine cannot store the entry that this order needs in its audit; \
+                    `trunkline limits` says why: make room for the store, then try again";
+    Fault::new(FaultCode::StoreFailed, sentence)
+}
+
 /// Why a write was refused.
 pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
     let code = match refusal {
@@ -55,6 +62,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         // What its target says, in the target's words.
         Refusal::Target { refusal, .. } => of_refusal(refusal).code,
         Refusal::NoValue => FaultCode::NoValue,
+        Refusal::AuditFull => FaultCode::StoreFailed,
         Refusal::LibraryStopped => FaultCode::LibraryStopped,
         Refusal::ProviderBusy { .. } => FaultCode::Overloaded,
         Refusal::Provider { .. } => FaultCode::ProviderRefused,

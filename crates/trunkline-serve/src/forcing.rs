@@ -1,6 +1,6 @@
 //! The list of forced variables, and its switch (H-27).
 
-use trunkline_engine::{ForcedVariable, Variable, Wakes};
+use trunkline_engine::{ForcedVariable, NoAuditRoom, Variable, Wakes};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
@@ -8,6 +8,7 @@ use trunkline_proto::message::forcing::{
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Tick, Timestamp};
 
+use crate::fault::audit_unstored;
 use crate::session::Session;
 use crate::work::{Progress, SLICE, Work};
 
@@ -38,8 +39,9 @@ impl Session {
             self.put_fault(request, &Fault::new(FaultCode::Denied, sentence));
             return Progress::Done;
         }
+        self.parked_until = None;
         let engine = &self.engine;
-        let concerned = match forcing.verb {
+        let changed = match forcing.verb {
             ForcingVerb::List => {
                 self.list_forced(request, forcing);
                 return Progress::Done;
@@ -47,6 +49,23 @@ impl Session {
             ForcingVerb::On => engine.set_forcing(&self.caller, true, now, wall, wakes),
             ForcingVerb::Off => engine.set_forcing(&self.caller, false, now, wall, wakes),
             ForcingVerb::Clear => engine.clear_forcing(&self.caller, now, wall, wakes),
+        };
+        let concerned = match changed {
+            Ok(concerned) => concerned,
+            Err(NoAuditRoom::Wait(until)) => {
+                return match self.consumer.wait_for_audit() {
+                    true => {
+                        self.parked_until = Some(until);
+                        Progress::Parked
+                    }
+                    // There may be room: at once again.
+                    false => Progress::More,
+                };
+            }
+            Err(NoAuditRoom::Unstored) => {
+                self.put_fault(request, &audit_unstored());
+                return Progress::Done;
+            }
         };
         let head = ForcedHead {
             is_on: engine.is_forcing(),

@@ -2,7 +2,8 @@
 //! answered when it has replied.
 
 use trunkline_engine::{
-    LibraryState, Order, OrderRefused, OrderResult, OrderRule, Report, VARIABLES_MAX, Wakes,
+    AuditRoom, LibraryState, NoAuditRoom, Order, OrderNote, OrderRefused, OrderResult, OrderRule,
+    Report, VARIABLES_MAX, Wakes,
 };
 use trunkline_proto::limits::{PAGE_BYTES, REQUEST_DEADLINE};
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
@@ -13,11 +14,11 @@ use trunkline_proto::message::library::{
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::definition::Properties;
 use trunkline_types::{
-    AuditOutcome, AuditPage, AuditQuery, DataType, LibraryDefinition, Pattern, Tick,
-    VariableDefinition,
+    AuditAction, AuditOutcome, AuditPage, AuditQuery, DataType, LibraryDefinition, Pattern, Tick,
+    Timestamp, VariableDefinition,
 };
 
-use crate::fault::out_of_memory;
+use crate::fault::{audit_unstored, out_of_memory};
 use crate::request_budget::{Account, Loan, Use};
 use crate::session::Session;
 use crate::work::{Progress, Work};
@@ -152,19 +153,64 @@ impl Session {
         Ok(())
     }
 
-    /// Takes an order in, or refuses it at once; the audit hears of either (B-24).
+    /// Takes an order in, or refuses it; either has an entry in the audit (B-24).
     fn take_order(&mut self, request: u32, order: Order, refused: Option<Fault>) {
         let Some(fault) = refused else {
             return self.queue_order(request, order);
         };
-        if let Some((action, name)) = order.audited() {
-            let outcome = AuditOutcome::Refused(fault.sentence.to_string());
-            let (_, wall) = self.last_seen;
-            let mut wakes = Wakes::new();
-            self.engine
-                .note_order(&self.caller, wall, action, (name, ""), outcome, &mut wakes);
+        let about = order.audited();
+        let Some((action, name)) = about.map(|(action, name)| (action, name.to_owned())) else {
+            return self.put_fault(request, &fault);
+        };
+        self.work.push(Work::RefusedOrder {
+            request,
+            action,
+            name,
+            fault,
+        });
+    }
+
+    /// Answers an order that is refused, once there is room for its entry in the audit.
+    pub(crate) fn run_refused_order(
+        &mut self,
+        request: u32,
+        (action, name): (AuditAction, &str),
+        fault: &Fault,
+        (now, wall): (Tick, Timestamp),
+        wakes: &mut Wakes,
+    ) -> Progress {
+        let room = match self.claim_order(now) {
+            Ok(room) => room,
+            Err(progress) => return progress,
+        };
+        let note = OrderNote {
+            action,
+            name,
+            effect: "",
+            outcome: AuditOutcome::Refused(fault.sentence.to_string()),
+        };
+        let room = room.unwrap_or_default();
+        self.engine
+            .note_order(&self.caller, wall, note, &room, wakes);
+        self.put_fault(request, fault);
+        Progress::Done
+    }
+
+    /// Room in the audit for the entry of an order; `None`: it cannot be stored.
+    fn claim_order(&mut self, now: Tick) -> Result<Option<AuditRoom>, Progress> {
+        self.parked_until = None;
+        loop {
+            match self.engine.claim_audit(1, now) {
+                Ok(room) => return Ok(Some(room)),
+                Err(NoAuditRoom::Wait(until)) => {
+                    if self.consumer.wait_for_audit() {
+                        self.parked_until = Some(until);
+                        return Err(Progress::Parked);
+                    }
+                }
+                Err(NoAuditRoom::Unstored) => return Ok(None),
+            }
         }
-        self.put_fault(request, &fault);
     }
 
     /// Why no order is taken in, if none is.
@@ -204,13 +250,29 @@ impl Session {
     pub(crate) fn submit(
         &mut self,
         request: u32,
-        order: Option<Order>,
-        loan: Option<Loan>,
+        order: &mut Option<Order>,
+        loan: &mut Option<Loan>,
+        now: Tick,
     ) -> Progress {
+        let is_audited = order
+            .as_ref()
+            .is_some_and(|order| order.audited().is_some());
+        let room = match is_audited {
+            true => match self.claim_order(now) {
+                Ok(room) => room,
+                Err(progress) => return progress,
+            },
+            false => Some(AuditRoom::default()),
+        };
+        let Some(room) = room else {
+            self.orders.unanswered = self.orders.unanswered.saturating_sub(1);
+            self.put_fault(request, &audit_unstored());
+            return Progress::Done;
+        };
         // There was an administrator when the order was taken in.
-        if let (Some(order), Some(administrator)) = (order, &self.options.administrator) {
-            let reply = self.consumer.reply(request).holding(loan);
-            administrator.submit(&self.caller, order, reply);
+        if let (Some(order), Some(administrator)) = (order.take(), &self.options.administrator) {
+            let reply = self.consumer.reply(request).with_room(room);
+            administrator.submit(&self.caller, order, reply.holding(loan.take()));
         }
         Progress::Done
     }

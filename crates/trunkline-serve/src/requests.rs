@@ -353,7 +353,16 @@ impl Session {
                     request,
                     order,
                     loan,
-                } => self.submit(*request, order.take(), loan.take()),
+                } => self.submit(*request, order, loan, now),
+                Work::RefusedOrder {
+                    request,
+                    action,
+                    name,
+                    fault,
+                } => {
+                    let about = (*action, name.as_str());
+                    self.run_refused_order(*request, about, fault, (now, wall), wakes)
+                }
             };
             match progress {
                 Progress::Done => self.work.done(bytes),

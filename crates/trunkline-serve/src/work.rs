@@ -9,11 +9,13 @@ use std::ops::Range;
 
 use trunkline_engine::Order;
 use trunkline_engine::search::Condition;
+use trunkline_proto::Fault;
 use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord};
+use trunkline_types::AuditAction;
 
 use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
@@ -42,7 +44,7 @@ pub(crate) enum Progress {
     Done,
     /// There is more of it.
     More,
-    /// A write of it waits for room in a feed.
+    /// It waits for room in a feed or in the audit.
     Parked,
 }
 
@@ -91,6 +93,14 @@ pub(crate) enum Work {
         order: Option<Order>,
         /// The memory that it takes, until it is answered.
         loan: Option<Loan>,
+    },
+    /// An order that is refused; its entry in the audit may have to wait.
+    RefusedOrder {
+        request: u32,
+        action: AuditAction,
+        /// Of the library.
+        name: String,
+        fault: Fault,
     },
 }
 
@@ -273,7 +283,7 @@ impl Work {
             Work::Lease(work) => work.items.len(),
             Work::Writes(work) => work.writes.len(),
             Work::Why { .. } => ITEMS_PER_UNIT,
-            Work::Order { .. } => 0,
+            Work::Order { .. } | Work::RefusedOrder { .. } => 0,
             _ => return UNITS_MAX,
         };
         1 + items.min(ITEMS_AT_A_TIME) / ITEMS_PER_UNIT
@@ -301,6 +311,7 @@ impl Work {
             }
             Work::Compare { items, .. } => size_of::<CompareItem>() * items.len(),
             Work::Why { name, .. } => name.len(),
+            Work::RefusedOrder { name, fault, .. } => name.len() + fault.sentence.len(),
             // What an order holds is bounded with the orders.
             Work::Engine { .. }
             | Work::Flush { .. }

@@ -1,6 +1,7 @@
 //! The audit: entries are appended, and the oldest removed.
 
 use rusqlite::{Row, Transaction, params};
+use trunkline_engine::store::AuditBound;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Position, Timestamp,
 };
@@ -26,9 +27,59 @@ fn span(transaction: &Transaction<'_>) -> Result<(u64, u64), Problem> {
 pub(crate) fn append(
     transaction: &Transaction<'_>,
     entries: &[AuditEntry],
-    keep: u64,
-) -> Result<(), Problem> {
+    bound: AuditBound,
+) -> Result<u64, Problem> {
     let end = end(transaction)?;
+    insert(
+        transaction,
+        entries.iter().filter(|entry| entry.number > end),
+    )?;
+    let (first, last) = span(transaction)?;
+    let Some(end) = surplus(transaction, bound, (first, last))? else {
+        return Ok(last);
+    };
+    let times = time_of(transaction, first)?..=time_of(transaction, end)?;
+    let removal = AuditEntry::of_removal(last + 1, bound.now, first..=end, times);
+    insert(transaction, [&removal].into_iter())?;
+    transaction
+        .prepare_cached("DELETE FROM audit WHERE number <= ?1")?
+        .execute([end.cast_signed()])?;
+    Ok(removal.number)
+}
+
+/// The number up to which the oldest are to be removed. The last one always stays.
+fn surplus(
+    transaction: &Transaction<'_>,
+    bound: AuditBound,
+    (first, last): (u64, u64),
+) -> Result<Option<u64>, Problem> {
+    if last <= first {
+        return Ok(None);
+    }
+    let by_count = bound.surplus(first, last);
+    let by_age = match bound.too_old(time_of(transaction, first)?) {
+        None => None,
+        Some(before) => {
+            let mut young =
+                transaction.prepare_cached("SELECT min(number) FROM audit WHERE at >= ?1")?;
+            let young: Option<i64> = young.query_row([before.as_nanos()], |row| row.get(0))?;
+            Some(young.map_or(last, i64::cast_unsigned) - 1)
+        }
+    };
+    let end = by_count.max(by_age).map(|end| end.min(last - 1));
+    Ok(end.filter(|end| *end >= first))
+}
+
+fn time_of(transaction: &Transaction<'_>, number: u64) -> Result<Timestamp, Problem> {
+    let mut statement = transaction.prepare_cached("SELECT at FROM audit WHERE number = ?1")?;
+    let at = statement.query_row([number.cast_signed()], |row| row.get(0))?;
+    Ok(Timestamp::from_nanos(at))
+}
+
+fn insert<'e>(
+    transaction: &Transaction<'_>,
+    entries: impl Iterator<Item = &'e AuditEntry>,
+) -> Result<(), Problem> {
     let mut insert = transaction.prepare_cached(
         "INSERT INTO audit
          (number, at, who, origin, action, name, type, old, new, outcome, epoch, count, sentence,
@@ -36,7 +87,7 @@ pub(crate) fn append(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
                  row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13))",
     )?;
-    for entry in entries.iter().filter(|entry| entry.number > end) {
+    for entry in entries {
         let (outcome, epoch, count, sentence) = columns(&entry.outcome);
         insert.execute(params![
             entry.number.cast_signed(),
@@ -54,10 +105,6 @@ pub(crate) fn append(
             sentence,
         ])?;
     }
-    let last = self::end(transaction)?;
-    transaction
-        .prepare_cached("DELETE FROM audit WHERE number <= ?1")?
-        .execute([last.saturating_sub(keep.max(1)).cast_signed()])?;
     Ok(())
 }
 

@@ -42,7 +42,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
-use trunkline_engine::store::{Damage, RetainedValue, Start, Store, StoreError, StoredLibrary};
+use trunkline_engine::store::{
+    AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoredLibrary,
+};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
 use crate::trouble::Problem;
@@ -250,11 +252,12 @@ impl Store for SqliteStore {
         self.transaction(audit::end)
     }
 
-    fn append_audit(&mut self, entries: &[AuditEntry], keep: u64) -> Result<(), StoreError> {
-        if entries.is_empty() {
-            return Ok(());
-        }
-        self.transaction(|transaction| audit::append(transaction, entries, keep))
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: AuditBound,
+    ) -> Result<u64, StoreError> {
+        self.transaction(|transaction| audit::append(transaction, entries, bound))
     }
 
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError> {

@@ -9,12 +9,14 @@
 
 mod rig;
 
-use rig::{entries, library, open, place};
+use std::time::Duration;
+
+use rig::{entries, keep, library, open, place};
 use rusqlite::Connection;
-use trunkline_engine::store::{Store, StoreTrouble};
+use trunkline_engine::store::{AuditBound, Store, StoreTrouble};
 use trunkline_store::SqliteStore;
 use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
-use trunkline_types::{AuditEntry, AuditQuery, Pattern, Timestamp};
+use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
 
 /// Every page of an answer, and how many there were.
 fn all(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>, usize) {
@@ -42,11 +44,11 @@ fn entries_come_back_after_a_restart_and_numbers_go_on() {
     let written = entries(1..=1200);
     let mut store = open(&path);
     assert_eq!(store.audit_end(), Ok(0));
-    store.append_audit(&written[..700], 10_000).unwrap();
+    store.append_audit(&written[..700], keep(10_000)).unwrap();
     drop(store);
     let mut store = open(&path);
     assert_eq!(store.audit_end(), Ok(700));
-    store.append_audit(&written[700..], 10_000).unwrap();
+    store.append_audit(&written[700..], keep(10_000)).unwrap();
     drop(store);
     let mut store = open(&path);
     let query = AuditQuery::default();
@@ -70,10 +72,10 @@ fn entries_that_are_appended_again_are_there_once() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let written = entries(1..=30);
-    store.append_audit(&written[..20], 100).unwrap();
-    store.append_audit(&written[10..], 100).unwrap();
-    store.append_audit(&written, 100).unwrap();
-    store.append_audit(&[], 100).unwrap();
+    store.append_audit(&written[..20], keep(100)).unwrap();
+    store.append_audit(&written[10..], keep(100)).unwrap();
+    store.append_audit(&written, keep(100)).unwrap();
+    store.append_audit(&[], keep(100)).unwrap();
     assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
 }
 
@@ -82,20 +84,114 @@ fn entries_that_are_appended_again_are_there_once() {
 fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     let (_folder, path) = place();
     let mut store = open(&path);
-    for first in (1..=991).step_by(10) {
-        store
-            .append_audit(&entries(first..=first + 9), 100)
-            .unwrap();
+    let mut next = 1;
+    while next < 1_000 {
+        let last = store.append_audit(&entries(next..=next + 9), keep(100));
+        next = last.unwrap() + 1;
     }
     let page = store.audit(&AuditQuery::default()).unwrap();
-    assert_eq!((page.removed, page.entries.len()), (900, 100));
-    assert_eq!(page.entries, entries(901..=1000));
+    let (first, last) = (page.removed + 1, page.entries.len() as u64 + page.removed);
+    assert!(
+        (91..=100).contains(&page.entries.len()),
+        "{}",
+        page.entries.len()
+    );
+    assert!(
+        numbers(&page.entries).into_iter().eq(first..=last),
+        "without a gap"
+    );
+    // What is gone was said when it went, and the last of those entries is still there.
+    let removal = page
+        .entries
+        .iter()
+        .rfind(|entry| entry.action == AuditAction::Removed);
+    let removal = removal.expect("it says so");
+    let said = format!(" to {}, from ", page.removed);
+    assert!(removal.new.contains(&said), "{said}: {}", removal.new);
+    assert!(removal.new.contains("from 2023-11-14T"), "{}", removal.new);
     // A smaller bound holds from the next entry on; one is always left, so numbers go on.
-    store.append_audit(&entries(1001..=1001), 0).unwrap();
+    let next = last + 1;
+    assert_eq!(
+        store.append_audit(&entries(next..=next), keep(0)),
+        Ok(next + 1)
+    );
     drop(store);
     let page = open(&path).audit(&AuditQuery::default()).unwrap();
-    assert_eq!((page.removed, page.entries), (1000, entries(1001..=1001)));
-    assert_eq!(open(&path).audit_end(), Ok(1001));
+    let (entry, removal) = (&entries(next..=next)[0], &page.entries[1]);
+    assert_eq!((page.removed, &page.entries[0]), (last, entry));
+    assert_eq!(
+        (removal.number, removal.action),
+        (next + 1, AuditAction::Removed)
+    );
+    assert_eq!(open(&path).audit_end(), Ok(next + 1));
+}
+
+/// A flood of orders takes the room of writes, but not in silence: the audit itself says which
+/// entries went.
+///
+/// Behaviour: B-24.
+#[test]
+fn each_entry_that_went_is_in_the_range_of_an_entry_that_is_there_or_went_after_it() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    let (mut next, mut told) = (1, Vec::new());
+    while next < 2_000 {
+        let mut written = entries(next..=next + 6);
+        for order in &mut written {
+            order.action = AuditAction::Deploy;
+        }
+        let last = store.append_audit(&written, keep(100)).unwrap();
+        if last > next + 6 {
+            let query = AuditQuery {
+                from: Some(last),
+                ..AuditQuery::default()
+            };
+            told.extend(store.audit(&query).unwrap().entries);
+        }
+        next = last + 1;
+    }
+    let mut end = 0;
+    for entry in &told {
+        assert_eq!(entry.action, AuditAction::Removed);
+        let (_, range) = entry.new.split_once("numbers ").unwrap();
+        let (first, rest) = range.split_once(" to ").unwrap();
+        let (last, _) = rest.split_once(',').unwrap();
+        assert_eq!(first.parse(), Ok(end + 1), "{}", entry.new);
+        end = last.parse().unwrap();
+    }
+    let page = store.audit(&AuditQuery::default()).unwrap();
+    assert_eq!(page.removed, end);
+    assert!(told.len() < 250, "{} in {next} entries", told.len());
+}
+
+/// Behaviour: B-24.
+#[test]
+fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    let written = entries(1..=200);
+    let bound = |seconds: i64| AuditBound {
+        entries: 10_000,
+        age: Some(Duration::from_secs(100)),
+        now: written[0]
+            .when
+            .saturating_add_nanos(seconds * 1_000_000_000),
+    };
+    // The first is a tenth older than it may be, not more.
+    assert_eq!(store.append_audit(&written[..110], bound(110)), Ok(110));
+    assert_eq!(store.append_audit(&written[110..111], bound(111)), Ok(112));
+    let page = store.audit(&AuditQuery::default()).unwrap();
+    assert_eq!((page.removed, page.entries.len()), (11, 101));
+    let removal = &page.entries[100];
+    assert!(
+        removal.new.starts_with("11 entries, numbers 1 to 11, "),
+        "{}",
+        removal.new
+    );
+    // However old all of them are, the last one stays, so numbers go on.
+    assert_eq!(store.append_audit(&[], bound(10_000)), Ok(113));
+    let page = store.audit(&AuditQuery::default()).unwrap();
+    assert_eq!((page.removed, page.entries.len()), (111, 2));
 }
 
 #[test]
@@ -103,7 +199,7 @@ fn queries_find_by_name_person_time_and_number() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let written = entries(1..=2000);
-    store.append_audit(&written, 10_000).unwrap();
+    store.append_audit(&written, keep(10_000)).unwrap();
     let mut found = |query: AuditQuery| {
         let (found, _) = all(&mut store, &query);
         let expected: Vec<u64> = written
@@ -171,7 +267,9 @@ fn page_ends_after_so_many_entries_whether_they_match_or_not() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let count = AUDIT_SCAN_MAX as u64 + 100;
-    store.append_audit(&entries(1..=count), 100_000).unwrap();
+    store
+        .append_audit(&entries(1..=count), keep(100_000))
+        .unwrap();
     let query = AuditQuery {
         who: Some("nobody".to_owned()),
         ..AuditQuery::default()
@@ -188,7 +286,7 @@ fn page_ends_after_so_many_entries_whether_they_match_or_not() {
 fn nobody_changes_an_entry_or_takes_one_out_of_the_middle() {
     let (_folder, path) = place();
     let written = entries(1..=9);
-    open(&path).append_audit(&written, 100).unwrap();
+    open(&path).append_audit(&written, keep(100)).unwrap();
     let file = Connection::open(&path).unwrap();
     for refused in [
         "UPDATE audit SET who = 'somebody else' WHERE number = 4",
@@ -206,7 +304,9 @@ fn nobody_changes_an_entry_or_takes_one_out_of_the_middle() {
     drop(file);
     let mut store = open(&path);
     assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
-    let gap = store.append_audit(&entries(11..=12), 100).unwrap_err();
+    let gap = store
+        .append_audit(&entries(11..=12), keep(100))
+        .unwrap_err();
     assert!(matches!(gap.trouble, StoreTrouble::Damaged(_)), "{gap}");
     assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
 }
@@ -232,7 +332,7 @@ fn store_of_an_older_form_gets_an_audit() {
     assert_eq!(start.count, 2);
     assert_ne!(start.engine_id, [0; 16]);
     assert_eq!(store.libraries(), Ok(vec![saved]));
-    store.append_audit(&entries(1..=3), 10).unwrap();
+    store.append_audit(&entries(1..=3), keep(10)).unwrap();
     drop(store);
     assert_eq!(open(&path).audit_end(), Ok(3));
 }

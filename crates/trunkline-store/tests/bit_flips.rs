@@ -13,7 +13,7 @@ mod rig;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rig::{entries, library, open, place, value};
+use rig::{entries, keep, library, open, place, value};
 use trunkline_engine::store::{
     Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
 };
@@ -58,7 +58,7 @@ fn saved() -> (tempfile::TempDir, PathBuf) {
         .expect("there is room");
     store.retain(&values).expect("there is room");
     store
-        .append_audit(&entries(1..=5), 100)
+        .append_audit(&entries(1..=5), keep(100))
         .expect("there is room");
     drop(store);
     (folder, path)

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use trunkline_tdms::{
     Arrangement, Data, Fault, Limits, Mending, ObjectPath, ReadAt, ReadError, Repair, ScaleError,
     Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
+    unwritten_segment,
 };
 
 use self::dump::dump_of;
@@ -80,6 +81,42 @@ fn what_a_repair_loses_is_said() {
     assert_eq!(cut, bytes[..cut.len()]);
     assert_eq!(values_of(&cut), 1);
     assert_eq!(mend(&cut, Mending::Cut).1, None);
+}
+
+/// A file that is being recorded, or whose recorder was killed: what is behind the place of the
+/// next segment is not read, not even where all is wanted that can be read.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_file_ends_where_the_next_segment_is_not_written_yet() {
+    let whole = file([segment(FIRST).plain(A, I32, 1).i32s([7])]);
+    let another = segment(FIRST).plain(A, I32, 1).i32s([8]).bytes();
+    for behind in [vec![], vec![0; 5_000], vec![9; 100], another] {
+        let bytes = [&whole, &unwritten_segment()[..], &behind].concat();
+        let length = bytes.len() as u64 - whole.len() as u64;
+        for is_salvaging in [false, true] {
+            let limits = Limits {
+                is_salvaging,
+                ..Limits::default()
+            };
+            let sut = TdmsFile::open_with(&bytes, limits).unwrap();
+            let finding = sut.report().incomplete.clone().unwrap();
+            assert_eq!(finding.position, whole.len() as u64);
+            assert_eq!(finding.fault, Fault::Unwritten { bytes: length });
+            let a = sut.channel(&ObjectPath::channel("g", "a")).unwrap();
+            assert_eq!(a.read(0, 9).unwrap(), Values::I32(vec![7]));
+            assert!(sut.report().findings.is_empty());
+        }
+        for mending in [Mending::Cut, Mending::Close] {
+            let (mended, repair) = mend(&bytes, mending);
+            assert_eq!(repair.unwrap().values_lost, 0);
+            assert_eq!(mended, whole);
+        }
+    }
+    // Nothing was recorded yet.
+    let nothing = unwritten_segment().to_vec();
+    let sut = TdmsFile::open(&nothing).unwrap();
+    assert_eq!(sut.channels().count(), 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! removed, and those that are left say by their numbers how many.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::{Effort, Pattern, Position, Timestamp};
 
@@ -22,6 +23,20 @@ pub const AUDIT_SCAN_MAX: usize = 5_000;
 /// Steps of an [`Effort`] after which a page ends, however few entries were looked at: a slow
 /// pattern costs as many pages more as it is slower.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
+
+/// Whether writes of clients to a variable get entries in the audit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AuditMode {
+    /// They do not.
+    #[default]
+    Off,
+    /// They do while there is room; a write never waits for the audit. Entries that find no room
+    /// are counted, and one entry in their place says how many are missing.
+    BestEffort,
+    /// Each does: a write waits until there is room for its entry, and is refused where the audit
+    /// cannot be stored.
+    Complete,
+}
 
 /// One thing that somebody did, or tried to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +61,32 @@ pub struct AuditEntry {
     pub new: String,
     /// What came of it.
     pub outcome: AuditOutcome,
+}
+
+impl AuditEntry {
+    /// What is said of the removal of the oldest entries, by their numbers and times.
+    pub fn of_removal(
+        number: u64,
+        when: Timestamp,
+        numbers: RangeInclusive<u64>,
+        times: RangeInclusive<Timestamp>,
+    ) -> Self {
+        let (first, last) = numbers.into_inner();
+        let (from, to) = times.into_inner();
+        let count = (last + 1).saturating_sub(first);
+        Self {
+            number,
+            when,
+            who: "engine".to_owned(),
+            from: "engine".to_owned(),
+            action: AuditAction::Removed,
+            name: String::new(),
+            data_type: String::new(),
+            old: String::new(),
+            new: format!("{count} entries, numbers {first} to {last}, from {from} to {to}"),
+            outcome: AuditOutcome::Done,
+        }
+    }
 }
 
 macro_rules! actions {
@@ -121,6 +162,8 @@ actions! {
     EngineStop = 31, "engine stop";
     /// Entries found no room.
     Lost = 40, "lost";
+    /// The oldest entries were removed.
+    Removed = 41, "removed";
 }
 
 /// What came of it.

@@ -131,6 +131,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         "" | "s" => 1_000_000_000,
         "m" => 60_000_000_000,
         "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
         _ => return None,
     };
     let number = number.trim_end();

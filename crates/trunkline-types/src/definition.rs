@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{DataType, Scaling, Value};
+use crate::{AuditMode, DataType, Scaling, Value};
 
 /// Most variables one engine has in one epoch, undeployed ones included.
 pub const VARIABLES_MAX: usize = 2 << 20;
@@ -130,8 +130,9 @@ pub struct Properties {
     pub number: Option<u32>,
     /// Only one client may write it: the first that does, until it goes (H-19).
     pub single_writer: bool,
-    /// Note every write of a client in the engine's audit (B-24).
-    pub audit: bool,
+    /// Whether each write of a client gets an entry in the engine's audit, and what happens when
+    /// the audit has no room for it (B-24).
+    pub audit: AuditMode,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Full name of the variable of the same engine whose value this one shows and writes
@@ -225,7 +226,7 @@ impl Properties {
             retain: false,
             number: None,
             single_writer: false,
-            audit: false,
+            audit: AuditMode::Off,
             source: String::new(),
             alias: String::new(),
             origin: String::new(),

@@ -56,7 +56,7 @@ pub mod wire;
 
 pub use address::{ListenAddress, SocketPath};
 pub use array::{Array, Elements};
-pub use audit::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery};
+pub use audit::{AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery};
 pub use contract::Contract;
 pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{

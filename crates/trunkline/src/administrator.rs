@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use trunkline_engine::{
-    Administrator, Caller, DeployError, Deployed, LibraryState, Order, OrderRefused, OrderResult,
-    OrderRule, Reply, Report,
+    Administrator, AuditRoom, Caller, DeployError, Deployed, LibraryState, Order, OrderRefused,
+    OrderResult, OrderRule, Reply, Report,
 };
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::AuditAction;
@@ -43,7 +43,7 @@ impl Clerk {
                     .map(|(action, name)| (action, name.to_owned()));
                 let result = carry_out(&in_thread, order);
                 if let Some((action, name)) = about {
-                    note(&in_thread, &caller, (action, &name), &result);
+                    note(&in_thread, &caller, (action, &name), &result, reply.room());
                 }
                 reply.send(result);
             }
@@ -72,20 +72,26 @@ impl Administrator for Clerk {
         };
         let result = Err(refusal);
         if let Some(about) = order.audited() {
-            note(&self.keeper, caller, about, &result);
+            note(&self.keeper, caller, about, &result, reply.room());
         }
         reply.send(result);
     }
 }
 
 /// Before its end is told: who has heard of it finds it in the audit.
-fn note(keeper: &Keeper, caller: &Caller, about: (AuditAction, &str), result: &OrderResult) {
+fn note(
+    keeper: &Keeper,
+    caller: &Caller,
+    about: (AuditAction, &str),
+    result: &OrderResult,
+    room: &AuditRoom,
+) {
     let (action, name) = about;
     let end = match result {
         Ok(report) => Ok(report.to_string()),
         Err(refused) => Err(refused.sentence.clone()),
     };
-    keeper.audit().note(caller, action, name, end);
+    keeper.audit().note(caller, action, name, end, room);
 }
 
 /// A deployment in numbers.

@@ -7,10 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use trunkline_engine::store::StoreError;
-use trunkline_engine::{AUDIT_NOTES_MAX, AuditKeeping, Caller, Engine as Core, Wakes};
+use trunkline_engine::store::{AuditBound, StoreError};
+use trunkline_engine::{
+    AUDIT_NOTES_MAX, AuditKeeping, AuditRoom, Caller, Engine as Core, OrderNote, Wakes,
+};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick};
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick, Timestamp,
+};
 
 use crate::keeper::{SharedStore, lock};
 use crate::retention::WakeThread;
@@ -34,6 +38,7 @@ pub(crate) struct AuditLog {
 
 struct Kept {
     core: Core,
+    clock: Clock,
     entries: Mutex<Entries>,
     trouble: Mutex<Option<StoreError>>,
 }
@@ -48,8 +53,15 @@ struct Entries {
 }
 
 enum Place {
-    Store { store: SharedStore, keep: u64 },
+    Store { store: SharedStore, keep: Keep },
     Memory(VecDeque<AuditEntry>),
+}
+
+/// How much of the audit a store keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    pub(crate) entries: u64,
+    pub(crate) age: Option<Duration>,
 }
 
 impl AuditLog {
@@ -58,7 +70,7 @@ impl AuditLog {
     pub(crate) fn start(
         core: &Core,
         clock: Clock,
-        store: Option<(SharedStore, u64)>,
+        store: Option<(SharedStore, Keep)>,
     ) -> io::Result<Self> {
         let (next, place, trouble) = match store {
             Some((store, keep)) => {
@@ -71,6 +83,7 @@ impl AuditLog {
         };
         let kept = Arc::new(Kept {
             core: core.clone(),
+            clock,
             entries: Mutex::new(Entries {
                 next,
                 waiting: Vec::new(),
@@ -100,6 +113,28 @@ impl AuditLog {
         })
     }
 
+    /// Room for the entry of an order; where there is none, what waits is stored first.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub(crate) fn room(&self) -> Result<AuditRoom, StoreError> {
+        loop {
+            if let Ok(room) = self.core.claim_audit(1, self.clock.now()) {
+                return Ok(room);
+            }
+            let could_store = !self.kept.is_idle();
+            if !self.kept.store_notes()
+                && let Some(trouble) = self.trouble()
+            {
+                return Err(trouble);
+            }
+            if !could_store {
+                // All of the room is claimed for what has not ended.
+                return Ok(AuditRoom::default());
+            }
+        }
+    }
+
     /// Notes the end of an order: `effect`, or the rule by which it was refused.
     pub(crate) fn note(
         &self,
@@ -107,29 +142,40 @@ impl AuditLog {
         action: AuditAction,
         name: &str,
         end: Result<String, String>,
+        room: &AuditRoom,
     ) {
         let (effect, outcome) = match end {
             Ok(effect) => (effect, AuditOutcome::Done),
             Err(rule) => (String::new(), AuditOutcome::Refused(rule)),
         };
-        let ((_, wall), about) = (self.clock.moment(), (name, effect.as_str()));
+        let (_, wall) = self.clock.moment();
+        let note = OrderNote {
+            action,
+            name,
+            effect: &effect,
+            outcome,
+        };
         let mut wakes = Wakes::new();
-        self.core
-            .note_order(caller, wall, action, about, outcome, &mut wakes);
+        self.core.note_order(caller, wall, note, room, &mut wakes);
     }
 
     /// Notes that the engine starts.
     pub(crate) fn note_start(&self) {
         let effect = format!("epoch {}", self.core.epoch());
-        self.note(&Caller::engine(), AuditAction::EngineStart, "", Ok(effect));
+        self.note_own(AuditAction::EngineStart, effect);
     }
 
     /// Notes that the engine stops, once: a start before which this is missing follows a crash.
     pub(crate) fn note_stop(&self) {
         if !self.has_stopped.swap(true, Ordering::Relaxed) {
-            let end = Ok(String::new());
-            self.note(&Caller::engine(), AuditAction::EngineStop, "", end);
+            self.note_own(AuditAction::EngineStop, String::new());
         }
+    }
+
+    /// What the engine does by itself cannot wait for a store that has failed.
+    fn note_own(&self, action: AuditAction, effect: String) {
+        let room = self.room().unwrap_or_default();
+        self.note(&Caller::engine(), action, "", Ok(effect), &room);
     }
 
     /// Stores what was noted, now.
@@ -191,7 +237,7 @@ impl Kept {
             if entries.waiting.is_empty() {
                 break Ok(());
             }
-            if let Err(error) = entries.store() {
+            if let Err(error) = entries.store(self.clock.moment().1) {
                 break Err(error);
             }
         };
@@ -220,7 +266,10 @@ impl Kept {
                 let location = lock(store).location();
                 (
                     true,
-                    format!("the newest {keep} entries are stored in {location}"),
+                    format!(
+                        "the newest {} entries are stored in {location}",
+                        keep.entries
+                    ),
                 )
             }
             (None, Place::Memory(_)) => {
@@ -247,20 +296,41 @@ impl Entries {
         Ok(())
     }
 
-    fn store(&mut self) -> Result<(), StoreError> {
+    fn store(&mut self, now: Timestamp) -> Result<(), StoreError> {
         match &mut self.place {
             Place::Store { store, keep } => {
-                lock(store).append_audit(&self.waiting, *keep)?;
+                let Keep { entries, age } = *keep;
+                let bound = AuditBound { entries, age, now };
+                let last = lock(store).append_audit(&self.waiting, bound)?;
                 self.waiting.clear();
+                self.next = last + 1;
             }
             Place::Memory(newest) => {
                 newest.extend(self.waiting.drain(..));
-                let surplus = newest.len().saturating_sub(MEMORY_ENTRIES_MAX as usize);
-                newest.drain(..surplus);
+                if let Some(removal) = remove_oldest(newest, now) {
+                    self.next = removal.number + 1;
+                    newest.push_back(removal);
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Keeps memory within its bound; returns the entry about what was removed.
+fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<AuditEntry> {
+    let bound = AuditBound {
+        entries: MEMORY_ENTRIES_MAX,
+        age: None,
+        now,
+    };
+    let (first, last) = (newest.front()?.number, newest.back()?.number);
+    let end = bound.surplus(first, last)?;
+    let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
+    let removed: Vec<AuditEntry> = newest.drain(..count.min(newest.len())).collect();
+    let times = removed.first()?.when..=removed.last()?.when;
+    let removal = AuditEntry::of_removal(last + 1, now, first..=end, times);
+    Some(removal)
 }
 
 fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {

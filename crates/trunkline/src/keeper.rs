@@ -18,7 +18,7 @@ use trunkline_net::Clock;
 use trunkline_types::name::is_reserved;
 use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 
-use crate::audit::AuditLog;
+use crate::audit::{AuditLog, Keep};
 use crate::engine::StartError;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
@@ -79,16 +79,14 @@ impl Keeper {
         core: &Core,
         clock: Clock,
         store: Option<Box<dyn Store>>,
-        audit_entries: u64,
+        audit: Keep,
     ) -> std::io::Result<Self> {
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let retention = match &store {
             Some(store) => Some(Retention::start(core, clock, Arc::clone(store))?),
             None => None,
         };
-        let audited = store
-            .as_ref()
-            .map(|store| (Arc::clone(store), audit_entries));
+        let audited = store.as_ref().map(|store| (Arc::clone(store), audit));
         let audit = AuditLog::start(core, clock, audited)?;
         audit.note_start();
         Ok(Self {

@@ -85,7 +85,7 @@ pub mod realtime {
 pub mod store {
     pub use trunkline_engine::LibraryState;
     pub use trunkline_engine::store::{
-        Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+        AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
     };
     pub use trunkline_store::SqliteStore;
 }

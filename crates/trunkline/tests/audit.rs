@@ -12,14 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use trunkline::local::{Refusal, WriteError};
 use trunkline::store::{
-    LibraryState, RetainedValue, SqliteStore, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+    AuditBound, LibraryState, RetainedValue, SqliteStore, Start, Store, StoreError, StoreTrouble,
+    StoredLibrary,
 };
 use trunkline::types::{
-    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, DataType, LibraryDefinition,
-    Properties, Timestamp, VariableDefinition,
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType,
+    LibraryDefinition, Properties, Timestamp, VariableDefinition,
 };
-use trunkline::{Engine, EngineOptions};
+use trunkline::{Engine, EngineOptions, LibraryError};
 
 fn options(store: &Path) -> EngineOptions {
     EngineOptions {
@@ -35,8 +37,12 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn rig() -> LibraryDefinition {
+    rig_with(AuditMode::Complete)
+}
+
+fn rig_with(audit: AuditMode) -> LibraryDefinition {
     let mut properties = Properties::new(DataType::F64);
-    properties.audit = true;
+    properties.audit = audit;
     LibraryDefinition {
         name: "rig".to_owned(),
         description: "a test rig".to_owned(),
@@ -131,8 +137,20 @@ fn beyond_its_bound_the_oldest_entries_go_and_are_counted() {
         write(&engine, f64::from(number));
     }
     let page = everything(&engine);
-    assert_eq!((page.removed, page.entries.len()), (250, 50));
-    assert_eq!(page.entries[49].new, "298.0");
+    assert!(
+        (46..=50).contains(&page.entries.len()),
+        "{}",
+        page.entries.len()
+    );
+    let puts = page
+        .entries
+        .iter()
+        .filter(|entry| entry.action == AuditAction::Put);
+    assert_eq!(puts.last().unwrap().new, "298.0");
+    let is_removal = |entry: &&AuditEntry| entry.action == AuditAction::Removed;
+    let removal = page.entries.iter().rfind(is_removal).expect("it says so");
+    let range = format!(" to {}, from ", page.removed);
+    assert!(removal.new.contains(&range), "{}", removal.new);
 }
 
 #[test]
@@ -152,14 +170,14 @@ fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
         ..AuditQuery::default()
     };
     let page = engine.audit(&newest).expect("memory");
-    assert_eq!(page.removed, 102);
+    assert_eq!(page.removed, 1_002, "a tenth at a time");
     assert_eq!(page.entries[0].new, "10100.0");
-    assert_eq!(page.entries[0].number, 10_102);
-    assert_eq!(page.next, Some(10_100));
+    assert_eq!(page.entries[0].number, 10_103);
+    assert_eq!(page.next, Some(10_101));
     assert!(page.state.contains("no store"), "{}", page.state);
     let gone = AuditQuery {
         newest_first: true,
-        from: Some(102),
+        from: Some(1_002),
         ..AuditQuery::default()
     };
     assert_eq!(engine.audit(&gone).expect("memory").entries, []);
@@ -170,7 +188,7 @@ fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
     };
     assert_eq!(
         engine.audit(&oldest).expect("memory").entries[0].number,
-        103
+        1_003
     );
     let end = AuditQuery {
         from: Some(20_000),
@@ -242,9 +260,13 @@ impl Store for Switch {
         self.inner.audit_end()
     }
 
-    fn append_audit(&mut self, entries: &[AuditEntry], keep: u64) -> Result<(), StoreError> {
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: AuditBound,
+    ) -> Result<u64, StoreError> {
         self.check()?;
-        self.inner.append_audit(entries, keep)
+        self.inner.append_audit(entries, bound)
     }
 
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
@@ -252,21 +274,82 @@ impl Store for Switch {
     }
 }
 
-/// Nothing is held up, nothing is silent: entries wait as long as there is room, and those that
-/// find none are counted in the entry that stands in their place.
-///
-/// Behaviour: B-24.
-#[test]
-fn while_the_disk_is_full_entries_wait_and_what_finds_no_room_is_told() {
-    let (_folder, path) = place();
+/// An engine with a store that fails when it is told to.
+fn switched(path: &Path) -> (Engine, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
     let store = Switch {
         fails: Arc::clone(&fails),
-        inner: SqliteStore::open(&path).expect("there is room"),
+        inner: SqliteStore::open(path).expect("there is room"),
     };
     let options = EngineOptions::default();
     let engine = Engine::start_with_store(options, Some(Box::new(store))).expect("it starts");
+    (engine, fails)
+}
+
+/// Every page of the audit; those that were removed are not among them.
+fn all_entries(engine: &Engine) -> Vec<AuditEntry> {
+    let mut entries = Vec::new();
+    let mut query = AuditQuery::default();
+    loop {
+        let page = engine.audit(&query).expect("it is read");
+        entries.extend(page.entries);
+        query.from = page.next;
+        if page.next.is_none() {
+            assert!(!page.state.contains("make room"), "{}", page.state);
+            return entries;
+        }
+    }
+}
+
+/// A complete audit refuses what it cannot note: no write is carried out whose entry is missing.
+///
+/// Behaviour: B-24.
+#[test]
+fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_room() {
+    let (_folder, path) = place();
+    let (engine, fails) = switched(&path);
     engine.deploy(&rig()).expect("there is room");
+    fails.store(true, Ordering::Release);
+    let variable = engine.variable::<f64>("rig/x").expect("it is deployed");
+    let mut written = 0_u64;
+    let refused = loop {
+        match variable.write(written as f64) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, WriteError::Refused(Refusal::AuditFull));
+    assert!(refused.to_string().contains("cannot store"), "{refused}");
+    let order = engine.stop_library("rig").expect_err("it cannot be noted");
+    assert!(matches!(order, LibraryError::Store(_)), "{order}");
+    let last = variable.read().expect("it has a value").value;
+    fails.store(false, Ordering::Release);
+    let entries = all_entries(&engine);
+    let is_put = |entry: &&AuditEntry| entry.action == AuditAction::Put;
+    let puts: Vec<&AuditEntry> = entries.iter().filter(is_put).collect();
+    assert_eq!(
+        puts.len() as u64,
+        written,
+        "each write that was carried out"
+    );
+    assert_eq!(puts.last().unwrap().new, format!("{last:?}"));
+    let is_lost = |entry: &AuditEntry| matches!(entry.outcome, AuditOutcome::Lost(_));
+    assert!(!entries.iter().any(is_lost));
+    variable.write(-1.0).expect("there is room again");
+    assert!(engine.stop_library("rig").expect("there is room again"));
+}
+
+/// A best-effort audit holds nothing up and hides nothing: entries wait as long as there is room,
+/// and those that find none are counted in the entry that stands in their place.
+///
+/// Behaviour: B-24.
+#[test]
+fn while_the_disk_is_full_a_best_effort_audit_counts_what_finds_no_room() {
+    let (_folder, path) = place();
+    let (engine, fails) = switched(&path);
+    engine
+        .deploy(&rig_with(AuditMode::BestEffort))
+        .expect("there is room");
     write(&engine, -1.0);
     assert_eq!(everything(&engine).entries.len(), 3);
     fails.store(true, Ordering::Release);
@@ -278,22 +361,12 @@ fn while_the_disk_is_full_entries_wait_and_what_finds_no_room_is_told() {
     assert_eq!(waiting.entries.len(), 3, "what was stored is there");
     assert!(waiting.state.contains("make room"), "{}", waiting.state);
     engine.undeploy("rig").expect_err("it cannot be stored");
-    // Two are with the keeper, fifty thousand find room in the engine.
+    // Two are with the keeper, forty thousand find room in the engine.
     for number in 1..=50_005 {
         write(&engine, f64::from(number));
     }
     fails.store(false, Ordering::Release);
-    let mut entries = Vec::new();
-    let mut query = AuditQuery::default();
-    loop {
-        let page = engine.audit(&query).expect("it is read");
-        entries.extend(page.entries);
-        query.from = page.next;
-        if page.next.is_none() {
-            assert!(!page.state.contains("make room"), "{}", page.state);
-            break;
-        }
-    }
+    let entries = all_entries(&engine);
     let numbers = entries.iter().map(|entry| entry.number);
     assert!(numbers.eq(1..=entries.len() as u64));
     let lost: u64 = entries
@@ -334,7 +407,7 @@ fn a_write_to_a_variable_without_timestamps_is_noted_at_its_moment() {
     let engine = Engine::start(EngineOptions::default()).expect("it starts");
     let mut library = rig();
     let mut properties = Properties::new(DataType::F64);
-    (properties.audit, properties.timestamps) = (true, false);
+    (properties.audit, properties.timestamps) = (AuditMode::Complete, false);
     library.variables[0].properties = properties.into();
     engine.deploy(&library).expect("there is room");
     write(&engine, 1.0);

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline::store::{
-    LibraryState, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+    AuditBound, LibraryState, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
 };
 use trunkline::types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
@@ -252,8 +252,13 @@ impl Store for Faulty {
         self.check().map(|()| 0)
     }
 
-    fn append_audit(&mut self, _entries: &[AuditEntry], _keep: u64) -> Result<(), StoreError> {
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        _bound: AuditBound,
+    ) -> Result<u64, StoreError> {
         self.check()
+            .map(|()| entries.last().map_or(0, |last| last.number))
     }
 
     fn audit(&mut self, _query: &AuditQuery) -> Result<AuditPage, StoreError> {

@@ -1,8 +1,11 @@
 //! Who did what: noted by the engine, kept over restarts, shown by command.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value as Json;
+use trunkline::{Client, OpenOptions, Write, WriteOutcome};
+use trunkline_types::Value;
 
 use crate::libraries::Stored;
 use crate::rig::{Served, columns, exit_code};
@@ -10,6 +13,8 @@ use crate::rig::{Served, columns, exit_code};
 const BENCH: &str = "[library]\nname = \"bench\"\n\n[defaults]\naudit = true\n\n\
     [[variable]]\nname = \"volts\"\ntype = \"f64\"\nrange = [0, 30]\ninitial = 5.0\n\n\
     [[variable]]\nname = \"on\"\ntype = \"bool\"\naudit = false\n";
+
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn folder() -> (tempfile::TempDir, PathBuf, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -149,4 +154,49 @@ fn without_a_store_the_audit_says_how_long_it_lasts() {
     assert!(info.out.contains("audited"), "{info:?}");
     let plain = served.run(&["info", "bench/on"]);
     assert!(!plain.out.contains("audited"), "{plain:?}");
+}
+
+/// Writes at full speed, as a program gives them: each is in the audit, none is lost.
+///
+/// Behaviour: B-24.
+#[test]
+fn every_one_of_50000_writes_at_full_speed_is_in_a_complete_audit() {
+    const WRITES: u64 = 50_000;
+    let (_folder, store, _) = folder();
+    let config = BENCH.replace("audit = true", "audit = \"complete\"");
+    let config = config.replace("range = [0, 30]\n", "");
+    let engine = Stored::start(&store);
+    let file = store.with_file_name("bench.toml");
+    std::fs::write(&file, config).unwrap();
+    assert_eq!(
+        engine.run(&["deploy", file.to_str().unwrap()]).code,
+        Some(0)
+    );
+    let client = Client::connect(engine.url()).unwrap();
+    let opened = client
+        .open(&["bench/volts"], OpenOptions::default(), TIMEOUT)
+        .unwrap();
+    let volts = opened[0].as_ref().unwrap().variable;
+    for first in (0..WRITES).step_by(4_000) {
+        let values = first..(first + 4_000).min(WRITES);
+        let writes = values.map(|value| Write::new(volts, Value::F64(value as f64)));
+        for outcome in client.write(writes, TIMEOUT).unwrap() {
+            assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
+        }
+    }
+    let shown = entries(&engine, &["bench/volts"]);
+    let new = shown
+        .iter()
+        .map(|entry| entry["new"].as_str().unwrap().parse::<f64>().unwrap());
+    assert!(
+        new.eq((0..WRITES).map(|value| value as f64)),
+        "{} entries",
+        shown.len()
+    );
+    assert!(shown.iter().all(|entry| entry["outcome"] == "applied"));
+    assert_eq!(
+        entries(&engine, &["--who", "engine"]).len(),
+        1,
+        "its start, and no loss"
+    );
 }

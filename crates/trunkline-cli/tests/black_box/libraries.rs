@@ -33,6 +33,10 @@ impl Stored {
         }
     }
 
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Output {
         finish(command(arguments).env("TRUNKLINE_URL", &self.url), "")
     }

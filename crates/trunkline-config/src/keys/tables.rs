@@ -91,9 +91,17 @@ pub(super) const ENGINE: &[Key] = &[
     ),
     key(
         "audit_entries",
-        "1 to 100,000,000",
+        "100 to 100,000,000",
         "100_000",
-        "entries that the audit keeps in the store; beyond, the oldest are removed",
+        "entries that the audit keeps in the store; beyond, the oldest tenth is removed, and an entry \
+         says which",
+    ),
+    key(
+        "audit_age",
+        "duration, 1 min to 36,500 days, or \"none\"",
+        "none",
+        "how old entries of the audit may be; once the oldest is a tenth older, those beyond it are \
+         removed, and an entry says which",
     ),
     key(
         "listen",
@@ -378,10 +386,12 @@ pub(super) const VARIABLE: &[Key] = &[
     ),
     shared(
         "audit",
-        "true or false",
+        "\"complete\", \"best-effort\" or false; true is \"complete\"",
         "false",
         "note every write of a client in the engine's audit: who, from where, old and new value, \
-         when, outcome",
+         when, outcome. `\"complete\"`: a write waits until there is room for its entry, and is \
+         refused while the store cannot keep it; `\"best-effort\"`: a write never waits, and the \
+         audit says how many entries are missing",
     ),
     reaching(
         Reach::Override,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_types::definition::UNITS_BYTES_MAX;
 pub(crate) use trunkline_types::definition::{DESCRIPTION_BYTES_MAX, SOURCE_BYTES_MAX};
-use trunkline_types::{Access, DataType, Deadband, Scope};
+use trunkline_types::{Access, AuditMode, DataType, Deadband, Scope};
 
 use super::fifo::FifoForm;
 use super::scale::ScaleForm;
@@ -39,7 +39,7 @@ pub(crate) struct Draft<'a> {
     pub retain: Option<At<bool>>,
     pub number: Option<At<u32>>,
     pub single_writer: Option<At<bool>>,
-    pub audit: Option<At<bool>>,
+    pub audit: Option<At<AuditMode>>,
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     pub alias: Option<At<String>>,
@@ -119,7 +119,12 @@ impl<'a> Draft<'a> {
             }),
             single_writer: reader
                 .property("single_writer", |v, node| v.boolean("single_writer", node)),
-            audit: reader.property("audit", |v, node| v.boolean("audit", node)),
+            audit: reader.property("audit", |v, node| match v.filled(node)? {
+                Filled::Bool(true) => Some(AuditMode::Complete),
+                Filled::Bool(false) => Some(AuditMode::Off),
+                Filled::Text(_) => v.choice("audit", node, AUDIT),
+                _ => v.wrong_form("audit", node, AUDIT_FORM),
+            }),
             initial: reader.property("initial", |_, node| Some(node)),
             is_broken: false,
         };
@@ -253,6 +258,12 @@ const ACCESS: &[(&str, Access)] = &[
     ("read-write", Access::ReadWrite),
     ("read-only", Access::ReadOnly),
     ("write-only", Access::WriteOnly),
+];
+
+const AUDIT_FORM: &str = "true, false, \"complete\" or \"best-effort\"";
+const AUDIT: &[(&str, AuditMode)] = &[
+    ("complete", AuditMode::Complete),
+    ("best-effort", AuditMode::BestEffort),
 ];
 
 const SCOPE: &[(&str, Scope)] = &[("network", Scope::Network), ("process", Scope::Process)];

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use trunkline_types::fifo::FifoElement;
 use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
-use trunkline_types::{DataType, Fifo, Name, Properties, Scaling, Scope};
+use trunkline_types::{AuditMode, DataType, Fifo, Name, Properties, Scaling, Scope};
 
 use super::{At, Draft, Layer, initial};
 use crate::error::ConfigErrorKind as Kind;
@@ -107,7 +107,7 @@ impl Resolver<'_, '_> {
         properties.stall = draft.stall.as_ref().map(|at| at.value).unwrap_or_default();
         properties.number = draft.number.as_ref().map(|at| at.value);
         properties.single_writer = draft.single_writer.as_ref().is_some_and(|at| at.value);
-        properties.audit = draft.audit.as_ref().is_some_and(|at| at.value);
+        properties.audit = draft.audit.as_ref().map_or(AuditMode::Off, |at| at.value);
         properties.retain =
             draft.retain.as_ref().is_some_and(|at| at.value) && properties.alias.is_empty();
         properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);

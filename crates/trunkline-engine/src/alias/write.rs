@@ -7,7 +7,7 @@ use trunkline_types::Position;
 use super::follow::convert;
 use super::{Following, Target};
 use crate::accept::{Accepted, accept};
-use crate::audit::{Asked, Audited, is_noted};
+use crate::audit::{Asked, AuditRoom, Audited, NoAuditRoom, is_noted};
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
@@ -45,6 +45,20 @@ impl Engine {
         let properties = alias.properties();
         check(put.caller, alias, &properties, write)?;
         let (target, expected) = self.target_for(alias, write)?;
+        // It is noted where it is carried out, whichever of the two is audited.
+        let is_noted = put.audited.is_some() || is_noted(&target, write.verb);
+        let room = match put.audited.map(|audited| audited.asked.room()) {
+            Some(room) if room.is_claimed() => room.clone(),
+            _ if !is_noted => AuditRoom::default(),
+            _ => match self.claim_for(&target, write.verb, put.now) {
+                Ok(room) => room,
+                Err(NoAuditRoom::Wait(until)) => return Ok(Attempt::WouldBlock { until }),
+                Err(NoAuditRoom::Unstored) => {
+                    count_refused(&target, Refusal::AuditFull);
+                    return Err(Refusal::AuditFull.of_target(target.name()));
+                }
+            },
+        };
         let mut through = Write {
             value: WriteValue::Wire(&[]),
             expected,
@@ -83,9 +97,7 @@ impl Engine {
         };
         let is_outermost = put.watch.is_none();
         let watch = Some(put.watch.unwrap_or(&own));
-        // It is noted where it is carried out, whichever of the two is audited.
-        let is_noted = put.audited.is_some() || is_noted(&target, write.verb);
-        let noted = is_noted.then(|| Audited::new(Asked::of(put.caller, &target, &through)));
+        let noted = is_noted.then(|| Audited::new(Asked::of(put.caller, &target, &through, room)));
         let inner = Put {
             watch,
             audited: noted.as_ref(),

@@ -10,21 +10,25 @@
 //! what they tell of. It takes no memory but its own and no text is made: that is for the host's
 //! thread.
 //!
-//! Where notes are made faster than the host stores them, the writers of audited variables wait, as
-//! they do for a subscriber that holds them up: nothing is lost. A host that has taken nothing for
-//! [`AUDIT_PATIENCE`] cannot store: then writes go on, and what is missing is counted and told in
-//! its place by an entry of its own.
+//! Notes are bounded. What must not be missing claims its room before it is carried out
+//! ([`AuditRoom`]): writes to variables with a complete audit, forces and orders. Without room they
+//! wait, as writes wait for a full feed, and are woken when the host takes notes. A host that has
+//! taken nothing for [`AUDIT_PATIENCE`] cannot store them: then they are refused. Writes to
+//! variables with a best-effort audit never wait: what finds no room is counted, and an entry in
+//! its place says how many are missing.
 //!
 //! Lock order: after everything but an outbox.
 
 mod held;
+mod room;
 mod write;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
-use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, DataType, Tick, Timestamp};
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Tick, Timestamp,
+};
 
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
@@ -34,16 +38,13 @@ use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 
 pub(crate) use self::held::Held;
+pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
 pub(crate) use self::write::{Asked, Audited, Change, is_noted};
 
-/// Notes that may wait for the host; beyond, they are counted as lost.
+/// Notes that may wait for the host, those that are to come included.
 pub const AUDIT_NOTES_MAX: usize = 50_000;
-/// Room for what is noted without waiting: groups that have begun, forces, orders, refusals.
-const AUDIT_RESERVE: usize = 10_000;
-/// How long writers wait for a host that takes no notes.
-pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How soon a writer that waits looks again.
-const AUDIT_LOOK: Duration = Duration::from_millis(5);
+/// Notes that may wait when one is made without a claim: the others have room of their own.
+pub const AUDIT_BEST_EFFORT_MAX: usize = 40_000;
 
 /// The engine's side of its audit.
 #[derive(Debug, Default)]
@@ -72,14 +73,31 @@ impl Default for AuditKeeping {
     }
 }
 
+/// What is noted of an order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderNote<'a> {
+    /// What was to be done.
+    pub action: AuditAction,
+    /// With which library; empty: the whole engine.
+    pub name: &'a str,
+    /// What it changed, for people.
+    pub effect: &'a str,
+    /// What came of it.
+    pub outcome: AuditOutcome,
+}
+
 #[derive(Debug, Default)]
 struct Notes {
     waiting: VecDeque<Note>,
     /// Behind those that wait, and when the last of them was.
     lost: u64,
     lost_at: Timestamp,
-    /// Since when writers wait, and the host has taken nothing.
+    /// Notes that are to come and have their room.
+    claimed: usize,
+    /// When there was no room for the first time since the host has taken notes.
     full_since: Option<Tick>,
+    /// Woken when the host takes notes.
+    parked: Vec<Arc<Outbox>>,
 }
 
 #[derive(Debug)]
@@ -124,16 +142,21 @@ impl Noted {
 
 impl Engine {
     /// Notes what changes the engine itself: an order of a client that has ended, or what its host
-    /// does. `name`: of what; `effect`: what it changed, for people.
+    /// does. Without room it is counted as lost where the audit is full.
     pub fn note_order(
         &self,
         caller: &Caller,
         wall: Timestamp,
-        action: AuditAction,
-        (name, effect): (&str, &str),
-        outcome: AuditOutcome,
+        order: OrderNote<'_>,
+        room: &AuditRoom,
         wakes: &mut Wakes,
     ) {
+        let OrderNote {
+            action,
+            name,
+            effect,
+            outcome,
+        } = order;
         let short = |text: &str| cut(text, AUDIT_TEXT_BYTES_MAX).into_boxed_str();
         let note = Note {
             when: wall,
@@ -151,15 +174,13 @@ impl Engine {
                 other => other,
             },
         };
-        self.push_note(note, wakes);
+        self.push_note(note, room, wakes);
     }
 
-    fn push_note(&self, note: Note, wakes: &mut Wakes) {
+    fn push_note(&self, note: Note, room: &AuditRoom, wakes: &mut Wakes) {
         let mut notes = self.audit().notes.lock();
         let was_empty = notes.waiting.is_empty();
-        // With the one that says how many are missing.
-        let needed = 1 + usize::from(notes.lost > 0);
-        if notes.waiting.len() + needed > AUDIT_NOTES_MAX {
+        if !room.is_claimed() && !notes.fits(1, AUDIT_BEST_EFFORT_MAX) {
             notes.lost += 1;
             notes.lost_at = note.when;
             return;
@@ -172,26 +193,6 @@ impl Engine {
         }
     }
 
-    /// When a write of this variable is to be tried again, where the audit has no room for it now.
-    /// Without anybody who keeps the audit nothing waits.
-    pub(crate) fn waits_for_audit(&self, variable: &Variable, now: Tick) -> Option<Tick> {
-        if !variable.is_audited() || self.audit().keeper.lock().is_none() {
-            return None;
-        }
-        let mut notes = self.audit().notes.lock();
-        if notes.has_room() {
-            return None;
-        }
-        let since = *notes.full_since.get_or_insert(now);
-        let end = since.saturating_add(AUDIT_PATIENCE);
-        (now < end).then(|| end.min(now.saturating_add(AUDIT_LOOK)))
-    }
-
-    /// Whether a write of this variable may have to wait for the audit.
-    pub(crate) fn is_audit_full(&self, variable: &Variable) -> bool {
-        variable.is_audited() && !self.audit().notes.lock().has_room()
-    }
-
     /// From now on `wake` is called when there is something to take.
     pub fn keep_audit(&self, wake: Box<dyn Wake>) {
         *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
@@ -199,6 +200,7 @@ impl Engine {
 
     /// Takes the oldest notes out as entries, at most `limit`, numbered from `first` on.
     pub fn take_audit(&self, first: u64, limit: usize) -> Vec<AuditEntry> {
+        let mut wakes = Wakes::new();
         let taken: Vec<Note> = {
             let mut notes = self.audit().notes.lock();
             if notes.waiting.is_empty() {
@@ -206,8 +208,12 @@ impl Engine {
             }
             notes.full_since = None;
             let count = limit.min(notes.waiting.len());
+            for outbox in notes.parked.drain(..) {
+                wakes.add(&outbox);
+            }
             notes.waiting.drain(..count).collect()
         };
+        drop(wakes);
         // Texts are made while nobody waits for the notes.
         let numbered = (first..).zip(taken);
         numbered
@@ -259,9 +265,11 @@ impl Engine {
 
     /// What `explain` says of a variable that is audited.
     pub(crate) fn audited_state(&self, variable: &Variable) -> Option<Step> {
-        if !variable.properties().audit {
-            return None;
-        }
+        let mode = match variable.properties().audit {
+            AuditMode::Off => return None,
+            AuditMode::BestEffort => "best effort; ",
+            AuditMode::Complete => "",
+        };
         let keeping = self.audit_keeping();
         Some(Step {
             subject: Subject::Filter,
@@ -269,15 +277,17 @@ impl Engine {
                 true => Verdict::Fine,
                 false => Verdict::Note,
             },
-            sentence: format!("it is audited: {}", keeping.sentence),
+            sentence: format!("it is audited: {mode}{}", keeping.sentence),
             next: String::new(),
         })
     }
 }
 
 impl Notes {
-    fn has_room(&self) -> bool {
-        self.waiting.len() < AUDIT_NOTES_MAX - AUDIT_RESERVE
+    /// Whether this many more fit, with the one that says how many are missing.
+    fn fits(&self, more: usize, max: usize) -> bool {
+        let marker = usize::from(self.lost > 0);
+        self.waiting.len() + self.claimed + more + marker <= max
     }
 
     /// What is missing is told where it is missing.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::{AuditAction, AuditOutcome, Position, Properties, Timestamp};
 
-use super::{Held, Note, Noted, Target};
+use super::{AuditRoom, Held, NoAuditRoom, Note, Noted, Target};
 use crate::accept::Accepted;
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
@@ -23,6 +23,7 @@ pub(crate) struct Asked {
     from: Arc<str>,
     action: AuditAction,
     new: Held,
+    room: AuditRoom,
 }
 
 /// The same while it is carried out.
@@ -34,7 +35,12 @@ pub(crate) struct Audited {
 
 impl Asked {
     /// What a client wants to have done to a variable.
-    pub(crate) fn of(caller: &Caller, variable: &Variable, write: &Write<'_>) -> Self {
+    pub(crate) fn of(
+        caller: &Caller,
+        variable: &Variable,
+        write: &Write<'_>,
+        room: AuditRoom,
+    ) -> Self {
         let (action, new) = match write.verb {
             Verb::Send | Verb::Request => (AuditAction::Send, of_current(variable)),
             Verb::Unforce => (AuditAction::Unforce, Held::Nothing),
@@ -47,7 +53,13 @@ impl Asked {
             from: Arc::clone(&caller.origin),
             action,
             new,
+            room,
         }
+    }
+
+    /// Its room in the audit.
+    pub(crate) fn room(&self) -> &AuditRoom {
+        &self.room
     }
 }
 
@@ -103,10 +115,14 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Attempt {
-        if let Some(until) = self.waits_for_audit(variable, put.now) {
-            return Attempt::WouldBlock { until };
-        }
-        let audited = Audited::new(Asked::of(put.caller, variable, write));
+        let room = match self.claim_for(variable, write.verb, put.now) {
+            Ok(room) => room,
+            Err(NoAuditRoom::Wait(until)) => return Attempt::WouldBlock { until },
+            Err(NoAuditRoom::Unstored) => {
+                return Attempt::Done(count_refused(variable, Refusal::AuditFull));
+            }
+        };
+        let audited = Audited::new(Asked::of(put.caller, variable, write, room));
         let put = Put {
             audited: Some(&audited),
             ..put
@@ -189,7 +205,7 @@ impl Engine {
             },
             outcome,
         };
-        self.push_note(note, wakes);
+        self.push_note(note, &asked.room, wakes);
     }
 
     /// Notes the end of a write that changed nothing, unless that was done where it ended.

@@ -214,7 +214,8 @@ fn forced_values_hold_through_chains_of_aliases() {
     );
     assert!(b.sample().quality.is_forced());
     rig.engine
-        .set_forcing(&rig.caller, false, rig.now(), rig.wall(), &mut Wakes::new());
+        .set_forcing(&rig.caller, false, rig.now(), rig.wall(), &mut Wakes::new())
+        .expect("nobody keeps the audit");
     assert_eq!([&a, &b].map(|v| value(v)), [3.0, 3.0].map(Value::F64));
     balanced(&[&x, &a, &b]);
 }

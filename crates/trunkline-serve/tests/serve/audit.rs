@@ -2,19 +2,24 @@
 
 use std::sync::{Arc, Mutex};
 
-use trunkline_client::{Answer, Write};
+use trunkline_client::{Answer, Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{
-    Administrator, Caller, Engine, Order, OrderRefused, OrderRule, Reply, Report, Rights,
+    AUDIT_NOTES_MAX, AUDIT_PATIENCE, Administrator, AuditRoom, Caller, Engine, Order, OrderNote,
+    OrderRefused, OrderRule, Reply, Report, Rights, Wakes,
 };
 use trunkline_proto::message::audit::Audit;
+use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::library::{LibraryOrder, LibraryVerb};
+use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::{FaultCode, Features, FrameKind, Negotiation};
 use trunkline_serve::{ServeOptions, Session};
 use trunkline_types::audit::AUDIT_PAGE_MAX;
 use trunkline_types::{
-    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, DataType, Pattern, Value,
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType, Pattern,
+    Value,
 };
 
 use crate::rig::{Bell, Pair, Peer, World, client_options, define};
@@ -78,10 +83,10 @@ fn world() -> World {
         "rig",
         vec![
             define("a", DataType::F64, |p| {
-                p.audit = true;
+                p.audit = AuditMode::Complete;
                 p.range = Some((0.0, 10_000.0));
             }),
-            define("text", DataType::String, |p| p.audit = true),
+            define("text", DataType::String, |p| p.audit = AuditMode::Complete),
             define("plain", DataType::F64, |_| {}),
         ],
     )
@@ -144,7 +149,7 @@ fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
     assert_eq!(refused.number, 2);
     assert!(matches!(&refused.outcome, AuditOutcome::Refused(_)));
     let info = sut.info(a);
-    assert!(info.properties.audit);
+    assert_eq!(info.properties.audit, AuditMode::Complete);
     assert_eq!(info.audit, "nobody keeps the entries");
     assert_eq!(sut.info(plain).audit, "");
 }
@@ -297,4 +302,136 @@ fn engine_of_an_older_release_is_not_asked() {
     };
     assert_eq!(fault.code, FaultCode::NotSupported);
     assert_eq!(sut.traffic.to_engine.count(FrameKind::Audit), 0);
+}
+
+/// A complete audit without room: nothing of what needs an entry is carried out before its host
+/// takes some, and the rest goes on.
+///
+/// Behaviour: B-24.
+#[test]
+fn full_audit_parks_writes_forces_and_orders_until_its_host_takes_entries() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let mut sut = connected(&world, &host);
+    let [a, plain] = ["rig/a", "rig/plain"].map(|name| sut.variable(name));
+    let room = full_audit(&world);
+    let force = Write {
+        options: WriteOptions {
+            verb: WriteVerb::Force,
+            ..WriteOptions::default()
+        },
+        ..Write::new(plain, Value::F64(9.0))
+    };
+    let free = sut.client.write([Write::new(plain, Value::F64(1.0))]);
+    let parked = sut.client.write([Write::new(a, Value::F64(2.0)), force]);
+    let (free, parked) = (free.unwrap(), parked.unwrap());
+    let stop = sut.client.order_library("rig", LibraryVerb::Stop).unwrap();
+    let clear = sut.client.forcing(ForcingVerb::Clear).unwrap();
+    sut.exchange();
+    assert!(sut.client.is_settled(free), "it needs no entry");
+    assert!(!sut.client.is_settled(parked));
+    assert!(sut.client.take(stop).is_none() && sut.client.take(clear).is_none());
+    assert_eq!(world.sequence("rig/a"), 0);
+
+    drop(room);
+    let mut entries = world.engine().take_audit(1, usize::MAX);
+    assert_eq!(entries.len(), 1, "what was noted before");
+    sut.exchange();
+    let outcomes = sut.client.take_outcomes(parked).unwrap();
+    assert!(
+        outcomes
+            .iter()
+            .all(|one| matches!(one, WriteOutcome::Applied(_)))
+    );
+    assert!(
+        matches!(sut.client.take(stop), Some(Answer::Refused(_))),
+        "by this host"
+    );
+    assert!(matches!(sut.client.take(clear), Some(Answer::Forced(_))));
+    entries.extend(world.engine().take_audit(2, usize::MAX));
+    let actions: Vec<AuditAction> = entries.iter().map(|entry| entry.action).collect();
+    assert_eq!(
+        actions,
+        [
+            AuditAction::EngineStart,
+            AuditAction::Put,
+            AuditAction::Force,
+            AuditAction::ForcingClear,
+        ]
+    );
+}
+
+/// Behaviour: B-24.
+#[test]
+fn full_audit_that_is_not_stored_refuses_writes_and_orders() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let mut sut = connected(&world, &host);
+    let a = sut.variable("rig/a");
+    let room = full_audit(&world);
+    let write = sut.client.write([Write::new(a, Value::F64(2.0))]).unwrap();
+    let stop = sut.client.order_library("rig", LibraryVerb::Stop).unwrap();
+    sut.exchange();
+    assert!(!sut.client.is_settled(write));
+    sut.pass(AUDIT_PATIENCE);
+    let outcomes = sut.client.take_outcomes(write).unwrap();
+    let [WriteOutcome::Refused(fault)] = &*outcomes else {
+        panic!("it is refused");
+    };
+    assert_eq!(fault.code, FaultCode::StoreFailed);
+    assert!(
+        fault.sentence.contains("trunkline limits"),
+        "{}",
+        fault.sentence
+    );
+    let Some(Answer::Refused(fault)) = sut.client.take(stop) else {
+        panic!("it is refused");
+    };
+    assert_eq!(fault.code, FaultCode::StoreFailed);
+    assert_eq!(world.sequence("rig/a"), 0);
+    drop(room);
+}
+
+/// Behaviour: B-24.
+#[test]
+fn engine_that_stops_answers_what_waits_for_its_audit() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let mut sut = connected(&world, &host);
+    let a = sut.variable("rig/a");
+    let room = full_audit(&world);
+    let write = sut.client.write([Write::new(a, Value::F64(2.0))]).unwrap();
+    let stop = sut.client.order_library("rig", LibraryVerb::Stop).unwrap();
+    sut.exchange();
+    assert!(!sut.client.is_settled(write));
+    let goodbye = Goodbye {
+        code: FaultCode::ShuttingDown,
+        retry_after: None,
+        sentence: "the engine is being stopped".to_owned(),
+    };
+    sut.session.as_mut().unwrap().shut_down(&goodbye);
+    sut.wake_session();
+    sut.exchange();
+    assert!(sut.client.is_settled(write));
+    assert!(sut.client.take(stop).is_some());
+    drop(room);
+    world.engine().take_audit(1, usize::MAX);
+    assert_eq!(world.sequence("rig/a"), 0, "it is not carried out later");
+}
+
+/// An audit with room for nothing but what the result holds.
+fn full_audit(world: &World) -> AuditRoom {
+    let engine = world.engine();
+    let (now, wall) = world.time();
+    engine.keep_audit(Box::new(Bell::default()));
+    let room = engine.claim_audit(AUDIT_NOTES_MAX - 1, now).unwrap();
+    let note = OrderNote {
+        action: AuditAction::EngineStart,
+        name: "",
+        effect: "",
+        outcome: AuditOutcome::Done,
+    };
+    let own = engine.claim_audit(1, now).unwrap();
+    engine.note_order(&Caller::engine(), wall, note, &own, &mut Wakes::new());
+    room
 }

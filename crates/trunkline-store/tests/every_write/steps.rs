@@ -11,7 +11,7 @@ use trunkline_types::{AuditPage, AuditQuery, Value};
 #[path = "../rig/mod.rs"]
 mod rig;
 
-use self::rig::{entries, library, value};
+use self::rig::{entries, keep, library, value};
 
 /// Number of steps.
 pub const STEPS: usize = 15;
@@ -95,10 +95,14 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         9 => store.remove_library("rig"),
         10 => store.retain(&values(20, -1.0)),
         11 => store.remove_library("plant"),
-        12 => store.append_audit(&entries(1..=300), 400),
-        13 => store.append_audit(&entries(301..=301), 400),
+        12 => store.append_audit(&entries(1..=300), keep(400)).map(|_| ()),
+        13 => store
+            .append_audit(&entries(301..=301), keep(400))
+            .map(|_| ()),
         // The oldest are removed in the same step.
-        _ => store.append_audit(&entries(302..=700), 400),
+        _ => store
+            .append_audit(&entries(302..=700), keep(400))
+            .map(|_| ()),
     };
     done.expect("there is room");
 }

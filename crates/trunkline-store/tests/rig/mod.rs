@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use trunkline_engine::LibraryState;
-use trunkline_engine::store::{RetainedValue, StoredLibrary};
+use trunkline_engine::store::{AuditBound, RetainedValue, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, DataType, LibraryDefinition, Position, Properties,
@@ -66,6 +66,15 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
 }
 
 /// Entries of the audit with these numbers, one a second.
+/// At most so many entries of the audit, whatever their age.
+pub fn keep(entries: u64) -> AuditBound {
+    AuditBound {
+        entries,
+        age: None,
+        now: Timestamp::from_nanos(1_800_000_000_000_000_000),
+    }
+}
+
 pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
     let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
     let of = |number: u64| AuditEntry {

@@ -104,7 +104,12 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         // The end of a file that was cut off, or not closed, is no damage to be read on behind.
         let is_end = matches!(
             damage,
-            None | Some(Fault::NotClosed | Fault::Empty | Fault::TornLeadIn { .. })
+            None | Some(
+                Fault::NotClosed
+                    | Fault::Empty
+                    | Fault::TornLeadIn { .. }
+                    | Fault::Unwritten { .. }
+            )
         );
         if !is_possible || is_end || self.map.segments == 0 || from >= self.len {
             return Ok(false);

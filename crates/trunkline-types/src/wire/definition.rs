@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::audit::AuditMode;
 use crate::definition::{Access, Deadband, Fifo, Properties, Scope};
 use crate::time::duration_nanos;
 use crate::{DataType, Scaling};
@@ -84,7 +85,9 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         fields.put(NUMBER, true, |out| put_u32(out, number));
     }
     fields.put(SINGLE_WRITER, *single_writer, |_| ());
-    fields.put(AUDIT, *audit, |_| ());
+    fields.put(AUDIT, *audit != AuditMode::Off, |out| {
+        put_u8(out, audit_tag(*audit));
+    });
     fields.text(ALIAS, alias);
     put_bytes(out, &fields.bytes);
 }
@@ -178,7 +181,7 @@ fn decode_field(
         RETAIN => properties.retain = true,
         NUMBER => properties.number = Some(field.u32()?),
         SINGLE_WRITER => properties.single_writer = true,
-        AUDIT => properties.audit = true,
+        AUDIT => properties.audit = decode_audit(field)?,
         ALIAS => properties.alias = text(field)?,
         _ => return Ok(false),
     }
@@ -308,6 +311,23 @@ fn decode_access(field: &mut Reader<'_>) -> Result<Access, DecodeError> {
         (_, 1) => Ok(Access::ReadOnly),
         (_, 2) => Ok(Access::WriteOnly),
         (offset, found) => Err(unexpected(offset, "an access type, 0 to 2", found)),
+    }
+}
+
+fn audit_tag(audit: AuditMode) -> u8 {
+    match audit {
+        AuditMode::Off => 0,
+        AuditMode::BestEffort => 1,
+        AuditMode::Complete => 2,
+    }
+}
+
+fn decode_audit(field: &mut Reader<'_>) -> Result<AuditMode, DecodeError> {
+    match tag(field)? {
+        (_, 0) => Ok(AuditMode::Off),
+        (_, 1) => Ok(AuditMode::BestEffort),
+        (_, 2) => Ok(AuditMode::Complete),
+        (offset, found) => Err(unexpected(offset, "an audit mode, 0 to 2", found)),
     }
 }
 

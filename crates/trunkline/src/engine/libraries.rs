@@ -1,7 +1,7 @@
 //! An engine's libraries, by program.
 
 use trunkline_engine::store::StoreError;
-use trunkline_engine::{Deployed, LibraryState, Report};
+use trunkline_engine::{AuditRoom, Deployed, LibraryState, Report};
 use trunkline_types::name::is_reserved;
 use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
 
@@ -33,11 +33,12 @@ impl Engine {
         library: &LibraryDefinition,
         replace: bool,
     ) -> Result<Deployed, LibraryError> {
+        let room = self.inner.keeper.audit().room()?;
         let result = self.inner.keeper.deploy(library, replace, true);
         let end = result
             .as_ref()
             .map(|deployed| report_of(deployed, None).to_string());
-        self.note(AuditAction::Deploy, &library.name, end);
+        self.note((AuditAction::Deploy, &library.name), end, &room);
         result
     }
 
@@ -46,6 +47,7 @@ impl Engine {
     /// # Errors
     /// There is no such library, or the store cannot be written.
     pub fn undeploy(&self, name: &str) -> Result<usize, LibraryError> {
+        let room = self.inner.keeper.audit().room()?;
         let result = self.inner.keeper.undeploy(name, true);
         let end = result.as_ref().map(|removed| {
             let report = Report {
@@ -54,7 +56,7 @@ impl Engine {
             };
             report.to_string()
         });
-        self.note(AuditAction::Undeploy, name, end);
+        self.note((AuditAction::Undeploy, name), end, &room);
         result
     }
 
@@ -63,8 +65,10 @@ impl Engine {
     /// # Errors
     /// As [`Engine::undeploy`].
     pub fn start_library(&self, name: &str) -> Result<bool, LibraryError> {
+        let room = self.inner.keeper.audit().room()?;
         let result = self.inner.keeper.set_state(name, LibraryState::Running);
-        self.note(AuditAction::Start, name, result.as_ref().map(of_state));
+        let end = result.as_ref().map(of_state);
+        self.note((AuditAction::Start, name), end, &room);
         result
     }
 
@@ -75,16 +79,23 @@ impl Engine {
     /// # Errors
     /// As [`Engine::undeploy`].
     pub fn stop_library(&self, name: &str) -> Result<bool, LibraryError> {
+        let room = self.inner.keeper.audit().room()?;
         let result = self.inner.keeper.set_state(name, LibraryState::Stopped);
-        self.note(AuditAction::Stop, name, result.as_ref().map(of_state));
+        let end = result.as_ref().map(of_state);
+        self.note((AuditAction::Stop, name), end, &room);
         result
     }
 
     /// What a program of this process has ordered is noted like what clients order.
-    fn note(&self, action: AuditAction, name: &str, end: Result<String, &LibraryError>) {
+    fn note(
+        &self,
+        (action, name): (AuditAction, &str),
+        end: Result<String, &LibraryError>,
+        room: &AuditRoom,
+    ) {
         let end = end.map_err(LibraryError::to_string);
         let audit = self.inner.keeper.audit();
-        audit.note(&self.caller(), action, name, end);
+        audit.note(&self.caller(), action, name, end, room);
     }
 
     /// A page of the audit: who did what to variables with `audit = true`, who forced what and who

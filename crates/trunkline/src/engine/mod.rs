@@ -23,6 +23,7 @@ use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::administrator::Clerk;
+use crate::audit::Keep;
 use crate::health::Health;
 use crate::keeper::Keeper;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
@@ -100,8 +101,11 @@ impl Engine {
         let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
         core_options.queue_bytes_max = options.queue_bytes_max;
         let core = Core::new(core_options);
-        let keeper =
-            Keeper::new(&core, clock, store, options.audit_entries).map_err(StartError::Thread)?;
+        let audit = Keep {
+            entries: options.audit_entries,
+            age: options.audit_age,
+        };
+        let keeper = Keeper::new(&core, clock, store, audit).map_err(StartError::Thread)?;
         let keeper = Arc::new(keeper);
         let clerk = Clerk::start(Arc::clone(&keeper), clock).map_err(StartError::Thread)?;
         let requests = Arc::new(RequestBudget::new(options.request_bytes_max));
@@ -218,6 +222,7 @@ impl Engine {
                 StoreChoice::Off | StoreChoice::Unsaid => None,
             },
             audit_entries: config.audit_entries,
+            audit_age: config.audit_age,
             listen: config.listen.clone(),
             local_socket: config.local_socket,
             shared_memory: config.shared_memory,

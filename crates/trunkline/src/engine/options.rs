@@ -28,6 +28,8 @@ pub struct EngineOptions {
     /// Entries that the audit keeps there; beyond, the oldest are removed. Without a store it keeps
     /// the newest 10,000 in memory.
     pub audit_entries: u64,
+    /// How old entries of the audit may be; older ones are removed. `None`: as old as they get.
+    pub audit_age: Option<Duration>,
     /// Where it listens; nowhere by default: then only this process reaches it.
     pub listen: Vec<ListenAddress>,
     /// Whether each of its loopback ports can be reached by a Unix socket as well, by programs of
@@ -78,6 +80,7 @@ impl Default for EngineOptions {
             name: "trunkline".to_owned(),
             store: None,
             audit_entries: 100_000,
+            audit_age: None,
             listen: Vec::new(),
             local_socket: true,
             shared_memory: true,

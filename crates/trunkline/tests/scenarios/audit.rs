@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use trunkline::proto::FaultCode;
 use trunkline::types::{
-    AuditAction, AuditEntry, AuditQuery, DataType, LibraryDefinition, Pattern, Properties, Value,
-    VariableDefinition,
+    AuditAction, AuditEntry, AuditMode, AuditQuery, DataType, LibraryDefinition, Pattern,
+    Properties, Value, VariableDefinition,
 };
 use trunkline::{CallError, Write};
 
@@ -24,7 +24,7 @@ fn told(entries: &[AuditEntry]) -> Vec<String> {
 pub fn who_did_what_is_told(place: &Place) {
     let client = &place.client;
     let mut properties = Properties::new(DataType::F64);
-    properties.audit = true;
+    properties.audit = AuditMode::Complete;
     properties.range = Some((0.0, 100.0));
     let library = LibraryDefinition {
         name: "bench".to_owned(),

@@ -7,7 +7,7 @@ use crate::definition::{Access, Deadband, Fifo, Properties, Scope};
 use crate::wire::{
     DecodeError, Reader, decode_properties, encode_properties, put_bytes, put_varint,
 };
-use crate::{DataType, Scaling, Value};
+use crate::{AuditMode, DataType, Scaling, Value};
 
 fn encode(properties: &Properties) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -42,7 +42,7 @@ fn full() -> Properties {
         coerce: true,
         retain: true,
         number: Some(20),
-        audit: true,
+        audit: AuditMode::Complete,
         precision: Some(2),
         access: Access::ReadOnly,
         scope: Scope::Process,
