@@ -21,7 +21,9 @@ use trunkline_proto::message::watch::{AppearedBuilder, begin_vanished};
 use trunkline_record::{Segments, VariableRecording};
 use trunkline_types::text::parse_type;
 use trunkline_types::wire::{encode_properties, encode_tagged};
-use trunkline_types::{Access, DataType, Lost, Properties, Quality, Sample, Scaling, Timestamp, Value};
+use trunkline_types::{
+    Access, DataType, Lost, Properties, Quality, Sample, Scaling, Timestamp, Value,
+};
 
 fn main() -> Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "corpus".into()));
@@ -32,8 +34,8 @@ fn main() -> Result<()> {
             write(&folder, target, &format!("vector-{index}"), &bytes)?;
         }
         // The first byte of this target's input says how it is cut.
-        let input: Vec<u8> = [255].into_iter().chain(bytes.clone()).collect();
-        write(&folder, "client", &format!("vector-{index}"), &input)?;
+        let uncut: Vec<u8> = [255].into_iter().chain(bytes.clone()).collect();
+        write(&folder, "client", &format!("vector-{index}"), &uncut)?;
         // The first byte of this target's input says which limits hold and how it is cut.
         for control in [0_u8, 40, 5, 42, 255] {
             let input: Vec<u8> = [control].into_iter().chain(bytes.clone()).collect();
