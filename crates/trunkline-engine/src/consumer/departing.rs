@@ -1,5 +1,5 @@
-//! A consumer with very many items ends in slices: whoever ends it, and every other session of that
-//! thread, goes on meanwhile.
+//! Ends a consumer with many items in slices, so that neither its own thread nor the other sessions
+//! on that thread have to wait for it.
 
 use super::bound::Bound;
 use super::indices::Indices;
@@ -10,19 +10,19 @@ use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// What is left of a consumer that has ended. What waited for it is charged until it has gone.
+/// The rest of an ended consumer. Its queued updates count against the budget until they are freed.
 #[derive(Debug)]
 pub(crate) struct Departing {
     pub(super) outbox: Arc<Outbox>,
     pub(super) bound: Bound,
-    /// Of subscriptions other than of `all`.
+    /// Items of its subscriptions, except those with the contract `all`.
     pub(super) subscriptions: Vec<Indices>,
-    /// Fields that it had open.
+    /// Fields that were open.
     pub(super) fields: Vec<Arc<Variable>>,
 }
 
 impl Departing {
-    /// Gives up at most `budget` items; false when there are more.
+    /// Releases at most `budget` items. Returns false if some are left.
     pub(super) fn give_up_some(
         &mut self,
         engine: &Engine,
