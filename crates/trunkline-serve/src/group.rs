@@ -56,6 +56,10 @@ impl Session {
         let mut writes = Vec::with_capacity(count);
         for write in group {
             let write = write?;
+            if let Err(fault) = self.check_extension(&write.options) {
+                self.put_fault(request, &fault);
+                return Ok(());
+            }
             writes.push(OwnedWrite {
                 id: write.write,
                 handle: write.handle,
