@@ -328,10 +328,9 @@ impl ClientCore {
         let Some(wire) = self.wires.get_mut(wire_id) else {
             return;
         };
-        let is_over = wire.is_empty() && wire.outstanding == 0;
-        let is_wanted = wire.items().any(|(_, item)| !item.targets.is_empty());
-        wire.closing = !is_wanted;
-        if is_over {
+        wire.subscribers -= 1;
+        wire.closing = wire.subscribers == 0;
+        if wire.closing && wire.is_empty() && wire.outstanding == 0 {
             self.wires.by_id.remove(&wire_id);
             // An empty list ends all of it.
             let was_live = !handles.is_empty();
@@ -342,7 +341,13 @@ impl ClientCore {
                     handles,
                 });
             }
-        } else if connected && !handles.is_empty() {
+            return;
+        }
+        if wire.is_empty() {
+            // The engine has ended it with its last item, and its credit begins anew.
+            wire.begin_life();
+        }
+        if connected && !handles.is_empty() {
             self.requests.push(Verb::Unsubscribe {
                 wire: wire_id,
                 handles,

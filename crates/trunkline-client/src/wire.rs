@@ -39,6 +39,8 @@ pub(crate) struct WireSubscription {
     near: (u32, u32),
     /// Two items have had one handle: which of them it is now, only the table says.
     has_shared_handles: bool,
+    /// Local subscriptions that use it, also those that have no items at the moment.
+    pub(crate) subscribers: usize,
     /// Requests about its items that are not answered.
     pub(crate) outstanding: usize,
     /// Nobody wants it any more; it is ended when nothing about it is outstanding.
@@ -124,13 +126,15 @@ pub(crate) enum Next {
 }
 
 impl Wires {
-    /// The wire subscription for these terms: one that exists where it can be shared.
+    /// The wire subscription for these terms, with one more subscriber: one that exists where it
+    /// can be shared.
     pub(crate) fn find_or_add(&mut self, contract: Contract, flags: SubscribeFlags) -> u32 {
         if contract == Contract::Latest {
-            let shared = self.by_id.iter().find(|(_, wire)| {
+            let shared = self.by_id.iter_mut().find(|(_, wire)| {
                 wire.terms.contract == contract && wire.terms.flags == flags && !wire.closing
             });
-            if let Some((id, _)) = shared {
+            if let Some((id, wire)) = shared {
+                wire.subscribers += 1;
                 return *id;
             }
         }
@@ -140,7 +144,9 @@ impl Wires {
             contract,
             flags,
         };
-        self.by_id.insert(self.next, WireSubscription::new(terms));
+        let mut wire = WireSubscription::new(terms);
+        wire.subscribers = 1;
+        self.by_id.insert(self.next, wire);
         self.next
     }
 
@@ -166,6 +172,7 @@ impl WireSubscription {
             by_handle: NumberMap::default(),
             near: (0, 0),
             has_shared_handles: false,
+            subscribers: 0,
             outstanding: 0,
             closing: false,
             pause: Pause::No,

@@ -98,6 +98,10 @@ struct Inner {
     /// What may wait for all subscribers together, where that is bounded.
     memory: Option<Arc<EngineBudget>>,
     wall_clock: WallClock,
+    /// Held while libraries or sources come, change or go, which may take long: one at a time.
+    /// Before `libraries`.
+    changes: Mutex<()>,
+    /// Held for a look or a step, never for as long as a library is large.
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -131,6 +135,7 @@ impl Engine {
                 absences: Absences::default(),
                 memory,
                 wall_clock: WallClock::default(),
+                changes: Mutex::new(()),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -283,6 +288,9 @@ impl Engine {
         if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
             return Some(now);
         }
+        if !self.mark_ended(&mut { SLICE }, now, wall, wakes) {
+            return Some(now);
+        }
         if self.fill_tables(SLICE) {
             return Some(now);
         }
@@ -402,6 +410,11 @@ impl Engine {
 
     pub(crate) fn pump_state(&self) -> &Pump {
         &self.inner.pump
+    }
+
+    /// For what changes the libraries or their sources.
+    pub(crate) fn changes_lock(&self) -> crate::sync::MutexGuard<'_, ()> {
+        self.inner.changes.lock()
     }
 
     pub(crate) fn libraries_lock(&self) -> crate::sync::MutexGuard<'_, Vec<Library>> {

@@ -333,8 +333,6 @@ impl Engine {
                 field: wanted.to_owned(),
             });
         };
-        // What is deployed at the same time has counted the free slots.
-        let _libraries = self.libraries_lock();
         self.close_unused_fields();
         let mut state = base.lock();
         if base.is_gone() {
@@ -343,12 +341,13 @@ impl Engine {
         if let Some(known) = self.registry().find(name) {
             return Ok(known);
         }
-        if self.registry().room() == 0 || !self.count_field(FIELDS_MAX) {
-            return Err(AccessError::Limit {
-                what: "the number of fields that are open at a time",
-                max: u64::from(FIELDS_MAX),
-                hint: "subscribe the variables themselves; their readings carry quality and times",
-            });
+        let limit = || AccessError::Limit {
+            what: "the number of fields that are open at a time",
+            max: u64::from(FIELDS_MAX),
+            hint: "subscribe the variables themselves; their readings carry quality and times",
+        };
+        if !self.count_field(FIELDS_MAX) {
+            return Err(limit());
         }
         let scope = base.deployed().scope;
         let made = self.registry().insert(|handle, born| {
@@ -357,7 +356,7 @@ impl Engine {
         });
         let Some(variable) = made else {
             self.uncount_field();
-            return Err(AccessError::Gone);
+            return Err(limit());
         };
         self.enter_tables(&variable);
         let open = OpenField {

@@ -460,18 +460,28 @@ impl Interest {
 }
 
 impl Outbox {
-    /// Marks an item, and notes that the consumer is to be woken unless it was already.
-    pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) {
+    /// Marks an item, and notes that the consumer is to be woken unless it was already; returns
+    /// whether it was.
+    pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) -> bool {
         crossing();
         #[cfg(feature = "planted")]
         if self.loses_mark() {
-            return wakes.add(self);
+            wakes.add(self);
+            return false;
         }
         self.marks.mark(index);
         crossing();
-        if !self.is_woken() {
+        self.see_to_wake(wakes)
+    }
+
+    /// Behind a mark: notes that the consumer is to be woken unless it was already; returns
+    /// whether it was.
+    pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
+        let is_woken = self.is_woken();
+        if !is_woken {
             wakes.add(self);
         }
+        is_woken
     }
 }
 

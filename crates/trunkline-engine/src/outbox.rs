@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::num::NonZeroUsize;
 
 use trunkline_ring::{MarkSet, TableWriter};
 
@@ -9,7 +10,7 @@ use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
 use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
-use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, unique_number};
 
 /// Called once when work becomes pending, on the writer's thread and outside every lock.
 ///
@@ -240,6 +241,8 @@ pub struct Wakes {
     outboxes: Vec<Arc<Outbox>>,
     /// Addresses of those beyond the first few, for a fast search.
     known: HashSet<usize>,
+    /// Distinguishes these outboxes from those of other lists, and from those already woken.
+    number: Option<NonZeroUsize>,
 }
 
 /// Up to this many outboxes, the list is searched linearly.
@@ -269,8 +272,21 @@ impl Wakes {
         }
     }
 
+    /// A number for the current content of the list. No other list has it, and this list drops it
+    /// when it wakes the outboxes.
+    pub(crate) fn number(&mut self) -> NonZeroUsize {
+        *self.number.get_or_insert_with(unique_number)
+    }
+
+    /// Whether the list has this number.
+    #[inline]
+    pub(crate) fn has_number(&self, number: Option<NonZeroUsize>) -> bool {
+        number.is_some() && self.number == number
+    }
+
     /// Wakes every outbox on the list and empties the list. The caller must hold no lock.
     pub fn flush(&mut self) {
+        self.number = None;
         for outbox in self.outboxes.drain(..) {
             outbox.wake_by(|wake| wake.wake());
         }
@@ -292,6 +308,7 @@ impl Wakes {
         if self.outboxes.len() >= SENDS_BELOW {
             return self.flush();
         }
+        self.number = None;
         for outbox in self.outboxes.drain(..) {
             outbox.wake_by(|wake| wake.send());
         }

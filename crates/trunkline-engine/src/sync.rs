@@ -2,21 +2,32 @@
 //! shuttle under `--cfg shuttle`, where every lock operation is a scheduling point and nothing is
 //! random.
 
+use std::num::NonZeroUsize;
 pub(crate) use std::sync::{Arc, OnceLock, Weak, atomic::fence};
 
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 #[cfg(not(shuttle))]
 pub(crate) use std::collections::hash_map::RandomState as HashSeed;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 #[cfg(shuttle)]
-pub(crate) use instrumented::{Mutex, MutexGuard, RwLock};
+pub(crate) use instrumented::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) type HashSeed = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+/// A number that no other call in this process returns. It orders nothing between threads.
+#[cold]
+pub(crate) fn unique_number() -> NonZeroUsize {
+    // Not shuttle's: numbers are only compared, and no schedule depends on them.
+    static LAST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    // Relaxed: only the number counts.
+    let last = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    NonZeroUsize::MIN.saturating_add(last)
+}
 
 /// A place where threads may overtake each other without a lock changing hands: nothing, except for
 /// shuttle, which may switch threads here. The atomics behind marks and cells are not shuttle's.
@@ -31,6 +42,7 @@ mod instrumented {
     //! Shuttle's locks under parking_lot's interface: no poisoning.
 
     pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+    pub(crate) type RwLockWriteGuard<'a, T> = shuttle::sync::RwLockWriteGuard<'a, T>;
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);

@@ -423,7 +423,8 @@ fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
             assert_eq!(due, Some(rig.now()), "it wants to go on at once");
         }
     }
-    assert!((4..=6).contains(&polls), "{polls}");
+    // Sorted out in one, its items in four, and its places in feeds in four more.
+    assert!((8..=10).contains(&polls), "{polls}");
 }
 
 /// Gives up what is to be given up; in so many slices.

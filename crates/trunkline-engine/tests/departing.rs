@@ -9,7 +9,8 @@
 
 mod rig;
 
-use rig::{Bell, Rig, drain};
+use rig::absent::{MAX, leave, numbers, return_of, session, used};
+use rig::{Bell, Rig, all, at, drain, only_updates, sequences};
 use trunkline_engine::engine::SLICE;
 use trunkline_engine::{Consumer, Wakes};
 use trunkline_types::{Contract, DataType, VariableDefinition};
@@ -42,6 +43,7 @@ fn a_consumer_with_very_many_items_ends_in_slices() {
     assert_eq!(left, 4 * VARIABLES as u64);
     drop(large);
     let mut polls = 0;
+    // What is left of it goes at most a slice at a time, counted, with writes in between.
     loop {
         let now = rig.engine.subscription_count();
         assert!(left - now <= SLICE as u64, "{} items at once", left - now);
@@ -63,5 +65,122 @@ fn a_consumer_with_very_many_items_ends_in_slices() {
     for index in 0..VARIABLES {
         let variable = rig.variable(&format!("rig/v{index}"));
         assert_eq!(variable.subscribers(), 1);
+    }
+}
+
+/// Polls until nothing but `left` items is left; returns after how many polls.
+fn poll_until(rig: &Rig, left: u64) -> usize {
+    let mut before = rig.engine.subscription_count();
+    for polls in 0..1000 {
+        let now = rig.engine.subscription_count();
+        assert!(
+            before - now <= SLICE as u64,
+            "{} items at once",
+            before - now
+        );
+        before = now;
+        if now == left && rig.engine.absent_sessions() == 0 {
+            return polls;
+        }
+        let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+    }
+    panic!("it does not end");
+}
+
+/// Subscribes all variables under `all`, once for each of `ids`, and takes their first readings.
+fn subscribe_all(rig: &Rig, consumer: &mut Consumer, ids: std::ops::Range<u32>, names: &[String]) {
+    for id in ids {
+        for name in names {
+            rig.subscribe(consumer, id, all(100), &rig.variable(name));
+        }
+    }
+    while !drain(consumer).is_empty() {}
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|index| format!("rig/{prefix}{index}"))
+        .collect()
+}
+
+#[test]
+fn a_consumer_of_all_with_very_many_items_ends_in_slices() {
+    const VARIABLES: usize = 2500;
+    let rig = Rig::with(variables(VARIABLES));
+    let names = names("v", VARIABLES);
+    let (mut large, mut other) = (rig.consumer(), rig.consumer());
+    subscribe_all(&rig, &mut large, 0..2, &names);
+    subscribe_all(&rig, &mut other, 0..1, &names);
+    let before = rig.engine.subscription_count();
+    assert_eq!(before, 3 * VARIABLES as u64);
+    drop(large);
+    assert!(before - rig.engine.subscription_count() <= SLICE as u64);
+    // No writer puts anything into what has ended, and the others get what is written.
+    for name in [&names[0], &names[VARIABLES - 1]] {
+        let variable = rig.variable(name);
+        rig.write(&variable, 1.0);
+        assert_eq!(drain(&mut other).len(), 1);
+        assert_eq!(variable.subscribers(), 1);
+    }
+    let polls = poll_until(&rig, VARIABLES as u64);
+    assert!(polls >= 4, "{polls} polls");
+}
+
+/// A session that breaks with very many items is sorted out in slices; no writer waits for it
+/// meanwhile, and the next one gets what came before, between and after.
+#[test]
+fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
+    const VARIABLES: usize = 600;
+    for polls_before_return in [0, 1, 100] {
+        let rig = Rig::bounded(1 << 30, numbers(VARIABLES));
+        let names = names("x", VARIABLES);
+        let mut large = session(&rig, MAX);
+        subscribe_all(&rig, &mut large, 0..6, &names);
+        assert!(large.confirm(large.in_flight() as u64));
+        let variables = [&names[0], &names[VARIABLES - 1]].map(|name| rig.variable(name));
+        let mut expected = 0;
+        let mut write_all = || {
+            expected += 1;
+            variables.iter().for_each(|one| drop(rig.write(one, 1.0)));
+        };
+        // Sent, waiting, written between the end and its sorting out, and after that.
+        write_all();
+        assert!(!drain(&mut large).is_empty());
+        write_all();
+        leave(&rig, large);
+        let left = rig.engine.subscription_count();
+        assert!(left > 0, "it is not done at once");
+        assert_eq!(rig.engine.absent_sessions(), 1);
+        write_all();
+        for _ in 0..polls_before_return {
+            let before = rig.engine.subscription_count();
+            let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+            assert!(before - rig.engine.subscription_count() <= SLICE as u64);
+        }
+        write_all();
+        let mut next = return_of(&rig);
+        for id in 0..6 {
+            for variable in &variables {
+                rig.resume(&mut next, id, all(100), variable, at(0));
+            }
+        }
+        let got = only_updates(drain(&mut next));
+        assert_eq!(
+            got.len(),
+            2 * 6 * expected,
+            "after {polls_before_return} polls"
+        );
+        let of_one = got
+            .iter()
+            .filter(|one| one.subscription == 5 && one.handle == variables[1].handle());
+        let of_one: Vec<_> = of_one.cloned().collect();
+        assert_eq!(sequences(&of_one), [1, 2, 3, 4]);
+        assert!(
+            got.iter()
+                .all(|one| one.lost == trunkline_types::Lost::NONE)
+        );
+        drop(next);
+        poll_until(&rig, 0);
+        assert_eq!(used(&rig), 0);
     }
 }

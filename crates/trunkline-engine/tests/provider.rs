@@ -12,7 +12,8 @@ mod rig;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rig::{Bell, Rig, applied, balanced, drain, sequences, updates};
+use rig::{Bell, Rig, applied, balanced, define, drain, sequences, updates};
+use trunkline_engine::engine::SLICE;
 use trunkline_engine::provider::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
 use trunkline_engine::{
     Answer, Attempt, Consumer, Provider, ProviderId, Refusal, Ticket, UnknownCause, Variable,
@@ -515,4 +516,50 @@ fn answer_within_the_deadband_is_queued_once_too() {
     assert_eq!(scene.consumer.take_completion(), Some((1, applied(1))));
     assert_eq!(scene.consumer.take_completion(), Some((2, unchanged)));
     assert_eq!(scene.consumer.take_completion(), None);
+}
+
+#[test]
+fn variables_of_a_provider_that_ends_turn_bad_in_slices() {
+    const VARIABLES: usize = 3500;
+    let define_one = |at: usize| {
+        let mut properties = Properties::new(DataType::F64);
+        properties.source = format!("plc:{at}");
+        define(&format!("v{at}"), properties)
+    };
+    for returns in [false, true] {
+        let rig = Rig::with((0..VARIABLES).map(define_one).collect());
+        let plc = Arc::new(Plc::default());
+        let id = rig.engine.attach_source(plc.clone()).unwrap();
+        let variables: Vec<_> = (0..VARIABLES)
+            .map(|at| rig.variable(&format!("rig/v{at}")))
+            .collect();
+        for variable in &variables {
+            rig.publish(variable, 1.0);
+        }
+        let bad = || {
+            let of =
+                |one: &&Arc<Variable>| one.update().quality == Quality::bad(Reason::ProviderGone);
+            variables.iter().filter(of).count()
+        };
+        let (now, wall) = (rig.now(), rig.wall());
+        rig.engine
+            .detach_provider(id, Reason::ProviderGone, now, wall, &mut Wakes::new());
+        let mut before = bad();
+        assert!((900..=SLICE).contains(&before), "{before} at once");
+        if returns {
+            // The next one finds what the one before has left, and what it publishes stays.
+            rig.engine.attach_source(plc).unwrap();
+            assert_eq!(bad(), VARIABLES);
+            rig.publish(&variables[VARIABLES - 1], 2.0);
+            rig.poll();
+            assert_eq!(bad(), VARIABLES - 1);
+            continue;
+        }
+        for _ in 0..3 {
+            rig.poll();
+            assert!(bad() - before <= SLICE, "{} more at once", bad() - before);
+            before = bad();
+        }
+        assert_eq!(before, VARIABLES);
+    }
 }

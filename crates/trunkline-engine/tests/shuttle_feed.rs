@@ -14,11 +14,13 @@ mod schedules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{EPOCH, Got, Recorder, Told};
-use schedules::{Bell, engine, explore, has, of, subscribe, write};
+use rig::{EPOCH, Got, Recorder, START, Told};
+use schedules::{Bell, NOW, engine, explore, has, of, subscribe, write};
 use shuttle::thread;
-use trunkline_engine::{Caller, Consumer, Engine, SubscribeOptions, Variable, Wakes};
-use trunkline_types::{Contract, Position, Tick};
+use trunkline_engine::{
+    Attempt, Caller, Consumer, Engine, SubscribeOptions, Variable, Wake, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{Contract, Position, Tick, Value};
 
 const VALUES: u64 = 3;
 
@@ -267,4 +269,83 @@ fn what_a_broken_session_leaves_of_a_shared_feed_is_taken_while_its_oldest_is_dr
 #[test]
 fn what_a_broken_session_leaves_of_a_shared_feed_is_all_that_has_room() {
     explore(|| broken_session(100, true, true));
+}
+
+/// Writes with a list of wake-ups that the caller flushes when it wants to.
+fn write_with(engine: &Engine, session: u32, variable: &Variable, value: f64, wakes: &mut Wakes) {
+    let value = Value::F64(value);
+    let (caller, write) = (Caller::local(session, 0), Write::value(&value));
+    let attempt = engine.try_write(&caller, NOW, START, variable, &write, wakes);
+    assert!(
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        "{attempt:?}"
+    );
+}
+
+/// A writer puts updates into a feed and wakes nobody before the second writer's updates have been
+/// delivered, as if it had lost its processor. `flush` is how the second writer ends a write.
+fn a_writer_that_wakes_late(flush: fn(Wakes)) {
+    let (engine, variables) = engine(Duration::ZERO);
+    let (consumer, bell) = sharing(&engine, &variables, Contract::ALL);
+    let (second, second_bell) = sharing(&engine, &variables, Contract::ALL);
+    let delivered = [Bell::default(), Bell::default()];
+    let late = {
+        let (engine, variables, delivered) = (engine.clone(), variables.clone(), delivered.clone());
+        thread::spawn(move || {
+            let mut wakes = Wakes::new();
+            for value in 1..=VALUES {
+                write_with(&engine, 1, &variables[0], value as f64, &mut wakes);
+            }
+            delivered.iter().for_each(Bell::wait);
+            wakes.flush();
+        })
+    };
+    let prompt = {
+        let (engine, variables) = (engine.clone(), variables.clone());
+        thread::spawn(move || {
+            for value in 1..=VALUES {
+                let mut wakes = Wakes::new();
+                write_with(&engine, 2, &variables[1], value as f64, &mut wakes);
+                flush(wakes);
+            }
+        })
+    };
+    let [first_done, second_done] = delivered;
+    let reader = |mut consumer: Consumer, bell: Bell, done: Bell, variables: Vec<Arc<Variable>>| {
+        let mut told = Vec::new();
+        while !has(&told, &variables[1], VALUES) {
+            if !drain(&mut consumer, &mut told) && !has(&told, &variables[1], VALUES) {
+                bell.wait();
+            }
+        }
+        done.wake();
+        while !has(&told, &variables[0], VALUES) {
+            if !drain(&mut consumer, &mut told) && !has(&told, &variables[0], VALUES) {
+                bell.wait();
+            }
+        }
+        assert_all(&consumer, &told, &variables);
+    };
+    let other = {
+        let variables = variables.clone();
+        thread::spawn(move || reader(second, second_bell, second_done, variables))
+    };
+    reader(consumer, bell, first_done, variables);
+    for thread in [late, prompt, other] {
+        thread.join().expect("no panic");
+    }
+}
+
+/// An update is delivered as soon as its own writer has ended its write, whatever the writers
+/// before it are doing.
+#[test]
+fn writers_of_all_do_not_depend_on_each_others_wake_ups() {
+    explore(|| a_writer_that_wakes_late(drop));
+}
+
+/// The model notices when a writer leaves the wake-up to those who have marked before it.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn writers_of_all_that_leave_the_wake_up_to_the_first_are_found() {
+    explore(|| a_writer_that_wakes_late(std::mem::forget));
 }

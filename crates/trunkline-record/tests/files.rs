@@ -5,11 +5,12 @@
 mod rig;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::ptr::NonNull;
+use std::sync::mpsc::sync_channel;
 
 use rig::{LONG, assert_prefix, layout, recording, ring, rows};
 use seccompiler::{
@@ -17,10 +18,10 @@ use seccompiler::{
     SeccompRule,
 };
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Directness, Durability, OpenedFile, QueueOptions, Read,
-    Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file, sums_path, tdms_queue,
+    Backend, BackendKind, BackendWanted, Copying, Directness, Durability, OpenedFile, QueueOptions,
+    Read, Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file, sums_path, tdms_queue,
 };
-use trunkline_tdms::{Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
+use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
 
 /// Rows of a region: 64 KiB.
 const REGION_ROWS: u64 = 4096;
@@ -94,11 +95,13 @@ fn every_backend_records_the_same_and_says_which_it_is() {
         let progress = sut.progress();
         let now = std::fs::metadata(&path).unwrap();
         let ahead = now.len() - progress.written;
-        let is_lengthened = report.is_direct && expected == BackendKind::Uring;
-        match is_lengthened && lengthen_bytes > 0 {
-            // As much as is not used yet.
-            true => assert!(ahead > 0 && ahead <= lengthen_bytes, "{ahead}"),
-            false => assert_eq!(ahead, 0, "reserving makes no file longer"),
+        let placeholder = [LEAD_IN_BYTES, 4096][usize::from(report.is_direct)];
+        match lengthen_bytes {
+            0 => assert_eq!(ahead, placeholder, "reserving makes no file longer"),
+            _ => assert!(
+                (lengthen_bytes..=3 * lengthen_bytes).contains(&ahead),
+                "{ahead}"
+            ),
         }
         if progress.reservation == Reservation::Ahead {
             assert!(now.blocks() * 512 >= 4 << 20, "room is set aside");
@@ -336,6 +339,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
+    let mut judge = NpTdms::new();
     let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
     for round in 0..kills {
         // Turn by turn with checksums, which then vouch for everything that was durable.
@@ -358,6 +362,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
         child.wait().unwrap();
         assert!(durable > 0);
         let found = assert_prefix(File::open(&path).unwrap(), durable, u64::MAX);
+        assert_eq!(judge.rows(&path), found);
         if has_sums {
             let data = File::open(&path).unwrap();
             let sums = File::open(sums_path(&path)).unwrap();
@@ -370,6 +375,112 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
             assert!((durable..=found).contains(&vouched_for));
         }
         std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Behaviour: B-70.
+#[test]
+fn nptdms_opens_a_file_while_it_is_recorded() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut judge = NpTdms::new();
+    for (index, (wanted, directness, is_copied)) in [
+        (BackendWanted::BestThereIs, Directness::IfPossible, false),
+        (BackendWanted::BestThereIs, Directness::IfPossible, true),
+        (BackendWanted::PlainWrites, Directness::Cached, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = folder.path().join(format!("{index}.tdms"));
+        let options = QueueOptions {
+            copying: is_copied.then(Copying::default),
+            ..QueueOptions::default()
+        };
+        let mut ring = ring(4 * REGION_ROWS as usize);
+        let memories = vec![ring.memory.clone()];
+        let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
+        let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
+        // Less at a time than the file is made longer ahead.
+        let (go_on, turns) = sync_channel(0);
+        let read = std::thread::scope(|scope| {
+            let recorder = scope.spawn(|| {
+                for () in turns {
+                    record(&mut ring, &mut sut, 100);
+                }
+                sut.flush(Durability::InFile, LONG).unwrap();
+                sut.rows()
+            });
+            let read: Vec<u64> = (0..20)
+                .map(|_| {
+                    go_on.send(()).unwrap();
+                    judge.rows(&path)
+                })
+                .collect();
+            drop(go_on);
+            let all = recorder.join().unwrap();
+            // Idle, and not closed.
+            assert_eq!(judge.rows(&path), all);
+            read
+        });
+        assert!(read.is_sorted(), "{read:?}");
+        assert!(read.last() > Some(&0), "{read:?}");
+        drop(sut);
+    }
+}
+
+/// npTDMS, an independent reader, as other people have it.
+struct NpTdms {
+    process: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl NpTdms {
+    /// Says of each file how many rows it has; the values are checked.
+    const SCRIPT: &str = "
+import sys
+import numpy
+from nptdms import TdmsFile
+for path in sys.stdin:
+    try:
+        group = TdmsFile.read(path.strip())['rig']
+        number, negative = group['number'][:], group['negative'][:]
+        assert len(number) == len(negative)
+        # Without values it does not know their type.
+        assert not len(number) or (number == numpy.arange(len(number))).all() and (negative == -number).all()
+        print(len(number), flush=True)
+    except Exception as error:
+        print(f'refused: {error!r}', flush=True)
+";
+
+    fn new() -> Self {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let python = target.join("nptdms/bin/python");
+        let advice = "run `make nptdms`, which installs npTDMS in the target folder";
+        assert!(python.exists(), "no {}; {advice}", python.display());
+        let mut process = Command::new(python)
+            .args(["-c", Self::SCRIPT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, answers }
+    }
+
+    fn rows(&mut self, path: &Path) -> u64 {
+        let questions = self.process.stdin.as_mut().unwrap();
+        writeln!(questions, "{}", path.display()).unwrap();
+        let answer = self.answers.next().unwrap().unwrap();
+        answer.parse().unwrap_or_else(|_| panic!("{answer}"))
+    }
+}
+
+impl Drop for NpTdms {
+    fn drop(&mut self) {
+        // It ends by itself at the latest when nobody asks any more.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

@@ -118,7 +118,7 @@ fn rows_at_even_distances_lie_on_one_axis_in_all_files() {
     // What was taken for it and is not in it is missing before the third.
     let second_fails = |number: u32, disk: &SimDisk| {
         if number == 2 {
-            disk.fault(4, SimFault::Fails(5));
+            disk.fault(rig::OPENING + 2, SimFault::Fails(5));
         }
     };
     for prepare in [sound as fn(u32, &SimDisk), second_fails] {
@@ -219,7 +219,7 @@ fn a_file_that_has_failed_is_followed_by_another_that_says_what_is_missing() {
     let mut ring = ring(8192);
     let open = open_on(&disks, &ring, |number, disk| {
         if number == 1 {
-            disk.fault(12, SimFault::Fails(EIO));
+            disk.fault(rig::OPENING + 10, SimFault::Fails(EIO));
         }
     });
     let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();

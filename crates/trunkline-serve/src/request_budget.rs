@@ -207,6 +207,10 @@ impl Drop for Loan {
 
 impl Drop for Account {
     fn drop(&mut self) {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::BudgetKept) {
+            return;
+        }
         self.budget.give_back(self.borrowed);
     }
 }

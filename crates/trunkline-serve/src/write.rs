@@ -5,7 +5,7 @@
 //! requests that are not writes, which see all writes before them. Writes to other variables go on.
 //! The write credit bounds what is parked.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use trunkline_engine::{Attempt, Engine, Origin, Verb, Wakes, Write, WriteValue};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
@@ -266,7 +266,7 @@ impl Session {
         })
     }
 
-    /// Goes on with writes that waited.
+    /// Goes on with writes that waited behind other requests.
     pub(crate) fn run_writes(
         &mut self,
         work: &mut WritesWork,
@@ -274,32 +274,8 @@ impl Session {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Progress {
-        let engine = self.engine.clone();
-        let mut run = self.unanswered.run();
-        for write in work.writes.drain(..) {
-            if self.parked.holds(write.handle) {
-                self.parked.push(write);
-                continue;
-            }
-            let record = write.record();
-            match self.attempt(&engine, (now, wall), &record, write.is_published, wakes) {
-                Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
-                Attempted::Later => {}
-                Attempted::Parked(until) => {
-                    self.park(write, until);
-                    continue;
-                }
-            }
-            self.unanswered.go_on(write.value.len());
-        }
-        run.flush(&mut self.answers.frames);
-        self.unanswered.keep(run);
+        self.run_waiting(work.writes.drain(..), (now, wall), wakes);
         Progress::Done
-    }
-
-    fn park(&mut self, write: OwnedWrite, until: Tick) {
-        self.parked_until = Some(self.parked_until.map_or(until, |at| at.min(until)));
-        self.parked.push(write);
     }
 
     /// Tries parked writes again: of each variable as many as there is room for now.
@@ -308,21 +284,30 @@ impl Session {
             return;
         }
         self.parked_until = None;
+        let Parked { writes, .. } = std::mem::take(&mut self.parked);
+        self.run_waiting(writes.into_iter(), (now, wall), wakes);
+    }
+
+    /// Carries out writes that waited. Where one finds no room, it is parked, and so are those
+    /// behind it to the same variable.
+    fn run_waiting(
+        &mut self,
+        writes: impl Iterator<Item = OwnedWrite>,
+        time: (Tick, Timestamp),
+        wakes: &mut Wakes,
+    ) {
         let engine = self.engine.clone();
         let mut run = self.unanswered.run();
-        let Parked { writes, .. } = std::mem::take(&mut self.parked);
-        let mut full = BTreeSet::new();
         for write in writes {
-            if full.contains(&write.handle) {
+            if self.parked.holds(write.handle) {
                 self.parked.push(write);
                 continue;
             }
             let record = write.record();
-            match self.attempt(&engine, (now, wall), &record, write.is_published, wakes) {
+            match self.attempt(&engine, time, &record, write.is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
-                    full.insert(write.handle);
                     self.park(write, until);
                     continue;
                 }
@@ -331,6 +316,11 @@ impl Session {
         }
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
+    }
+
+    fn park(&mut self, write: OwnedWrite, until: Tick) {
+        self.parked_until = Some(self.parked_until.map_or(until, |at| at.min(until)));
+        self.parked.push(write);
     }
 
     fn attempt(

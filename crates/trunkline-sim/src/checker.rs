@@ -9,6 +9,7 @@ mod readings;
 use std::collections::BTreeMap;
 
 use trunkline_client::WriteOutcome;
+use trunkline_proto::FaultCode;
 use trunkline_types::{Position, Quality, Reading, Reason, Tick, Timestamp, Value};
 
 pub use self::readings::{Had, Took};
@@ -108,6 +109,10 @@ pub struct Totals {
     pub repaired: u64,
     /// Marks that the engine set again.
     pub marked: u64,
+    /// Libraries that came while clients were connected.
+    pub deployed: u64,
+    /// Connections of a peer that does not end what it begins.
+    pub hostile: u64,
 }
 
 /// What was accepted and what was taken.
@@ -315,8 +320,14 @@ impl Checker {
             WriteOutcome::Unknown(_) => Fate::Unknown,
             _ => Fate::NotApplied,
         };
-        let is_conflict = matches!(outcome, WriteOutcome::Refused(fault)
-            if fault.code == trunkline_proto::FaultCode::Conflict);
+        let is_refused_for = |code| {
+            matches!(outcome, WriteOutcome::Refused(fault)
+                if fault.code == code)
+        };
+        if is_refused_for(FaultCode::MemoryFull) {
+            self.fail(|| format!("write {number} is refused: {outcome:?}"));
+        }
+        let is_conflict = is_refused_for(FaultCode::Conflict);
         self.finish(number, fate, session, is_conflict);
     }
 

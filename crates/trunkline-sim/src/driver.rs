@@ -499,7 +499,7 @@ impl World {
     }
 
     /// A connection that neither end has any more is gone.
-    fn forget_link(&mut self, link: u32) {
+    pub(crate) fn forget_link(&mut self, link: u32) {
         let both = |pipes: &Pipes| pipes.client_is_gone && pipes.engine_is_gone;
         if self.links.get(&link).is_some_and(both) {
             self.links.remove(&link);

@@ -9,17 +9,19 @@ use trunkline_engine::{
     Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Principal, Retained, Rights,
     Sink, SubscribeOptions, Wake, Wakes,
 };
-use trunkline_serve::{ServeOptions, Session};
+use trunkline_serve::{RequestBudget, ServeOptions, Session};
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Position, Properties, Reason, Tick, Timestamp,
     VariableDefinition,
 };
 
 use crate::checker::{Checker, Seen, Writer, is_engines, number_of};
-use crate::plan::{Content, Plan};
+use crate::hostile::Refusing;
+use crate::plan::Plan;
 use crate::rng::Rng;
+use crate::transient::{Transient, variable_of};
 
-/// The name of the only library.
+/// The name of the library that stays.
 pub const LIBRARY: &str = "sim";
 /// The subscription numbers of what follows variables in the engine's own process.
 const FOLLOWER: u32 = 1;
@@ -46,9 +48,12 @@ pub struct Running {
     pub engine: Engine,
     /// Handles of the variables, in their order.
     pub handles: Vec<u32>,
+    /// Libraries that come and go.
+    pub transient: Vec<Transient>,
     /// Sessions by their connection.
     pub sessions: BTreeMap<u32, Slot>,
-    options: Arc<ServeOptions>,
+    /// How its sessions are served.
+    pub options: Arc<ServeOptions>,
     witness: Witness,
     retention: Consumer,
     woken: Arc<Mutex<Vec<u32>>>,
@@ -218,11 +223,7 @@ impl EngineHost {
                 .iter()
                 .enumerate()
                 .map(|(at, variable)| {
-                    let mut properties = Properties::new(match variable.content {
-                        Content::Float => DataType::F64,
-                        Content::Whole => DataType::U64,
-                        Content::Text => DataType::String,
-                    });
+                    let mut properties = Properties::new(variable.content.data_type());
                     properties.stall = variable.stall;
                     properties.retain = variable.retain;
                     VariableDefinition {
@@ -248,44 +249,41 @@ impl EngineHost {
                 return found;
             }
         };
-        let mut witness = Consumer::service(engine.clone(), Box::new(Unheard));
+        let witness = Consumer::service(engine.clone(), Box::new(Unheard));
         let mut retention = Consumer::service(engine.clone(), Box::new(Unheard));
-        let everything = Contract::All {
-            elements: 1_000_000,
-            bytes: u32::MAX,
-        };
-        let wanted = match plan.is_plain {
-            true => Contract::Latest,
-            false => everything,
-        };
         let (caller, options) = (Caller::engine(), SubscribeOptions::default());
         for handle in &handles {
             let Some(variable) = engine.variable(*handle) else {
                 continue;
             };
-            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, &variable, None);
-            if let Err(error) = followed {
-                checker.fail(|| format!("the witness is refused: {error}"));
-            }
             if plan.has_store && variable.properties().retain {
                 let latest = Contract::Latest;
                 let _kept =
                     retention.subscribe(&caller, FOLLOWER, latest, options, &variable, None);
             }
         }
-        self.running = Some(Running {
+        let mut options = ServeOptions {
+            engine_id: start.engine_id,
+            ..ServeOptions::default()
+        };
+        if let Some(hostile) = &plan.hostile {
+            options.requests = Arc::new(RequestBudget::new(hostile.request_bytes));
+            options.administrator = Some(Arc::new(Refusing));
+        }
+        let mut running = Running {
             engine,
             handles,
+            transient: Vec::new(),
             sessions: BTreeMap::new(),
-            options: Arc::new(ServeOptions {
-                engine_id: start.engine_id,
-                ..ServeOptions::default()
-            }),
+            options: Arc::new(options),
             witness: Witness { consumer: witness },
             retention,
             woken: Arc::default(),
             house_at: now,
-        });
+        };
+        let handles = running.handles.clone();
+        running.follow(&handles, plan.is_plain, checker);
+        self.running = Some(running);
         found
     }
 
@@ -340,6 +338,37 @@ impl EngineHost {
 }
 
 impl Running {
+    /// The witness is told every update of these variables from now on.
+    pub fn follow(&mut self, handles: &[u32], is_plain: bool, checker: &mut Checker) {
+        let everything = Contract::All {
+            elements: 1_000_000,
+            bytes: u32::MAX,
+        };
+        let wanted = match is_plain {
+            true => Contract::Latest,
+            false => everything,
+        };
+        let (caller, options) = (Caller::engine(), SubscribeOptions::default());
+        let witness = &mut self.witness.consumer;
+        for handle in handles {
+            let Some(variable) = self.engine.variable(*handle) else {
+                checker.fail(|| format!("handle {handle} was given out, and is of no variable"));
+                continue;
+            };
+            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, &variable, None);
+            if let Err(error) = followed {
+                checker.fail(|| format!("the witness is refused: {error}"));
+            }
+        }
+    }
+
+    /// The handle of a variable, while it is deployed.
+    pub fn handle_of(&self, variable: u32) -> Option<u32> {
+        let of_transient = |one: &Transient| one.handles.get(&variable).copied();
+        let staying = self.handles.get(variable as usize).copied();
+        staying.or_else(|| self.transient.iter().find_map(of_transient))
+    }
+
     /// The sessions that were woken since this was last asked.
     pub fn take_woken(&self) -> Vec<u32> {
         std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner))
@@ -349,6 +378,7 @@ impl Running {
     pub fn witness(&mut self, now: Tick, checker: &mut Checker) {
         let epoch = self.engine.epoch();
         let mut sink = ToChecker {
+            handles: &self.handles,
             epoch,
             now,
             checker,
@@ -366,6 +396,8 @@ impl Running {
 }
 
 struct ToChecker<'a> {
+    /// Handles of the variables that stay.
+    handles: &'a [u32],
     epoch: u64,
     now: Tick,
     checker: &'a mut Checker,
@@ -381,10 +413,7 @@ impl Sink for ToChecker<'_> {
         if update.sequence == 0 {
             return;
         }
-        let name = delivery.variable.name();
-        let variable = name
-            .rsplit_once('v')
-            .and_then(|(_, number)| number.parse().ok());
+        let variable = variable_of(delivery.variable.name());
         let value = delivery.variable.sample_of(update).value;
         let position = Position {
             epoch: self.epoch,
@@ -408,7 +437,9 @@ impl Sink for ToChecker<'_> {
     }
 
     fn gone(&mut self, _subscription: u32, handle: u32) {
-        self.checker.fail(|| format!("variable {handle} is gone"));
+        if self.handles.contains(&handle) {
+            self.checker.fail(|| format!("variable {handle} is gone"));
+        }
     }
 }
 

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use trunkline_proto::{Backoff, Throughput};
-use trunkline_types::Contract;
+use trunkline_types::{Contract, DataType};
 
 use crate::fault::{FAULTS, Fault};
+use crate::hostile::HostilePlan;
 use crate::link::{CAPACITY, Way};
 use crate::rng::Rng;
+use crate::transient::TransientPlan;
 
 /// The types of the simulated variables; each holds the number of the write that made its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +20,26 @@ pub enum Content {
     Whole,
     /// Text of varied length.
     Text,
+}
+
+impl Content {
+    /// The type of its variable.
+    pub fn data_type(self) -> DataType {
+        match self {
+            Content::Float => DataType::F64,
+            Content::Whole => DataType::U64,
+            Content::Text => DataType::String,
+        }
+    }
+}
+
+/// What a variable holds. Those that come and go have the numbers behind the others.
+pub fn content_of(plan: &Plan, variable: u32) -> Content {
+    let transient = [Content::Float, Content::Whole, Content::Text];
+    match plan.variables.get(variable as usize) {
+        Some(variable) => variable.content,
+        None => transient[variable as usize % transient.len()],
+    }
 }
 
 /// One variable.
@@ -81,8 +103,12 @@ pub enum Repairs {
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// The variables of the engine's only library.
+    /// The variables of the library that stays.
     pub variables: Vec<VariablePlan>,
+    /// Libraries that come and go; `None`: there are none.
+    pub transient: Option<TransientPlan>,
+    /// A peer that does not end what it begins; `None`: there is none.
+    pub hostile: Option<HostilePlan>,
     /// The client programs.
     pub programs: Vec<ProgramPlan>,
     /// How connections are without a fault.
@@ -128,6 +154,8 @@ impl Plan {
         Self {
             seed,
             variables,
+            transient: None,
+            hostile: None,
             programs: vec![ProgramPlan {
                 subscriptions,
                 take_after: Duration::from_millis(1),
@@ -210,9 +238,15 @@ impl Plan {
             let subscriptions = &mut plan.subscriptions;
             subscriptions.retain(|one| one.contract == Contract::Latest);
         }
+        let transient = rng.chance(0.5);
+        let transient = transient.then(|| TransientPlan::drawn(&mut rng, is_plain));
+        let hostile = rng.chance(0.3);
+        let hostile = hostile.then(|| HostilePlan::drawn(&mut rng, &clients));
         Self {
             seed,
             variables,
+            transient,
+            hostile,
             programs: clients,
             way,
             scheduling,

@@ -7,13 +7,14 @@ use trunkline_client::{
     Answer, ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions,
     SubscriptionId, VariableRef, Write, WriteBatchId, WriteMode,
 };
-use trunkline_proto::Throughput;
+use trunkline_proto::{FaultCode, Throughput};
 use trunkline_types::{Contract, Position, Tick, Value};
 
 use crate::checker::{Checker, Fate, Had, Took, Writer};
 use crate::engine_host::name_of;
-use crate::plan::{Content, Plan, ProgramPlan};
+use crate::plan::{Content, Plan, ProgramPlan, content_of};
 use crate::rng::Rng;
+use crate::transient::Followed;
 
 /// Reads and snapshots that a program has under way at a time.
 const ASKED_MAX: usize = 4;
@@ -51,8 +52,10 @@ pub struct Program {
     opening: Option<RequestId>,
     batches: VecDeque<(WriteBatchId, Vec<u64>)>,
     groups: VecDeque<(RequestId, Vec<u64>)>,
-    /// Reads and snapshots that are not answered.
-    asked: VecDeque<RequestId>,
+    /// Reads and snapshots that are not answered, and of which variables.
+    asked: VecDeque<(RequestId, Vec<u32>)>,
+    /// Variables that come and go.
+    pub transient: Option<Followed>,
     /// The session of the last answer.
     session: u64,
 }
@@ -141,7 +144,7 @@ impl Program {
         }
         let names: Vec<_> = (0..world.variables.len() as u32).map(name_of).collect();
         let opening = core.open(&names, OpenOptions::default()).ok();
-        Self {
+        let mut started = Self {
             writer,
             core,
             follows,
@@ -150,8 +153,13 @@ impl Program {
             batches: VecDeque::new(),
             groups: VecDeque::new(),
             asked: VecDeque::new(),
+            transient: None,
             session: 0,
+        };
+        if let Some(transient) = &world.transient {
+            started.follow_transient(transient, checker);
         }
+        started
     }
 
     /// Takes what has ended: openings, writes, groups. The answer to a write is there before its
@@ -203,7 +211,7 @@ impl Program {
             }
             false
         });
-        self.asked.retain(|request| {
+        self.asked.retain(|(request, variables)| {
             let Some(answer) = core.take(*request) else {
                 return true;
             };
@@ -212,7 +220,7 @@ impl Program {
                 Answer::Snapshot(snapshot) => (snapshot.readings, snapshot.is_consistent),
                 _ => return false,
             };
-            checker.answered(&readings, is_one_instant);
+            checker.answered(variables, &readings, is_one_instant);
             false
         });
     }
@@ -251,11 +259,23 @@ impl Program {
         if self.variables.is_empty() || self.asked.len() >= ASKED_MAX {
             return;
         }
-        let request = match rng.chance(0.5) {
-            true => self.core.read(&self.variables),
-            false => self.core.snapshot(&self.variables),
-        };
-        self.asked.extend(request.ok());
+        if rng.chance(0.3) {
+            return self.read_transient();
+        }
+        let all = (0..self.variables.len() as u32).collect();
+        if rng.chance(0.5) {
+            let targets = self.variables.clone();
+            return self.read(&targets, all);
+        }
+        let request = self.core.snapshot(&self.variables).ok();
+        self.asked.extend(request.map(|request| (request, all)));
+    }
+
+    /// Asks for what each of these variables holds, by itself.
+    pub(crate) fn read(&mut self, targets: &[VariableRef], variables: Vec<u32>) {
+        let request = self.core.read(targets).ok();
+        self.asked
+            .extend(request.map(|request| (request, variables)));
     }
 
     /// Ends one of its subscriptions and makes it anew.
@@ -273,7 +293,11 @@ impl Program {
                 follow.session = self.session;
                 follow.received_before = None;
                 follow.changes = 0;
-                follow.had.fill(Had::default());
+                // It begins with what the client has of a connection before, where it shares that.
+                follow.had.fill(Had {
+                    interrupted: true,
+                    ..Had::default()
+                });
             }
             Err(error) => checker.fail(|| format!("a subscription is refused: {error}")),
         }
@@ -306,7 +330,7 @@ impl Program {
             }
             more |= left == 0;
         }
-        more
+        self.take_transient(now, max, checker) || more
     }
 
     /// Writes some values, one by one or all at once.
@@ -315,6 +339,9 @@ impl Program {
             return;
         }
         let kind = rng.below(10);
+        if self.transient.is_some() && rng.chance(0.4) {
+            self.write_transient(plan, rng, checker);
+        }
         if kind == 0 && count > 1 {
             return self.write_group(count, plan, rng, checker);
         }
@@ -347,7 +374,7 @@ impl Program {
         }
     }
 
-    fn send(&mut self, writes: Vec<Write>, numbers: Vec<u64>, checker: &mut Checker) {
+    pub(crate) fn send(&mut self, writes: Vec<Write>, numbers: Vec<u64>, checker: &mut Checker) {
         checker.bundle(&numbers);
         match self.core.write(writes) {
             Ok(batch) => self.batches.push_back((batch, numbers)),
@@ -400,8 +427,7 @@ fn refuse(numbers: &[u64], checker: &mut Checker) {
 
 /// The value that tells which write made it.
 pub fn value_of(plan: &Plan, variable: u32, number: u64, rng: &mut Rng) -> Value {
-    let content = plan.variables.get(variable as usize).map(|v| v.content);
-    match content.unwrap_or(Content::Whole) {
+    match content_of(plan, variable) {
         Content::Float => Value::F64(number as f64),
         Content::Whole => Value::U64(number),
         Content::Text => {
@@ -445,6 +471,9 @@ impl Follow {
                     now,
                 };
                 checker.took(&took, had);
+            }
+            Event::ItemError { fault, .. } if fault.code == FaultCode::MemoryFull => {
+                checker.fail(|| format!("a subscription is refused: {}", fault.sentence));
             }
             Event::Ended { item, .. } | Event::ItemError { item, .. } => {
                 if let Some(had) = self.had.get_mut(item as usize) {

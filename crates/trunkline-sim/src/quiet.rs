@@ -42,9 +42,11 @@ impl World {
         if self.plan.repairs == Repairs::Marks {
             self.run_for(SWEPT);
             self.check_views("a whole sweep after the last write", true, SWEPT);
+            self.check_transient("a whole sweep after the last write", SWEPT);
         } else {
             self.run_for(CONVERGED);
             self.check_views("2 s after the last write", true, CONVERGED);
+            self.check_transient("2 s after the last write", CONVERGED);
             for _ in 0..3 {
                 self.probe();
             }
@@ -52,6 +54,7 @@ impl World {
         self.check_ledgers();
         self.checker.all_ended();
         self.count_repairs();
+        self.check_budget();
     }
 
     /// Everybody connects, and 2 s later sees what the engine sees.
@@ -92,11 +95,9 @@ impl World {
             self.heal();
             self.busy = false;
             self.run_for(CONVERGED);
-            self.check_views(
-                &format!("2 s after the heal of cycle {cycle}"),
-                true,
-                CONVERGED,
-            );
+            let when = format!("2 s after the heal of cycle {cycle}");
+            self.check_views(&when, true, CONVERGED);
+            self.check_transient(&when, CONVERGED);
         }
     }
 

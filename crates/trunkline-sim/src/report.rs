@@ -129,6 +129,8 @@ impl Sum {
             ("digests that differed", totals.diverged),
             ("items repaired", totals.repaired),
             ("marks set again", totals.marked),
+            ("libraries that came and went", totals.deployed),
+            ("connections of a hostile peer", totals.hostile),
         ];
         let is_violated = outcome.violation.is_some();
         self.tally

@@ -10,6 +10,7 @@ use trunkline_types::{Position, Tick, Timestamp};
 use crate::checker::{Checker, Fate};
 use crate::engine_host::EngineHost;
 use crate::fault::Fault;
+use crate::hostile::Hostile;
 use crate::link::{Direction, Way};
 use crate::plan::Plan;
 use crate::program::{Program, ProgramHost, value_of};
@@ -34,6 +35,10 @@ pub enum Event {
     House,
     /// The engine's own process writes.
     Produce,
+    /// Libraries come and go.
+    Redeploy,
+    /// A peer that does not end what it begins has a turn.
+    Hostile,
     /// A program takes what waits.
     Take(usize),
     /// A program writes.
@@ -104,6 +109,10 @@ pub struct World {
     /// Programs and the engine's process write.
     pub(crate) busy: bool,
     pub(crate) chance: Rng,
+    /// A connection of the peer that does not end what it begins.
+    pub(crate) hostile: Option<Hostile>,
+    /// The number of the next variable that comes and goes.
+    pub(crate) transient_variables: u32,
     pub(crate) next_link: u32,
     pub(crate) dials: u32,
     /// The connection whose packet left last, and whether another is to leave.
@@ -137,7 +146,8 @@ impl World {
             engine: EngineHost::new(plan.seed),
             programs,
             links: BTreeMap::new(),
-            ways: vec![ways; plan.programs.len()],
+            // The last is that of the peer that is no program.
+            ways: vec![ways; plan.programs.len() + 1],
             offsets: vec![0; plan.programs.len() + 1],
             stepped: false,
             faulty: true,
@@ -150,6 +160,8 @@ impl World {
             events: BinaryHeap::new(),
             serial: 0,
             chance: chance.fork(),
+            hostile: None,
+            transient_variables: plan.variables.len() as u32,
             plan,
         };
         world.begin();
@@ -167,6 +179,8 @@ impl World {
             self.plan_compose(program);
         }
         self.plan_produce();
+        self.plan_redeploy();
+        self.plan_hostile();
         for (fault, mean) in self.plan.faults.clone() {
             if self.plan.cycles == 0 {
                 let at = now.saturating_add(self.chance.wait(mean));
@@ -240,6 +254,16 @@ impl World {
                     self.produce();
                 }
                 self.plan_produce();
+            }
+            Event::Redeploy => {
+                if self.busy {
+                    self.redeploy();
+                }
+                self.plan_redeploy();
+            }
+            Event::Hostile => {
+                self.hostile_turn();
+                self.plan_hostile();
             }
             Event::Take(program) => self.take(program),
             Event::Compose(program) => {
@@ -350,6 +374,9 @@ impl World {
         for _ in 0..count {
             let variable = self.chance.index(self.plan.variables.len()) as u32;
             self.produce_one(variable);
+            if self.plan.transient.is_some() && self.chance.chance(0.3) {
+                self.produce_transient();
+            }
         }
         self.after_engine();
     }
@@ -369,8 +396,9 @@ impl World {
         };
         let number = checker.begin(variable, 0, None);
         let value = value_of(plan, variable, number, chance);
-        let handle = running.handles.get(variable as usize);
-        let Some(target) = handle.and_then(|handle| running.engine.variable(*handle)) else {
+        let handle = running.handle_of(variable);
+        let Some(target) = handle.and_then(|handle| running.engine.variable(handle)) else {
+            checker.finish(number, Fate::NotApplied, 0, false);
             return false;
         };
         let (caller, mut wakes) = (Caller::engine(), Wakes::new());

@@ -57,6 +57,8 @@ fn what_must_hold_under_faults_holds() {
     assert!(sum(|o| o.totals.groups) > 20);
     assert!(sum(|o| o.totals.unknown) > 0);
     assert!(sum(|o| o.totals.ledgers) > 1000);
+    assert!(sum(|o| o.totals.deployed) > 20);
+    assert!(sum(|o| o.totals.hostile) > 5);
     assert!(sum(|o| o.faults.values().sum::<u64>()) > 50);
 }
 

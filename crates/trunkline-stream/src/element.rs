@@ -164,6 +164,7 @@ pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8
     })
 }
 
+#[cfg(feature = "planted")]
 /// Bytes of the first `count` elements of `bytes`; `None` when they are not all there.
 pub(crate) fn bytes_of(form: ElementForm, bytes: &[u8], count: usize) -> Option<usize> {
     match form {

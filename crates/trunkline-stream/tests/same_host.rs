@@ -8,10 +8,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_stream::{Options, Reader, StreamError, Until, Writer};
+use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 /// What a child is to do: `write PORT FIRST`, `read PORT COUNT`.
@@ -32,6 +33,8 @@ fn sockets() -> PathBuf {
 fn options(sockets: &str) -> Options {
     Options {
         capacity: 64,
+        // Of elements that vary in size: two of the longest here.
+        bytes_max: 1 << 17,
         timeout: CUT_OFF,
         sockets: Some(sockets.into()),
         takes_successor: true,
@@ -169,7 +172,7 @@ fn what_lies_in_memory_is_never_said_to_be_on_disk() {
     if std::env::var(PART).is_ok() {
         return;
     }
-    let (mut writer, mut reader, _) = pair("memory");
+    let (mut writer, mut reader, _) = pair::<u64>("memory");
     writer.write(&1, CUT_OFF).unwrap();
     assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
     writer.flush(Until::Read, CUT_OFF).unwrap();
@@ -178,7 +181,7 @@ fn what_lies_in_memory_is_never_said_to_be_on_disk() {
 }
 
 /// A pair in this process that uses one ring, and the file of that ring.
-fn pair(name: &str) -> (Writer<u64>, Reader<u64>, Vec<File>) {
+fn pair<T: Element>(name: &str) -> (Writer<T>, Reader<T>, Vec<File>) {
     let folder = sockets();
     let folder = folder.to_str().unwrap().to_owned();
     let port = free_port();
@@ -188,9 +191,9 @@ fn pair(name: &str) -> (Writer<u64>, Reader<u64>, Vec<File>) {
         ..options(&folder)
     };
     let before = rings();
-    let reader = thread::spawn(move || Reader::<u64>::create(&url, options(&folder)).unwrap());
+    let reader = thread::spawn(move || Reader::<T>::create(&url, options(&folder)).unwrap());
     let own = format!("tl://localhost:{}/other", free_port());
-    let writer = Writer::<u64>::create(&own, to).unwrap();
+    let writer = Writer::<T>::create(&own, to).unwrap();
     let reader = reader.join().unwrap();
     assert_eq!(reader.properties().transport, Some("shared memory"));
     let files = rings();
@@ -198,7 +201,8 @@ fn pair(name: &str) -> (Writer<u64>, Reader<u64>, Vec<File>) {
     // Another test of this process may have made one too; nonsense in its memory would be its own.
     let files = files.filter_map(|path| {
         let write = File::options().read(true).write(true).open(&path).ok()?;
-        (write.metadata().ok()?.len() == 4096 + 4096).then_some(write)
+        let is_own = !T::data_type().is_numeric() || write.metadata().ok()?.len() == 4096 + 4096;
+        is_own.then_some(write)
     });
     (writer, reader, files.collect())
 }
@@ -238,7 +242,7 @@ fn spoilt_rings() {
     }
     for (round, byte) in [0xff_u8, 0x80, 0x01].into_iter().enumerate() {
         for offset in [128, 136, 256, 264, 384, 512] {
-            let (mut writer, mut reader, files) = pair(&format!("spoilt{round}-{offset}"));
+            let (mut writer, mut reader, files) = pair::<u64>(&format!("spoilt{round}-{offset}"));
             for element in 0..50 {
                 writer.write(&element, CUT_OFF).unwrap();
             }
@@ -264,4 +268,84 @@ fn spoilt_rings() {
             writer.abort();
         }
     }
+}
+
+/// Bad input: a local peer that alters lengths and text after it has written them.
+#[test]
+fn elements_that_the_writing_program_alters_are_checked_as_they_are_used() {
+    if std::env::var(PART).is_ok() {
+        return;
+    }
+    // In a process of its own, as above.
+    let own = std::env::current_exe().unwrap();
+    let status = Command::new(own)
+        .args(["--exact", "altered_elements", "--nocapture"])
+        .env(PART, "alter")
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Not a test: what [`elements_that_the_writing_program_alters_are_checked_as_they_are_used`]
+/// starts.
+#[test]
+fn altered_elements() {
+    if std::env::var(PART).as_deref() != Ok("alter") {
+        return;
+    }
+    lengths_beyond_what_is_there();
+    text_that_changes_while_it_is_read();
+}
+
+fn lengths_beyond_what_is_there() {
+    let (mut writer, mut reader, files) = pair::<String>("lengths");
+    writer
+        .write_many(&["one".to_owned(), "two".to_owned()], CUT_OFF)
+        .unwrap();
+    for file in &files {
+        file.write_all_at(&[0xff; 4], 4096).unwrap();
+    }
+    let error = reader.read(CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Element(_)), "{error}");
+    let error = reader.read_many(2, CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Element(_)), "{error}");
+    writer.abort();
+}
+
+fn text_that_changes_while_it_is_read() {
+    /// With its length, a divisor of every ring's size: elements lie at multiples of it.
+    const BYTES: usize = 65536;
+    let (mut writer, mut reader, files) = pair::<String>("text");
+    let text = "a".repeat(BYTES - 7);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // The last byte of each text becomes one that no text ends with, and text again.
+            while !is_over.load(Ordering::Relaxed) {
+                for (file, byte) in files.iter().flat_map(|file| [(file, 0xff), (file, b'a')]) {
+                    let len = file.metadata().unwrap().len();
+                    for end in (4096..len).step_by(BYTES).skip(1) {
+                        file.write_all_at(&[byte], end - 3).unwrap();
+                    }
+                }
+            }
+        });
+        for _ in 0..30_000 {
+            writer.write(&text, CUT_OFF).unwrap();
+            let read = loop {
+                match reader.read(CUT_OFF) {
+                    // Refused as long as it is none.
+                    Err(StreamError::Element(_)) => {}
+                    other => break other,
+                }
+            };
+            let read = read.inspect_err(|_| is_over.store(true, Ordering::Relaxed));
+            let is_text = std::str::from_utf8(read.unwrap().as_bytes()).is_ok();
+            if !is_text {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert!(is_text, "a text that is none was read");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

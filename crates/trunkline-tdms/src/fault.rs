@@ -43,6 +43,15 @@ pub enum Fault {
     /// A segment that was being written.
     #[error("the segment was never closed; its data goes on to the end of the file")]
     NotClosed,
+    /// The place of a segment that a recorder has not written yet.
+    #[error(
+        "the next segment is not written yet: the file is being recorded, or its recorder was \
+         stopped before; the {bytes} bytes from here on are not read"
+    )]
+    Unwritten {
+        /// Bytes from here to the end.
+        bytes: u64,
+    },
     /// A segment longer than the file.
     #[error("the file ends within the data: {missing} bytes are missing")]
     TornData {

@@ -28,6 +28,19 @@ pub(crate) const TOC_DAQMX: u32 = 0x80;
 const TOC_KNOWN: u32 =
     TOC_METADATA | TOC_NEW_LIST | TOC_RAW_DATA | TOC_INTERLEAVED | TOC_BIG_ENDIAN | TOC_DAQMX;
 
+/// Bytes of metadata that the lead-in of a segment gives that is not written yet: more than any
+/// file has.
+const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
+
+/// The lead-in of a segment that is not written yet, for the place where it will begin.
+///
+/// Readers take it for a last segment whose metadata is cut off, and stop there, whatever is behind
+/// it: [`Fault::Unwritten`](crate::Fault::Unwritten).
+#[must_use]
+pub fn unwritten_segment() -> [u8; LEAD_IN_BYTES as usize] {
+    LeadIn::UNWRITTEN.to_bytes()
+}
+
 /// A lead-in, without its tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LeadIn {
@@ -39,6 +52,14 @@ pub(crate) struct LeadIn {
 }
 
 impl LeadIn {
+    /// That of a segment that is not written yet.
+    pub(crate) const UNWRITTEN: Self = Self {
+        toc: TOC_METADATA,
+        version: 4713,
+        segment_bytes: NOT_CLOSED,
+        metadata_bytes: UNWRITTEN_METADATA_BYTES,
+    };
+
     /// Reads what follows the tag.
     pub(crate) fn decode(bytes: &[u8; LEAD_IN_BYTES as usize]) -> Self {
         let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
@@ -65,11 +86,18 @@ impl LeadIn {
 
     /// Appends the lead-in of a little-endian segment of a data file.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(DATA_TAG);
-        out.extend(self.toc.to_le_bytes());
-        out.extend(self.version.to_le_bytes());
-        out.extend(self.segment_bytes.to_le_bytes());
-        out.extend(self.metadata_bytes.to_le_bytes());
+        out.extend(self.to_bytes());
+    }
+
+    /// The lead-in of a little-endian segment of a data file.
+    fn to_bytes(self) -> [u8; LEAD_IN_BYTES as usize] {
+        let mut bytes = [0; LEAD_IN_BYTES as usize];
+        bytes[..4].copy_from_slice(&DATA_TAG);
+        bytes[4..8].copy_from_slice(&self.toc.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[SEGMENT_BYTES_AT..20].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.metadata_bytes.to_le_bytes());
+        bytes
     }
 
     /// Appends the lead-in of a segment of a data file in its own byte order.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::fault::{Fault, Finding};
 use crate::layout::{Layout, Tail};
+use crate::lead_in::LEAD_IN_BYTES;
 use crate::objects::Objects;
 
 /// Findings that are kept; further ones are counted.
@@ -51,6 +52,10 @@ pub(crate) struct Map {
     pub(crate) findings: Vec<Finding>,
     pub(crate) findings_dropped: u64,
     pub(crate) segments: u64,
+    /// Of the segments, by their number from 0, those that were found behind damage, and where.
+    pub(crate) resumed: Vec<(u64, u64)>,
+    /// Lead-ins that were put right, by their place in the file.
+    pub(crate) mended: Vec<(u64, [u8; LEAD_IN_BYTES as usize])>,
     pub(crate) version: Option<u32>,
     /// Why and where the file ends before its last segment does.
     pub(crate) incomplete: Option<Finding>,

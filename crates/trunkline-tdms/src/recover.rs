@@ -8,7 +8,7 @@ use crate::fault::{Fault, Finding};
 use crate::file::TdmsFile;
 use crate::index_file::{IndexCursor, index_of};
 use crate::layout::{Form, Layout, Tail};
-use crate::lead_in::{LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
+use crate::lead_in::{LEAD_IN_BYTES, LeadIn};
 use crate::map::LastSegment;
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
@@ -252,15 +252,26 @@ impl<R: ReadAt> TdmsFile<R> {
         mut visit: impl FnMut(u64, &[u8; LEAD_IN_BYTES as usize], u64) -> io::Result<bool>,
     ) -> io::Result<()> {
         let mut at = 0;
-        for _ in 0..self.map.segments {
+        let mut resumed = self.map.resumed.iter().peekable();
+        for number in 0..self.map.segments {
+            if let Some((_, place)) = resumed.next_if(|(resumed, _)| *resumed == number) {
+                at = *place;
+            }
             let mut bytes = [0; LEAD_IN_BYTES as usize];
             if self.source.byte_len()?.saturating_sub(at) < LEAD_IN_BYTES {
                 // Behind a lead-in whose length is damaged.
                 break;
             }
-            self.source.read_exact_at(&mut bytes, at)?;
+            match self
+                .map
+                .mended
+                .binary_search_by_key(&at, |(place, _)| *place)
+            {
+                Ok(mended) => bytes = self.map.mended.get(mended).map_or(bytes, |(_, b)| *b),
+                Err(_) => self.source.read_exact_at(&mut bytes, at)?,
+            }
             let lead_in = LeadIn::decode(&bytes);
-            if !visit(at, &bytes, lead_in.metadata_bytes)? || lead_in.segment_bytes == NOT_CLOSED {
+            if !visit(at, &bytes, lead_in.metadata_bytes)? {
                 break;
             }
             at = at.saturating_add(LEAD_IN_BYTES.saturating_add(lead_in.segment_bytes));

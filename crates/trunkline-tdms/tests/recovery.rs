@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use trunkline_tdms::{
     Arrangement, Data, Fault, Limits, Mending, ObjectPath, ReadAt, ReadError, Repair, ScaleError,
     Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
+    unwritten_segment,
 };
 
 use self::dump::dump_of;
@@ -82,6 +83,42 @@ fn what_a_repair_loses_is_said() {
     assert_eq!(mend(&cut, Mending::Cut).1, None);
 }
 
+/// A file that is being recorded, or whose recorder was killed: what is behind the place of the
+/// next segment is not read, not even where all is wanted that can be read.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_file_ends_where_the_next_segment_is_not_written_yet() {
+    let whole = file([segment(FIRST).plain(A, I32, 1).i32s([7])]);
+    let another = segment(FIRST).plain(A, I32, 1).i32s([8]).bytes();
+    for behind in [vec![], vec![0; 5_000], vec![9; 100], another] {
+        let bytes = [&whole, &unwritten_segment()[..], &behind].concat();
+        let length = bytes.len() as u64 - whole.len() as u64;
+        for is_salvaging in [false, true] {
+            let limits = Limits {
+                is_salvaging,
+                ..Limits::default()
+            };
+            let sut = TdmsFile::open_with(&bytes, limits).unwrap();
+            let finding = sut.report().incomplete.clone().unwrap();
+            assert_eq!(finding.position, whole.len() as u64);
+            assert_eq!(finding.fault, Fault::Unwritten { bytes: length });
+            let a = sut.channel(&ObjectPath::channel("g", "a")).unwrap();
+            assert_eq!(a.read(0, 9).unwrap(), Values::I32(vec![7]));
+            assert!(sut.report().findings.is_empty());
+        }
+        for mending in [Mending::Cut, Mending::Close] {
+            let (mended, repair) = mend(&bytes, mending);
+            assert_eq!(repair.unwrap().values_lost, 0);
+            assert_eq!(mended, whole);
+        }
+    }
+    // Nothing was recorded yet.
+    let nothing = unwritten_segment().to_vec();
+    let sut = TdmsFile::open(&nothing).unwrap();
+    assert_eq!(sut.channels().count(), 0);
+}
+
 #[test]
 fn closing_keeps_whole_rows_and_the_byte_order() {
     for toc in [INTERLEAVED | FIRST, INTERLEAVED | FIRST | BIG_ENDIAN] {
@@ -118,6 +155,35 @@ fn every_cut_of_a_vector_is_mended() {
             }
         }
     }
+}
+
+/// Segments that were found behind a damaged one have their places in the index, which follows the
+/// file as it was read.
+#[test]
+fn the_index_of_a_damaged_file_has_the_segments_that_were_read() {
+    let limits = Limits {
+        is_salvaging: true,
+        ..Limits::default()
+    };
+    let whole = [vector("five_segments.tdms"), vector("one_channel.tdms")].concat();
+    let mut resumed = 0;
+    for at in 0..whole.len() {
+        for flip in [0x01, 0x10, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= flip;
+            let Ok(file) = TdmsFile::open_with(&bytes, limits) else {
+                continue;
+            };
+            resumed += usize::from(file.report().bytes_skipped > 0);
+            let mut index = Vec::new();
+            file.write_index(&mut index).unwrap();
+            let again = file.verify(Some(&index)).unwrap();
+            assert_eq!(again.is_index_same, Some(true), "{flip:02x} at {at}");
+            let tags = index.windows(4).filter(|tag| *tag == b"TDSh").count() as u64;
+            assert_eq!(tags, file.report().segments, "{flip:02x} at {at}");
+        }
+    }
+    assert!(resumed > 0, "no damage is one to be read on behind");
 }
 
 #[test]

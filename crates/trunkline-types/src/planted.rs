@@ -82,6 +82,10 @@ bugs! {
     SilentDrop = "silent-drop",
     /// A write whose call has ended is sent on the next connection.
     EndedWriteSent = "ended-write-sent",
+    /// A handle of a variable that is gone reaches the one that has its slot now.
+    GenerationIgnored = "generation-ignored",
+    /// What a session has borrowed for its requests is not given back when it ends.
+    BudgetKept = "budget-kept",
     /// Some marks are lost, and nothing else.
     LostMark = "lost-mark",
     }
@@ -122,6 +126,8 @@ bugs! {
     LateReadMoves = "late-read-moves",
     /// An aborted writer's reader is told that nothing is missing.
     AbortAsEnd = "abort-as-end",
+    /// A reader that has everything is told of an aborted writer that it has ended its stream.
+    AbortForgotten = "abort-forgotten",
     /// The directory answers a peer that reads no answers.
     ListedWithoutEnd = "listed-without-end",
     /// Who comes back to a stream is not asked for the secret of the pair.

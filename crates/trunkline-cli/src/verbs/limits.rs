@@ -38,10 +38,14 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 /// What the engine measures of itself, as asked for.
-const MEASURED: [&str; 8] = [
+const MEASURED: [&str; 12] = [
     "_engine/sessions",
     "_engine/sessions_max",
     "_engine/variables",
+    "_engine/slots",
+    "_engine/slots_max",
+    "_engine/fields",
+    "_engine/fields_max",
     "_engine/subscriptions",
     "_engine/queued",
     "_engine/queued_max",
@@ -76,6 +80,10 @@ fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
         sessions,
         sessions_max,
         variables,
+        slots,
+        slots_max,
+        fields,
+        fields_max,
         subscriptions,
         queued,
         queued_max,
@@ -132,6 +140,8 @@ fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
             "write_bytes_per_session_max",
         ),
         limit("variables", variables, None, "", "variables_max"),
+        limit("slots", slots, slots_max, "", ""),
+        limit("open fields", fields, fields_max, "", ""),
         limit("subscriptions", subscriptions, None, "", ""),
         fixed("value", VALUE_BYTES_MAX, "B"),
         fixed("name", NAME_BYTES_MAX, "B"),

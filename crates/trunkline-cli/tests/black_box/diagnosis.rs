@@ -274,6 +274,8 @@ fn limits_are_told_with_what_is_in_use() {
     let rig = Served::start(&format!("{limits}{RIG}"));
     let monitor = rig.spawn(&["monitor", "rig/level"]);
     monitor.line_with("72.4");
+    let of_field = rig.spawn(&["monitor", "rig/level#type"]);
+    of_field.line_with("f64");
     let told = |form: &[&str]| rig.run(&[&["limits"], form].concat());
     // The engine looks once per second.
     let named = |rows: &[Json], name: &str| {
@@ -286,7 +288,7 @@ fn limits_are_told_with_what_is_in_use() {
         let output = told(&["--json"]);
         assert_eq!(output.code, Some(0), "{}", output.err);
         let rows = checked(&output.out, Some("limit"));
-        if in_use(named(&rows, "sessions")) && in_use(named(&rows, "subscriptions")) {
+        if in_use(named(&rows, "sessions")) && in_use(named(&rows, "open fields")) {
             break rows;
         }
         assert!(Clock::new().now() < cut_off, "nothing is in use: {rows:?}");
@@ -301,7 +303,11 @@ fn limits_are_told_with_what_is_in_use() {
     assert!(row("writes of a session")["max"].as_u64() > Some(0));
     assert!(row("variables")["used"].as_u64() > Some(0));
     assert_eq!(row("variables")["key"], "variables_max");
-    assert_eq!(row("subscriptions")["used"], 1);
+    assert_eq!(row("subscriptions")["used"], 2);
+    assert!(row("slots")["used"].as_u64() > row("variables")["used"].as_u64());
+    assert_eq!(row("slots")["max"], (1 << 21) - 1);
+    assert_eq!(row("open fields")["used"], 1);
+    assert_eq!(row("open fields")["max"], 100_000);
     assert_eq!(row("name")["max"], 1024);
     let output = told(&["-o", "table"]);
     assert!(output.out.contains("sessions_max"), "{}", output.out);

@@ -265,3 +265,96 @@ fn a_name_that_appears_again_is_subscribed_at_once_where_others_wait_for_it_too(
     assert_eq!(take(&mut rig), 1);
     assert_eq!(rig.values(by_name), [7.0]);
 }
+
+/// A watch that fell behind what the engine keeps is listed anew: only the difference is told.
+///
+/// Behaviour: B-32.
+#[test]
+fn a_listing_that_begins_anew_tells_only_the_difference() {
+    let mut rig = connected(&[]);
+    let id = rig.client.watch("a/**").unwrap();
+    rig.exchange();
+    let (request, watch) = asked(&mut rig);
+    let names = [
+        (1, "a/kept", DataType::F64),
+        (2, "a/gone", DataType::F64),
+        (3, "a/replaced", DataType::F64),
+        (4, "a/retyped", DataType::F64),
+    ];
+    appear(&mut rig, request, watch, &names, true);
+    let first = ["+a/kept", "+a/gone", "+a/replaced", "+a/retyped", "listed"];
+    assert_eq!(told(&mut rig, id), first);
+
+    let anew = |rig: &mut Rig, names: &[(u32, &str, DataType)]| {
+        rig.tell(|out| {
+            let mut frame = AppearedBuilder::begin(out, 0, watch, 9);
+            for (handle, name, ty) in names {
+                frame.push(*handle, name, ty, Access::ReadWrite);
+            }
+            frame.finish_anew();
+        });
+    };
+    anew(&mut rig, &[(1, "a/kept", DataType::F64)]);
+    assert_eq!(told(&mut rig, id), [""; 0], "the rest may still come");
+    // The listing falls behind as well, and begins once more.
+    anew(&mut rig, &[(1, "a/kept", DataType::F64)]);
+    let names = [
+        // Another variable has the handle of one that is gone, and its name has another handle.
+        (2, "a/new", DataType::F64),
+        (13, "a/replaced", DataType::F64),
+        (4, "a/retyped", DataType::Bool),
+    ];
+    appear(&mut rig, 0, watch, &names, true);
+    let difference = ["+a/new", "-a/retyped", "+a/retyped", "-a/gone", "listed"];
+    assert_eq!(told(&mut rig, id), difference);
+    assert_eq!(rig.client.watched_names(id).len(), 4);
+
+    // From now on the new handles count, and the old ones mean nothing.
+    vanish(&mut rig, watch, &[3]);
+    assert_eq!(told(&mut rig, id), [""; 0]);
+    vanish(&mut rig, watch, &[13, 2]);
+    assert_eq!(told(&mut rig, id), ["-a/replaced", "-a/new"]);
+}
+
+/// A subscription by pattern that has no variables yet keeps its place beside others of the same
+/// contract that end, on this connection and on the next.
+///
+/// Behaviour: B-32.
+#[test]
+fn a_pattern_without_variables_outlasts_the_subscriptions_beside_it() {
+    for reconnects in [false, true] {
+        let mut rig = connected(&["b/other"]);
+        let pattern = [Pattern::parse("a/*").unwrap()];
+        let options = SubscribeOptions::default();
+        let names: [&str; 0] = [];
+        let id = rig
+            .client
+            .follow(&names, &pattern, &[], Contract::Latest, options)
+            .unwrap();
+        let beside = rig.subscribe(&["b/other"], "latest");
+        rig.events(beside);
+        rig.client.unsubscribe(beside);
+        rig.exchange();
+        if reconnects {
+            rig.said();
+            rig.reconnect();
+        }
+        let (request, watch) = asked(&mut rig);
+        let x = rig.engine.add("a/x", Value::F64(7.0));
+        appear(&mut rig, request, watch, &[(x, "a/x", DataType::F64)], true);
+        let mut readings = Vec::new();
+        for _ in 0..2 {
+            while let Some(event) = rig.client.next_followed(rig.now, id) {
+                if let FollowEvent::Event(trunkline_client::Event::Reading { reading, .. }) = event
+                {
+                    readings.push(reading.sample.value);
+                }
+            }
+            rig.exchange();
+        }
+        assert_eq!(readings, [Value::F64(7.0)], "reconnects: {reconnects}");
+        rig.client.unfollow(id);
+        rig.exchange();
+        assert_eq!(rig.client.variables_in_use(), 0);
+    }
+}

@@ -14,12 +14,14 @@
 //! and another one follows; `kept`: what lies outside the feeds; `reaching`: what is given out.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
 
 use trunkline_types::Tick;
 
 use super::charge::Charge;
 use super::departing::Departing;
 use super::kept::Kept;
+use super::leaving::Leaving;
 use super::membership::Membership;
 use crate::caller::{Caller, Principal};
 use crate::engine::{Engine, SLICE};
@@ -41,6 +43,8 @@ pub struct Absent {
     pub(super) sessions: Vec<u32>,
     pub(super) principal: Principal,
     pub(super) until: Tick,
+    /// Which of them broke before which.
+    pub(super) order: u64,
     /// By the number of the subscription.
     pub(super) feeds: BTreeMap<u32, AbsentFeed>,
     /// How many of them owe each variable.
@@ -142,22 +146,33 @@ impl Absent {
     }
 
     /// Gives up the place in a feed.
-    pub(super) fn give_up_feed(
+    fn give_up_feed(
         &self,
         subscription: u32,
         feed: AbsentFeed,
         engine: &Engine,
         wakes: &mut Wakes,
     ) {
-        let one = Self {
+        self.only_with(subscription, feed).give_up(engine, wakes);
+    }
+
+    /// Gives up the place in a feed from the next [poll](Engine::poll) on.
+    pub(super) fn give_up_later(&self, subscription: u32, feed: AbsentFeed, engine: &Engine) {
+        engine
+            .absences()
+            .give_up(self.only_with(subscription, feed));
+    }
+
+    fn only_with(&self, subscription: u32, feed: AbsentFeed) -> Self {
+        Self {
             sessions: Vec::new(),
             principal: self.principal.clone(),
             until: self.until,
+            order: self.order,
             feeds: BTreeMap::from([(subscription, feed)]),
             owed: HashMap::new(),
             kept: Arc::clone(&self.kept),
-        };
-        one.give_up(engine, wakes);
+        }
     }
 
     /// Nobody may come back for it any more. It is given up at once where that is soon done, and
@@ -226,6 +241,24 @@ impl AbsentFeed {
     }
 }
 
+/// A session that broke and is sorted out in slices, by the engine's polls or by the session that
+/// follows it: whichever has the lock.
+#[derive(Clone)]
+struct Sorting {
+    session: u32,
+    principal: Principal,
+    /// `None`: it is sorted out, and was taken.
+    leaving: Arc<Mutex<Option<Leaving>>>,
+}
+
+impl fmt::Debug for Sorting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sorting")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The sessions that broke, of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Absences {
@@ -234,12 +267,36 @@ pub(crate) struct Absences {
 
 #[derive(Debug, Default)]
 struct Lists {
+    /// Sessions that broke so far, and the times that one was kept again.
+    broken: u64,
     /// Oldest first.
     kept: VecDeque<Absent>,
     /// Those that are given up, in slices: nobody comes back for them any more.
     given_up: VecDeque<Absent>,
     /// What is left of consumers that have ended, in slices as well.
     departing: VecDeque<Departing>,
+    /// Those that broke just now, oldest first.
+    sorting: VecDeque<Sorting>,
+}
+
+impl Lists {
+    fn next_order(&mut self) -> u64 {
+        self.broken += 1;
+        self.broken
+    }
+
+    /// Keeps one more, if there is anything to come back for.
+    fn keep(&mut self, absent: Absent) {
+        if absent.feeds.is_empty() {
+            return;
+        }
+        // One that took long to sort out is older than those that were sorted out meanwhile.
+        let place = self.kept.partition_point(|one| one.order < absent.order);
+        self.kept.insert(place, absent);
+        if self.kept.len() > ABSENT_MAX {
+            self.given_up.extend(self.kept.pop_front());
+        }
+    }
 }
 
 impl Absences {
@@ -254,12 +311,10 @@ impl Absences {
     }
 
     /// Keeps one more; where they are too many the oldest is given up.
-    pub(super) fn put(&self, absent: Absent) {
-        let Lists { kept, given_up, .. } = &mut *self.lists.lock();
-        kept.push_back(absent);
-        if kept.len() > ABSENT_MAX {
-            given_up.extend(kept.pop_front());
-        }
+    pub(super) fn put(&self, mut absent: Absent) {
+        let mut lists = self.lists.lock();
+        absent.order = lists.next_order();
+        lists.keep(absent);
     }
 
     /// From the next [poll](Engine::poll) on it is given up, in slices.
@@ -272,6 +327,81 @@ impl Absences {
         self.lists.lock().departing.push_back(departing);
     }
 
+    /// From the next [poll](Engine::poll) on it is sorted out, in slices.
+    pub(super) fn sort_later(&self, mut leaving: Leaving) {
+        let mut lists = self.lists.lock();
+        leaving.absent.order = lists.next_order();
+        lists.sorting.push_back(Sorting {
+            session: leaving.absent.sessions.first().copied().unwrap_or(0),
+            principal: leaving.absent.principal.clone(),
+            leaving: Arc::new(Mutex::new(Some(leaving))),
+        });
+    }
+
+    /// Sorts out at most about `budget` items of sessions that broke; false when there are more.
+    fn sort_some(&self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        loop {
+            let Some(next) = self.lists.lock().sorting.front().cloned() else {
+                return true;
+            };
+            let mut leaving = next.leaving.lock();
+            let is_sorted = match &mut *leaving {
+                Some(leaving) => leaving.sort_some(engine, budget, wakes),
+                None => true,
+            };
+            drop(leaving);
+            if !is_sorted {
+                return false;
+            }
+            // The session that follows it may have taken it meanwhile; if not, it finds it in one
+            // of the two lists at any moment.
+            let mut lists = self.lists.lock();
+            let is_it = |one: &Sorting| Arc::ptr_eq(&one.leaving, &next.leaving);
+            let sorted = match lists.sorting.iter().position(is_it) {
+                Some(at) => {
+                    lists.sorting.remove(at);
+                    next.leaving.lock().take()
+                }
+                None => None,
+            };
+            if let Some(sorted) = sorted {
+                let (absent, rest) = sorted.into_absent();
+                lists.keep(absent);
+                drop((lists, rest));
+            }
+        }
+    }
+
+    /// Those of a session that is not sorted out yet, which is done at once.
+    fn take_unsorted(
+        &self,
+        session: u32,
+        caller: &Caller,
+        engine: &Engine,
+        found: &mut Vec<Absent>,
+    ) {
+        loop {
+            let unsorted = {
+                let list = &mut self.lists.lock().sorting;
+                let is_it =
+                    |one: &Sorting| one.session == session && one.principal == caller.principal;
+                let at = list.iter().position(is_it);
+                at.and_then(|at| list.remove(at))
+            };
+            let Some(unsorted) = unsorted else { return };
+            let leaving = unsorted.leaving.lock().take();
+            if let Some(mut leaving) = leaving {
+                let mut wakes = Wakes::new();
+                let is_sorted = leaving.sort_some(engine, &mut { usize::MAX }, &mut wakes);
+                debug_assert!(is_sorted, "the budget has no end");
+                let (absent, _) = leaving.into_absent();
+                if !absent.feeds.is_empty() {
+                    found.push(absent);
+                }
+            }
+        }
+    }
+
     fn next_departing(&self) -> Option<Departing> {
         self.lists.lock().departing.pop_front()
     }
@@ -282,9 +412,10 @@ impl Absences {
     }
 
     /// Those of a session of the same principal; none where there are none.
-    pub(super) fn take(&self, session: u32, caller: &Caller) -> Vec<Absent> {
-        let list = &mut self.lists.lock().kept;
+    pub(super) fn take(&self, session: u32, caller: &Caller, engine: &Engine) -> Vec<Absent> {
         let mut found = Vec::new();
+        self.take_unsorted(session, caller, engine, &mut found);
+        let list = &mut self.lists.lock().kept;
         let is_it =
             |one: &Absent| one.sessions.contains(&session) && one.principal == caller.principal;
         while let Some(at) = list.iter().position(is_it) {
@@ -295,7 +426,7 @@ impl Absences {
 
     fn count(&self) -> usize {
         let lists = self.lists.lock();
-        lists.kept.len() + lists.given_up.len()
+        lists.kept.len() + lists.given_up.len() + lists.sorting.len()
     }
 }
 
@@ -308,6 +439,9 @@ impl Engine {
         mut budget: usize,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
+        if !self.absences().sort_some(self, &mut budget, wakes) {
+            return Some(now);
+        }
         while let Some(mut departing) = self.absences().next_departing() {
             if !departing.give_up_some(self, &mut budget, wakes) {
                 // The others have their turn before it goes on.

@@ -3,8 +3,10 @@
 
 use super::bound::Bound;
 use super::indices::Indices;
+use super::membership::{Membership, leave_feed};
 use super::subscribe::forget;
 use crate::engine::Engine;
+use crate::feed::Feed;
 use crate::interest::Kind;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
@@ -15,10 +17,61 @@ use crate::variable::Variable;
 pub(crate) struct Departing {
     pub(super) outbox: Arc<Outbox>,
     pub(super) bound: Bound,
-    /// Items of its subscriptions, except those with the contract `all`.
-    pub(super) subscriptions: Vec<Indices>,
+    pub(super) subscriptions: Vec<Leftover>,
     /// Fields that were open.
     pub(super) fields: Vec<Arc<Variable>>,
+}
+
+/// The items of a subscription that has ended.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub(super) items: Indices,
+    pub(super) interest: LeftInterest,
+}
+
+/// What the variables of these items still hold of them.
+#[derive(Debug)]
+pub(super) enum LeftInterest {
+    /// A subscription of another contract than `all`.
+    Own,
+    /// A feed without members.
+    Feed(Arc<Feed>),
+    /// Nothing: the feed continues without it, or another subscriber leaves it.
+    Nothing,
+}
+
+impl Leftover {
+    /// The rest of an `all` subscription. It leaves its feed: from here on no writer waits for it.
+    pub(super) fn of_feed(items: Indices, membership: Membership, wakes: &mut Wakes) -> Self {
+        let Membership { feed, member, .. } = membership;
+        let mut is_left = feed.depart_from_others(member, wakes);
+        if !is_left {
+            is_left = feed.shut();
+            if is_left {
+                // Others have joined since, and go on.
+                feed.set_open();
+            }
+            feed.depart(member, wakes);
+        }
+        let interest = match is_left {
+            true => LeftInterest::Nothing,
+            false => LeftInterest::Feed(feed),
+        };
+        Self { items, interest }
+    }
+
+    fn give_up(&self, index: u32, variable: &Variable, outbox: &Arc<Outbox>, wakes: &mut Wakes) {
+        match &self.interest {
+            LeftInterest::Own => {
+                let interest = forget(variable, outbox, index);
+                if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
+                    outbox.budget.release(queue.charged(), wakes);
+                }
+            }
+            LeftInterest::Feed(feed) => leave_feed(variable, feed),
+            LeftInterest::Nothing => {}
+        }
+    }
 }
 
 impl Departing {
@@ -30,22 +83,19 @@ impl Departing {
         wakes: &mut Wakes,
     ) -> bool {
         while let Some(subscription) = self.subscriptions.last_mut() {
-            let Some(index) = subscription.pop() else {
+            if subscription.items.is_empty() {
                 self.subscriptions.pop();
                 continue;
-            };
+            }
             if *budget == 0 {
-                subscription.insert(index);
                 return false;
             }
             *budget -= 1;
-            let Some(variable) = self.bound.take(index) else {
+            let index = subscription.items.pop();
+            let Some((index, variable)) = index.and_then(|i| Some((i, self.bound.take(i)?))) else {
                 continue;
             };
-            let interest = forget(&variable, &self.outbox, index);
-            if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
-                self.outbox.budget.release(queue.charged(), wakes);
-            }
+            subscription.give_up(index, &variable, &self.outbox, wakes);
             if !self.outbox.is_service {
                 engine.subscriptions().remove(&variable);
             }

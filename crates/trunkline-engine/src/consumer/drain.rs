@@ -233,7 +233,10 @@ impl Consumer {
         let Some(item) = self.items.get(index) else {
             return;
         };
-        let (subscription, handle) = (item.subscription, item.handle());
+        let Some(handle) = self.bound.get(index).map(|variable| variable.handle()) else {
+            return;
+        };
+        let subscription = item.subscription;
         self.close(index, wakes);
         sink.gone(subscription, handle);
     }

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use trunkline_types::Position;
 
 use super::drain::TAKE;
-use super::in_flight::{InFlight, Table};
-use super::item::{Items, VariableItem};
+use super::in_flight::{InFlight, Seat, Table};
 use super::membership::Membership;
 use super::{Consumer, EndedItem, Sink};
 use crate::feed::{Event, FeedEntry, Room, SharedRun, Taken};
@@ -85,8 +84,7 @@ impl Consumer {
             Taken::Entries => return Step::Entries,
             Taken::Run(run) => run,
             Taken::Fresh(start) => {
-                let items = &self.items;
-                let Some(run) = encode(membership, items, start, sink) else {
+                let Some(run) = encode(membership, start, sink) else {
                     return Step::Entries;
                 };
                 if u64::from(run.count()) > credit || !sink.takes(&run) {
@@ -145,8 +143,7 @@ impl Consumer {
                     }
                     let done = membership.taken.drain(..room.updates);
                     if let Some(sent) = &mut self.sent {
-                        let (table, items) = (&membership.table, &self.items);
-                        let handle_at = |place| handle_at(table, items, place);
+                        let handle_at = |place| handle_at(&membership.table, place);
                         let (size, left) = ((room.updates, room.cost()), self.in_flight.len());
                         sent.extend(done, size, left, handle_at, wakes);
                     }
@@ -189,8 +186,8 @@ impl Consumer {
                 && let Some(sent) = &mut self.sent
                 && in_flight > before
             {
-                let (table, items, cost) = (&membership.table, &self.items, entry.cost());
-                let handle_at = |place| handle_at(table, items, place);
+                let (table, cost) = (&membership.table, entry.cost());
+                let handle_at = |place| handle_at(table, place);
                 sent.extend(
                     std::iter::once(entry),
                     (1, cost),
@@ -242,7 +239,7 @@ impl Consumer {
             let held_back = filtered.saturating_sub(self.items.filtered(index));
             let behind = variable.sequence().saturating_sub(item.last());
             ended.push(EndedItem {
-                handle: item.handle(),
+                handle: variable.handle(),
                 last: Position {
                     epoch,
                     sequence: item.last(),
@@ -353,9 +350,10 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
             let Event::Next(update) = &entry.event else {
                 return None;
             };
-            let index = *self.table.get(entry.place as usize)?;
-            let (items, sequence) = (&mut *self.items, update.sequence);
-            let handle = items.note_next(index, sequence, self.in_flight)?;
+            let Seat { index, handle } = *self.table.get(entry.place as usize)?;
+            if !self.items.note_next(index, update.sequence, self.in_flight) {
+                return None;
+            }
             self.room.add(Room::one(update.value.as_slice().len()));
             Some((handle, update))
         });
@@ -368,18 +366,9 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
 }
 
 /// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
-fn encode(
-    membership: &mut Membership,
-    items: &super::Items,
-    start: u64,
-    sink: &mut dyn Sink,
-) -> Option<Arc<SharedRun>> {
+fn encode(membership: &mut Membership, start: u64, sink: &mut dyn Sink) -> Option<Arc<SharedRun>> {
     let table = &membership.table;
-    let handle_of = |entry: &FeedEntry| {
-        let index = table.get(entry.place as usize);
-        let item = index.and_then(|index| items.get(*index));
-        item.map_or(0, VariableItem::handle)
-    };
+    let handle_of = |entry: &FeedEntry| handle_at(table, entry.place);
     let mut run = membership.feed.spare_run().unwrap_or_default();
     let empty = Arc::get_mut(&mut run)?;
     if !empty.fill(start, &mut membership.taken, |entries, out| {
@@ -416,9 +405,6 @@ enum Stop {
 
 /// The handle of the variable at a place of a feed.
 #[inline]
-fn handle_at(table: &[u32], items: &Items, place: u32) -> u32 {
-    let item = table
-        .get(place as usize)
-        .and_then(|index| items.get(*index));
-    item.map_or(0, VariableItem::handle)
+fn handle_at(table: &[Seat], place: u32) -> u32 {
+    table.get(place as usize).unwrap_or(&Seat::EMPTY).handle
 }

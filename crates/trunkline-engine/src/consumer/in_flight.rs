@@ -7,7 +7,21 @@ use crate::feed::{FeedEntry, SharedRun};
 use crate::sync::Arc;
 
 /// The item at each place of a feed.
-pub(crate) type Table = Vec<u32>;
+pub(crate) type Table = Vec<Seat>;
+
+/// An item, and the handle of its variable, which is needed where the variable is not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) index: u32,
+    pub(crate) handle: u32,
+}
+
+impl Seat {
+    pub(crate) const EMPTY: Self = Self {
+        index: u32::MAX,
+        handle: 0,
+    };
+}
 
 /// Stands in the queue for a run, which is in a queue of its own.
 const RUN: u32 = u32::MAX;
@@ -39,8 +53,8 @@ impl RunInFlight {
         let left = updates.get(self.confirmed..).unwrap_or_default();
         let confirmed = left.get(..most).unwrap_or(left);
         for (place, _) in confirmed {
-            if let Some(index) = self.table.get(*place as usize) {
-                items.confirm(*index);
+            if let Some(seat) = self.table.get(*place as usize) {
+                items.confirm(seat.index);
             }
         }
         self.confirmed += confirmed.len();
@@ -81,12 +95,12 @@ impl InFlight {
         }
     }
 
-    /// Visits the entries of runs that are not confirmed, each with the index of its item.
+    /// Visits the entries of runs that are not confirmed, each with the handle of its variable.
     pub(super) fn unconfirmed_entries(&self, visit: &mut dyn FnMut(u32, &FeedEntry)) {
         for one in &self.runs {
             for entry in one.run.entries().iter().skip(one.confirmed) {
-                if let Some(index) = one.table.get(entry.place as usize) {
-                    visit(*index, entry);
+                if let Some(seat) = one.table.get(entry.place as usize) {
+                    visit(seat.handle, entry);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The items of a consumer: one variable under one subscription each, with its side of the ledger.
 //!
-//! There may be two million, so an item is 28 bytes: a handle in place of a reference, and what
-//! most do not need apart (`packed`). What was delivered is not counted but follows from the
+//! There may be two million, so an item is 24 bytes: its variable lies beside it (`Bound`), and
+//! what most do not need apart (`packed`). What was delivered is not counted but follows from the
 //! numbers.
 
 mod packed;
@@ -13,9 +13,9 @@ use std::collections::HashMap;
 
 use trunkline_types::{Lost, Position};
 
-use self::packed::{COALESCED, FEED, FIRST, HANDLE, PENDING, REST, split};
+use self::packed::{COALESCED, FEED, PENDING, REST};
 pub(crate) use self::packed::{Rest, VariableItem};
-use super::in_flight::{InFlight, Table};
+use super::in_flight::{InFlight, Seat, Table};
 use super::sink::{Delivery, Sink};
 use crate::feed::SharedRun;
 use crate::sync::Arc;
@@ -64,21 +64,12 @@ impl Items {
     /// update before that which a feed still had. Returns its index.
     pub(crate) fn insert(
         &mut self,
-        handle: u32,
         subscription: u32,
         sequence: u64,
         (resume, epoch): (Option<Position>, u64),
         first: u64,
     ) -> u32 {
-        let before = first.saturating_sub(1);
-        let mut item = VariableItem {
-            head: handle & HANDLE | FIRST,
-            subscription,
-            counts: 0,
-            opened_at: [0; 2],
-            last: split(before),
-        };
-        item.set_opened_at(handle, before);
+        let item = VariableItem::new(subscription, first.saturating_sub(1));
         let index = self.put(item);
         self.variables += 1;
         let Some(had) = resume else { return index };
@@ -88,7 +79,7 @@ impl Items {
             return index;
         }
         if let Some(item) = self.get_mut(index) {
-            item.set_opened_at(handle, had.sequence);
+            item.set_opened_at(had.sequence);
             if had.sequence == sequence {
                 // What the subscriber has is what there is: nothing to deliver.
                 item.set_last(sequence);
@@ -105,11 +96,7 @@ impl Items {
 
     /// A place for the feed of a subscription; returns its index.
     pub(crate) fn insert_feed(&mut self, subscription: u32) -> u32 {
-        self.put(VariableItem {
-            head: FEED,
-            subscription,
-            ..VariableItem::default()
-        })
+        self.put(VariableItem::of_feed(subscription))
     }
 
     fn put(&mut self, item: VariableItem) -> u32 {
@@ -138,12 +125,12 @@ impl Items {
 
     pub(crate) fn remove(&mut self, index: u32) {
         let unconfirmed = self.unconfirmed(index);
-        let Some(slot) = self.place_mut(index).filter(|slot| slot.head != 0) else {
+        let Some(slot) = self.place_mut(index).filter(|slot| !slot.is_free()) else {
             return;
         };
-        let head = std::mem::take(slot).head;
-        self.variables -= usize::from(head & FEED == 0);
-        if head & REST != 0 {
+        let item = std::mem::take(slot);
+        self.variables -= usize::from(item.is_variable());
+        if item.has(REST) {
             self.rests.remove(&index);
         }
         match unconfirmed {
@@ -172,10 +159,10 @@ impl Items {
     }
 
     pub(crate) fn slot(&self, index: u32) -> Option<Slot<'_>> {
-        let item = self.place(index).filter(|item| item.head != 0)?;
-        Some(match item.head & FEED {
-            0 => Slot::Variable(item),
-            _ => Slot::Feed {
+        let item = self.place(index).filter(|item| !item.is_free())?;
+        Some(match item.has(FEED) {
+            false => Slot::Variable(item),
+            true => Slot::Feed {
                 subscription: item.subscription,
             },
         })
@@ -217,7 +204,7 @@ impl Items {
     /// What most items do not have.
     pub(crate) fn make_rest(&mut self, index: u32) -> &mut Rest {
         if let Some(item) = self.get_mut(index) {
-            item.head |= REST;
+            item.set(REST);
         }
         self.rests.entry(index).or_default()
     }
@@ -337,41 +324,43 @@ impl Items {
     /// peer, later.
     pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
         for (place, sequence) in run.updates() {
-            let Some(index) = table.get(*place as usize) else {
+            let Some(Seat { index, .. }) = table.get(*place as usize).copied() else {
                 continue;
             };
-            let Some(item) = self.place_mut(*index).filter(|item| item.is_variable()) else {
+            let Some(item) = self.place_mut(index).filter(|item| item.is_variable()) else {
                 continue;
             };
             item.set_last(*sequence);
             if confirmed && !item.count_unconfirmed() {
-                self.make_pending(*index).unconfirmed += 1;
+                self.make_pending(index).unconfirmed += 1;
             }
         }
     }
 
     /// Notes that the item's next update is handed over, if it is just that: the one after the
-    /// last, with nothing to be told before it, and easily counted. Returns the item's handle.
+    /// last, with nothing to be told before it, and easily counted; false: it is not.
     #[inline]
     pub(crate) fn note_next(
         &mut self,
         index: u32,
         sequence: u64,
         in_flight: &mut InFlight,
-    ) -> Option<u32> {
-        let item = self.place_mut(index)?;
+    ) -> bool {
+        let Some(item) = self.place_mut(index) else {
+            return false;
+        };
         let is_next = item.is_variable() && sequence == item.last() + 1;
         if !is_next || item.is_pending() {
-            return None;
+            return false;
         }
         if in_flight.is_kept() {
             if !item.count_unconfirmed() {
-                return None;
+                return false;
             }
             in_flight.push(Some(index));
         }
         item.set_last(sequence);
-        Some(item.handle())
+        true
     }
 
     /// Hands over an update of a buffered contract: between two of those nothing is coalesced, so

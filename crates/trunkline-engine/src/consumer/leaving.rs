@@ -1,16 +1,21 @@
 //! A session breaks and leaves its `all` subscriptions; another one follows it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use trunkline_types::Tick;
 
 use super::Consumer;
 use super::absence::{Absent, AbsentFeed, ITEM_COST};
 use super::charge::Charge;
+use super::departing::{LeftInterest, Leftover};
+use super::in_flight::InFlight;
+use super::item::Items;
 use super::kept::{Kept, KeptBehind};
+use super::membership::Membership;
 use super::sent::Sent;
 use crate::caller::Caller;
-use crate::feed::Room;
+use crate::engine::{Engine, SLICE};
+use crate::feed::{FeedEntry, Older, Room};
 use crate::outbox::Wakes;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
@@ -32,6 +37,8 @@ impl Consumer {
     }
 
     /// The session broke: its `all` subscriptions are kept until then, for the one that names it.
+    /// From here on no writer waits for them. A session with very many items is sorted out in
+    /// slices of the engine's [polls](Engine::poll), or by the session that follows it.
     pub fn leave(mut self, caller: &Caller, until: Tick) {
         let engine = self.engine.clone();
         let mut wakes = Wakes::new();
@@ -43,10 +50,11 @@ impl Consumer {
         let max = self.outbox.budget.max();
         charge.limit(max.saturating_add(max / 8));
         let kept = Arc::new(Mutex::new(Kept::new(charge)));
-        let mut absent = Absent {
+        let absent = Absent {
             sessions: vec![caller.session],
             principal: caller.principal.clone(),
             until,
+            order: 0,
             feeds: BTreeMap::new(),
             owed: HashMap::new(),
             kept: Arc::clone(&kept),
@@ -54,99 +62,57 @@ impl Consumer {
         let is_kept = |one: &super::Subscription| one.feed.is_some() && !one.options.only_changes;
         let ids = self.subscriptions.iter().filter(|(_, one)| is_kept(one));
         let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
-        let mut taken = Vec::new();
         // Bytes that were charged for it until now.
         let mut lent = 0;
-        let mut left = Vec::new();
+        let mut unsorted = Vec::new();
         for id in ids {
             let Some(subscription) = self.subscriptions.remove(&id) else {
                 continue;
             };
-            left.extend(subscription.items.iter());
-            let Some(membership) = subscription.feed else {
+            self.leftovers.push(Leftover {
+                items: subscription.items,
+                interest: LeftInterest::Nothing,
+            });
+            let Some(mut membership) = subscription.feed else {
                 continue;
             };
-            let items = membership.by_handle.iter();
-            let owed: HashMap<u32, u64> = items
-                .filter_map(|(handle, (index, _))| {
-                    Some((*handle, self.items.get(*index)?.opened_at()))
-                })
-                .collect();
-            let items = membership.by_handle.iter();
-            let handles = items
-                .map(|(handle, (_, place))| (*place, *handle))
-                .collect();
-            let mut feed = AbsentFeed {
-                membership,
-                handles,
-                owed,
-                leaving: None,
-            };
-            let membership = &mut feed.membership;
             let past = std::mem::take(&mut membership.past);
             lent += self.past.hand_over(past.cost());
-            let cost = feed.handles.len() * ITEM_COST;
-            if !kept.lock().charge.take_over(cost) {
-                // No writer waits for it until it has gone.
-                let nothing = Box::new(KeptBehind::new(&kept, HashMap::new()));
-                let member = membership.member;
-                membership.feed.set_absent(member, nothing, &mut wakes);
-                absent.give_up_feed(id, feed, &engine, &mut wakes);
-                continue;
-            }
-            let membership = &mut feed.membership;
             let mut room = Room::default();
-            for entry in membership.taken.drain(..) {
-                room.add(entry.room());
-                taken.push((feed.handles.get(&entry.place).copied(), entry));
-            }
+            let taken = membership.taken.iter();
+            taken.for_each(|entry| room.add(entry.room()));
             // What was taken counts no more before the oldest of what is left may go.
             let member = membership.member;
             lent += membership.feed.hand_over(member, room, &mut wakes);
-            let older = Box::new(KeptBehind::new(&kept, feed.handles.clone()));
-            membership
-                .feed
-                .set_absent(membership.member, older, &mut wakes);
-            for handle in feed.owed.keys() {
-                *absent.owed.entry(*handle).or_default() += 1;
-            }
-            absent.feeds.insert(id, feed);
+            let missed = Arc::default();
+            let older = Box::new(Unsorted(Arc::clone(&missed)));
+            membership.feed.set_absent(member, older, &mut wakes);
+            unsorted.push(UnsortedFeed {
+                id,
+                membership,
+                missed,
+            });
         }
-        // What was sent is charged already; the others where there is room to spare.
-        if let Some(sent) = &mut self.sent {
-            for (handle, entry) in sent.drain() {
-                let (cost, mut kept) = (entry.cost(), kept.lock());
-                match entry.into_update() {
-                    Some(update) => kept.add_charged(handle, update, &mut wakes),
-                    None => kept.charge.give_back(cost, &mut wakes),
-                }
-            }
-        }
-        let items = &self.items;
-        self.in_flight.unconfirmed_entries(&mut |index, entry| {
-            let handle = items.get(index).map(|item| item.handle());
-            if let Some(handle) = handle.filter(|handle| absent.owed.contains_key(handle))
-                && let Some(update) = entry.clone().into_update()
-            {
-                kept.lock().add(handle, update, &mut wakes);
-            }
-        });
         kept.lock().charge.adopt(lent);
-        for (handle, entry) in taken {
-            if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
-                kept.lock().add_waiting(handle, update, &mut wakes);
-            }
-        }
-        for index in left {
-            self.free(index);
-        }
-        kept.lock().charge.settle(&mut wakes);
         for mut older in self.followed.drain(..) {
             older.sessions.push(caller.session);
             engine.absences().put(older);
         }
-        if !absent.feeds.is_empty() {
+        let mut leaving = Leaving {
+            absent,
+            unsorted,
+            taken: Vec::new(),
+            items: std::mem::take(&mut self.items),
+            in_flight: std::mem::take(&mut self.in_flight),
+            sent: self.sent.take(),
+        };
+        let work = leaving.unsorted.iter().map(UnsortedFeed::work);
+        if work.sum::<usize>() <= SLICE {
+            leaving.sort_some(&engine, &mut { usize::MAX }, &mut wakes);
+            let (absent, _) = leaving.into_absent();
             engine.absences().put(absent);
+        } else {
+            engine.absences().sort_later(leaving);
         }
     }
 
@@ -154,7 +120,7 @@ impl Consumer {
     /// again go on from what that one has left.
     pub fn follow(&mut self, caller: &Caller, session: u32) -> bool {
         let absences = self.engine.absences();
-        let found = absences.take(session, caller);
+        let found = absences.take(session, caller, &self.engine);
         let is_kept = !found.is_empty();
         self.followed.extend(found);
         while self.followed.len() > FOLLOWED_MAX {
@@ -187,5 +153,168 @@ impl Consumer {
             absent.give_up(&self.engine, wakes);
         }
         self.followed.iter().map(|one| one.until).min()
+    }
+}
+
+/// A session that broke and is still to be sorted out: which variables are owed, and what of the
+/// updates outside the feeds is kept for whoever comes back.
+pub(super) struct Leaving {
+    pub(super) absent: Absent,
+    unsorted: Vec<UnsortedFeed>,
+    /// What the feeds had given out and the session had not delivered.
+    taken: Vec<(Option<u32>, FeedEntry)>,
+    items: Items,
+    in_flight: InFlight,
+    sent: Option<Sent>,
+}
+
+/// An `all` subscription of it.
+struct UnsortedFeed {
+    id: u32,
+    membership: Membership,
+    /// What its feed has dropped since the session broke.
+    missed: Arc<Mutex<Missed>>,
+}
+
+impl UnsortedFeed {
+    /// How much there is to sort out, as a part of a slice.
+    fn work(&self) -> usize {
+        1 + self.membership.by_handle.len() + self.membership.taken.len()
+    }
+}
+
+/// What was dropped of a feed whose session is not sorted out yet.
+#[derive(Debug, Default)]
+struct Missed {
+    places: HashSet<u32>,
+    all: bool,
+}
+
+/// Stands for what is kept of a feed until that is sorted out.
+#[derive(Debug)]
+struct Unsorted(Arc<Mutex<Missed>>);
+
+impl Older for Unsorted {
+    fn miss(&mut self, place: u32) {
+        self.0.lock().places.insert(place);
+    }
+
+    fn miss_all(&mut self) {
+        self.0.lock().all = true;
+    }
+
+    fn forget_missed(&mut self, _: &mut Wakes) -> bool {
+        false
+    }
+
+    fn begin_anew(&mut self) {}
+}
+
+impl Leaving {
+    /// What is kept of it, and what is of no use any more, to be dropped where nothing is locked.
+    pub(super) fn into_absent(self) -> (Absent, impl Sized) {
+        (self.absent, (self.items, self.in_flight))
+    }
+
+    /// Sorts out at most about `budget` items, a subscription at a time; false when there is more.
+    pub(super) fn sort_some(
+        &mut self,
+        engine: &Engine,
+        budget: &mut usize,
+        wakes: &mut Wakes,
+    ) -> bool {
+        while let Some(next) = self.unsorted.pop() {
+            if *budget == 0 {
+                self.unsorted.push(next);
+                return false;
+            }
+            *budget = budget.saturating_sub(next.work());
+            self.sort_feed(next, engine, wakes);
+        }
+        self.sort_updates(wakes);
+        true
+    }
+
+    fn sort_feed(&mut self, unsorted: UnsortedFeed, engine: &Engine, wakes: &mut Wakes) {
+        let UnsortedFeed {
+            id,
+            mut membership,
+            missed,
+        } = unsorted;
+        let kept = &self.absent.kept;
+        let log = Arc::clone(&membership.feed);
+        let member = membership.member;
+        let is_kept = {
+            let cost = membership.by_handle.len() * ITEM_COST;
+            kept.lock().charge.take_over(cost)
+        };
+        let by_handle = membership.by_handle.iter();
+        let handles: HashMap<u32, u32> = by_handle
+            .map(|(handle, (_, place))| (*place, *handle))
+            .collect();
+        if !is_kept {
+            let feed = AbsentFeed {
+                membership,
+                handles,
+                owed: HashMap::new(),
+                leaving: None,
+            };
+            return self.absent.give_up_later(id, feed, engine);
+        }
+        let by_handle = membership.by_handle.iter();
+        let owed: HashMap<u32, u64> = by_handle
+            .filter_map(|(handle, (index, _))| Some((*handle, self.items.get(*index)?.opened_at())))
+            .collect();
+        let older = Box::new(KeptBehind::new(kept, handles.clone()));
+        log.replace_older(member, older, wakes, &mut |older| {
+            let missed = missed.lock();
+            missed.places.iter().for_each(|place| older.miss(*place));
+            if missed.all {
+                older.miss_all();
+            }
+        });
+        for entry in membership.taken.drain(..) {
+            let handle = handles.get(&entry.place).copied();
+            self.taken.push((handle, entry));
+        }
+        for handle in owed.keys() {
+            *self.absent.owed.entry(*handle).or_default() += 1;
+        }
+        let feed = AbsentFeed {
+            membership,
+            handles,
+            owed,
+            leaving: None,
+        };
+        self.absent.feeds.insert(id, feed);
+    }
+
+    /// Keeps the updates outside the feeds: the charge bounds how many.
+    fn sort_updates(&mut self, wakes: &mut Wakes) {
+        let kept = Arc::clone(&self.absent.kept);
+        // What was sent is charged already; the others where there is room to spare.
+        if let Some(mut sent) = self.sent.take() {
+            for (handle, entry) in sent.drain() {
+                let (cost, mut kept) = (entry.cost(), kept.lock());
+                match entry.into_update() {
+                    Some(update) => kept.add_charged(handle, update, wakes),
+                    None => kept.charge.give_back(cost, wakes),
+                }
+            }
+        }
+        let owed = &self.absent.owed;
+        self.in_flight.unconfirmed_entries(&mut |handle, entry| {
+            if owed.contains_key(&handle)
+                && let Some(update) = entry.clone().into_update()
+            {
+                kept.lock().add(handle, update, wakes);
+            }
+        });
+        for (handle, entry) in self.taken.drain(..) {
+            if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
+                kept.lock().add_waiting(handle, update, wakes);
+            }
+        }
+        kept.lock().charge.settle(wakes);
     }
 }

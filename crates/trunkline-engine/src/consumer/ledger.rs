@@ -76,8 +76,8 @@ impl Consumer {
         known.or_else(|| {
             let mut items = self.subscriptions.get(&subscription)?.items.iter();
             items.find(|index| {
-                let item = self.items.get(*index);
-                item.is_some_and(|item| item.handle() == handle)
+                let variable = self.bound.get(*index);
+                variable.is_some_and(|variable| variable.handle() == handle)
             })
         })
     }

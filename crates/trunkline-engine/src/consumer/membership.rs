@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::in_flight::Table;
+use super::in_flight::{Seat, Table};
 use crate::feed::{Event, Feed, FeedEntry, Room, Terms};
 use crate::outbox::Outbox;
 use crate::sync::Arc;
@@ -27,6 +27,17 @@ pub(super) struct Membership {
     pub(super) past: Room,
     /// Its variables are as they were when it last looked for others with the same.
     pub(super) is_settled: bool,
+}
+
+/// Takes a feed out of a variable's interests.
+pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
+    let mut state = variable.lock();
+    if let Some(interests) = state.interests_mut()
+        && interests.remove_feed(feed).is_some()
+    {
+        feed.remove_place();
+    }
+    variable.forget_attended(&state);
 }
 
 /// What of an item waits in a feed.
@@ -63,9 +74,9 @@ impl Membership {
         let place = self.feed.add_place();
         let table = Arc::make_mut(&mut self.table);
         let needed = place as usize + 1;
-        table.resize(needed.max(table.len()), u32::MAX);
-        if let Some(entry) = table.get_mut(place as usize) {
-            *entry = index;
+        table.resize(needed.max(table.len()), Seat::EMPTY);
+        if let Some(seat) = table.get_mut(place as usize) {
+            *seat = Seat { index, handle };
         }
         self.by_handle.insert(handle, (index, place));
         place
@@ -75,13 +86,7 @@ impl Membership {
     /// they have all it had, too.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
-        let mut state = variable.lock();
-        if let Some(interests) = state.interests_mut()
-            && interests.remove_feed(&self.feed).is_some()
-        {
-            self.feed.remove_place();
-        }
-        variable.forget_attended(&state);
+        leave_feed(variable, &self.feed);
     }
 
     pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {
@@ -100,8 +105,8 @@ impl Membership {
     }
 
     pub(super) fn index_at(&self, place: u32) -> u32 {
-        let index = self.table.get(place as usize);
-        index.copied().unwrap_or(u32::MAX)
+        let seat = self.table.get(place as usize);
+        seat.unwrap_or(&Seat::EMPTY).index
     }
 
     /// Room of the entries that were taken, as the feed still counts it, of these places; and what

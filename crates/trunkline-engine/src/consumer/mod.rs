@@ -48,7 +48,7 @@ pub(crate) use self::absence::Absences;
 pub use self::absence::Absent;
 use self::bound::Bound;
 use self::charge::Charge;
-use self::departing::Departing;
+use self::departing::{Departing, LeftInterest, Leftover};
 use self::in_flight::InFlight;
 use self::indices::Indices;
 use self::item::{Items, VariableItem};
@@ -101,6 +101,8 @@ pub struct Consumer {
     fields: HashMap<u32, Arc<Variable>>,
     /// Entries of others' feeds that this request may still look through.
     looks: usize,
+    /// Items of subscriptions that it has left to the next session.
+    leftovers: Vec<Leftover>,
 }
 
 struct Subscription {
@@ -149,6 +151,7 @@ impl Consumer {
             past: Charge::default(),
             fields: HashMap::new(),
             looks: reaching::LOOKS_PER_REQUEST,
+            leftovers: Vec::new(),
         }
     }
 
@@ -385,19 +388,23 @@ impl Subscription {
 impl Drop for Consumer {
     fn drop(&mut self) {
         let mut wakes = Wakes::new();
-        let is_of_all = |(_, one): &(&u32, &Subscription)| one.feed.is_some();
-        let feeds = self.subscriptions.iter().filter(is_of_all);
-        let feeds: Vec<u32> = feeds.map(|(id, _)| *id).collect();
-        for id in feeds {
-            self.unsubscribe(id, None, &mut wakes);
+        let mut leftovers = std::mem::take(&mut self.leftovers);
+        for subscription in std::mem::take(&mut self.subscriptions).into_values() {
+            let items = subscription.items;
+            leftovers.push(match subscription.feed {
+                Some(membership) => Leftover::of_feed(items, membership, &mut wakes),
+                None => Leftover {
+                    items,
+                    interest: LeftInterest::Own,
+                },
+            });
         }
         self.release_followed(Tick::MAX, &mut wakes);
         self.outbox.end();
-        let subscriptions = std::mem::take(&mut self.subscriptions);
         let mut departing = Departing {
             outbox: Arc::clone(&self.outbox),
             bound: std::mem::take(&mut self.bound),
-            subscriptions: subscriptions.into_values().map(|one| one.items).collect(),
+            subscriptions: leftovers,
             fields: std::mem::take(&mut self.fields).into_values().collect(),
         };
         if !departing.give_up_some(&self.engine, &mut { SLICE }, &mut wakes) {

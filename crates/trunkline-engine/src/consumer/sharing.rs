@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Consumer;
-use super::in_flight::Table;
+use super::in_flight::{Seat, Table};
 use super::membership::Membership;
 use crate::feed::{Feed, Moved};
 use crate::group::GROUP_MAX;
@@ -164,12 +164,15 @@ fn join(
     };
     drop(locked);
     let longest = places.values().max().map_or(0, |place| *place as usize + 1);
-    let mut table: Table = vec![u32::MAX; longest];
-    for (index, place) in membership.by_handle.values_mut() {
+    let mut table: Table = vec![Seat::EMPTY; longest];
+    for (handle, (index, place)) in &mut membership.by_handle {
         let there = places.get(place).copied().unwrap_or(u32::MAX);
         *place = there;
-        if let Some(entry) = table.get_mut(there as usize) {
-            *entry = *index;
+        if let Some(seat) = table.get_mut(there as usize) {
+            *seat = Seat {
+                index: *index,
+                handle: *handle,
+            };
         }
     }
     membership.table = Arc::new(table);

@@ -160,7 +160,7 @@ impl Consumer {
         let first = past
             .first()
             .map_or(current.sequence, |first| first.sequence);
-        let index = (self.items).insert(handle, id, current.sequence, (resume, epoch), first);
+        let index = (self.items).insert(id, current.sequence, (resume, epoch), first);
         self.bound.put(index, variable);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);

@@ -51,13 +51,13 @@ impl Consumer {
                 }
                 Some(Slot::Variable(item)) => item,
             };
-            let Some(variable) = self.engine.variable(item.handle()) else {
+            let Some(variable) = self.bound_in_use(index) else {
                 continue;
             };
             let update = variable.update();
             if !item.is_first() && update.sequence == item.last() {
                 if !variable.is_gone() {
-                    show(item.subscription, &variable, &update);
+                    show(item.subscription, variable, &update);
                 }
             } else if self.mark_is_missing(index) {
                 self.outbox.marks.mark(index);
@@ -69,12 +69,17 @@ impl Consumer {
         looked
     }
 
+    /// The variable of an item, unless it is gone.
+    fn bound_in_use(&self, index: u32) -> Option<&Arc<Variable>> {
+        self.bound.get(index).filter(|variable| !variable.is_gone())
+    }
+
     /// Whether an item has something to be delivered that nothing will deliver.
     fn mark_is_missing(&self, index: u32) -> bool {
         let Some(item) = self.items.get(index) else {
             return false;
         };
-        let Some(variable) = self.engine.variable(item.handle()) else {
+        let Some(variable) = self.bound_in_use(index) else {
             return false;
         };
         // Under the lock nobody is between publishing an update and marking it.

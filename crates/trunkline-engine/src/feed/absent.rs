@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::log::Log;
+use super::member::Attention;
 use super::reading::move_behind;
 use super::{Event, Feed, FeedEntry, Room};
 use crate::outbox::Wakes;
@@ -31,6 +32,23 @@ impl Feed {
     /// for it go on.
     pub(crate) fn set_absent(&self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
         self.log.lock().set_absent(member, older, wakes);
+    }
+
+    /// Something else goes before what an absent member holds: `catch_up` tells it what was missed
+    /// until now.
+    pub(crate) fn replace_older(
+        &self,
+        member: usize,
+        mut older: Box<dyn Older>,
+        wakes: &mut Wakes,
+        catch_up: &mut dyn FnMut(&mut dyn Older),
+    ) {
+        let mut log = self.log.lock();
+        catch_up(&mut *older);
+        older.forget_missed(wakes);
+        if let Some(one) = log.member_mut(member) {
+            one.older = Some(older);
+        }
     }
 
     /// Takes everything out that waits for a member, to be kept elsewhere. Returns the bytes of the
@@ -85,11 +103,10 @@ impl Log {
         };
         one.older = Some(older);
         one.forget_full();
-        if one.asleep && !one.ended {
-            // There is nobody to be marked.
-            one.asleep = false;
-            self.asleep -= 1;
-        }
+        let was_unattended = one.is_unattended() && !one.ended;
+        // There is nobody to be marked.
+        one.attention = Attention::Coming;
+        self.unattended -= usize::from(was_unattended);
         one.wake_parked(wakes);
         self.wake_parked(wakes);
     }

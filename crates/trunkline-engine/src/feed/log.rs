@@ -1,6 +1,7 @@
 //! What is behind a feed's lock: the entries, and how far each member is.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 
 use super::member::{Member, Terms};
 use super::{Event, FeedEntry, Room, SharedRun};
@@ -29,8 +30,10 @@ pub(super) struct Log {
     pub(super) members: Vec<Option<Member>>,
     /// Members that have not ended.
     pub(super) live: usize,
-    /// Of them, those that are to be marked when there is something to take.
-    pub(super) asleep: usize,
+    /// Of them, those that [nobody is known to have woken](Attention): every writer sees to them.
+    pub(super) unattended: usize,
+    /// The list of wake-ups that has all of those: a writer with the same list need not look again.
+    pub(super) waker: Option<NonZeroUsize>,
     /// Variables, and the number of the next one.
     pub(super) places: u32,
     pub(super) next_place: u32,
@@ -68,9 +71,7 @@ impl Log {
         self.written.add(room);
         let event = Event::Next(update);
         self.entries.push_back(FeedEntry { place, event });
-        if self.asleep > 0 {
-            self.wake_members(wakes);
-        }
+        self.see_to_members(wakes);
     }
 
     /// Lets the members note what was put in without them. To be called before anything that goes
@@ -112,7 +113,7 @@ impl Log {
         Self {
             members: vec![Some(Member::new(terms))],
             live: 1,
-            asleep: 1,
+            unattended: 1,
             ..Self::default()
         }
     }
@@ -155,11 +156,29 @@ impl Log {
         self.members.len() > 1 && self.members.iter().flatten().nth(1).is_some()
     }
 
-    pub(super) fn wake_members(&mut self, wakes: &mut Wakes) {
-        self.asleep = 0;
-        for member in self.live_mut().filter(|one| one.asleep) {
-            member.wake(wakes);
+    /// Something was put in: sees to it that every member comes for it.
+    #[inline]
+    pub(super) fn see_to_members(&mut self, wakes: &mut Wakes) {
+        if self.unattended > 0 && !wakes.has_number(self.waker) {
+            self.wake_members(wakes);
         }
+    }
+
+    #[cold]
+    fn wake_members(&mut self, wakes: &mut Wakes) {
+        let mut unattended = 0;
+        for member in self.live_mut() {
+            member.wake(wakes);
+            unattended += usize::from(member.is_unattended());
+        }
+        self.unattended = unattended;
+        self.waker = Some(wakes.number());
+    }
+
+    /// A member that is new here, or has found nothing, needs a wake-up that nobody has on a list.
+    pub(super) fn add_unattended(&mut self) {
+        self.unattended += 1;
+        self.waker = None;
     }
 
     pub(super) fn wake_parked(&mut self, wakes: &mut Wakes) {
@@ -182,7 +201,7 @@ impl Log {
             let event = Event::Gone;
             self.entries.push_back(FeedEntry { place, event });
         }
-        self.wake_members(wakes);
+        self.see_to_members(wakes);
         self.wake_parked(wakes);
         for member in self.members.iter().flatten() {
             member.wake_parked(wakes);

@@ -46,6 +46,21 @@ impl Moved {
     }
 }
 
+/// Whether a member that has not ended comes for what is put into the log.
+///
+/// The thread that marks it may lose its processor before it wakes the consumer. So a mark alone
+/// does not relieve the writers after it: each of them wakes the consumer too, until one sees that
+/// a wake-up was delivered behind the mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Attention {
+    /// It has found nothing: it is to be marked, and its consumer woken, when something is put in.
+    Asleep,
+    /// It is marked, and the wake-up of its consumer may still be on some writer's list.
+    Marked,
+    /// Its consumer was woken behind the mark, or is taking: it comes until it finds nothing.
+    Coming,
+}
+
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) terms: Terms,
@@ -70,8 +85,7 @@ pub(super) struct Member {
     pub(super) ended: bool,
     /// The log's turn from then on.
     ended_at: u32,
-    /// It has found nothing, and is to be marked when there is something.
-    pub(super) asleep: bool,
+    pub(super) attention: Attention,
     /// Its session broke: it holds what comes for whoever comes back, behind this, and nobody waits
     /// for it.
     pub(super) older: Option<Box<dyn Older>>,
@@ -91,7 +105,7 @@ impl Member {
             ebbs: 0,
             ended: false,
             ended_at: 0,
-            asleep: true,
+            attention: Attention::Asleep,
             older: None,
         }
     }
@@ -279,8 +293,22 @@ impl Member {
         self.budget().wake_parked(wakes);
     }
 
+    /// Sees to it that its consumer comes for what was put in: marks it unless it is marked, and
+    /// adds the consumer to those to be woken unless one was woken behind the mark.
     pub(super) fn wake(&mut self, wakes: &mut Wakes) {
-        self.asleep = false;
-        self.terms.outbox.mark(self.terms.mark, wakes);
+        let outbox = &self.terms.outbox;
+        let is_woken = match self.attention {
+            Attention::Asleep => outbox.mark(self.terms.mark, wakes),
+            Attention::Marked => outbox.see_to_wake(wakes),
+            Attention::Coming => return,
+        };
+        self.attention = match is_woken {
+            true => Attention::Coming,
+            false => Attention::Marked,
+        };
+    }
+
+    pub(super) fn is_unattended(&self) -> bool {
+        self.attention != Attention::Coming
     }
 }

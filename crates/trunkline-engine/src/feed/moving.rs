@@ -23,7 +23,7 @@ impl Log {
         let gone = self.members.get_mut(member)?.take()?;
         if !gone.ended {
             self.live -= 1;
-            self.asleep -= usize::from(gone.asleep);
+            self.unattended -= usize::from(gone.is_unattended());
         }
         self.trim();
         Some(gone)
@@ -47,7 +47,7 @@ impl Log {
         let mut log = Self {
             written: waiting,
             live: usize::from(!member.ended),
-            asleep: usize::from(!member.ended && member.asleep),
+            unattended: usize::from(!member.ended && member.is_unattended()),
             places,
             next_place,
             ..Self::default()
@@ -86,7 +86,9 @@ impl Log {
         let mut member = moved.member;
         member.place_at(self.end(), self.written);
         self.live += 1;
-        self.asleep += usize::from(member.asleep);
+        if member.is_unattended() {
+            self.add_unattended();
+        }
         let free = self.members.iter().position(Option::is_none);
         Ok(match free {
             Some(at) => {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::log::Log;
+use super::member::Attention;
 use super::{Event, FeedEntry, RUN, RUN_BYTES, SharedRun, Taken};
 use crate::sync::Arc;
 
@@ -17,6 +18,10 @@ impl Log {
         let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
             return Taken::Nothing { ended: false };
         };
+        if !one.ended {
+            self.unattended -= usize::from(one.is_unattended());
+            one.attention = Attention::Coming;
+        }
         if !one.backlog.is_empty() {
             move_behind(&mut one.backlog, out);
             return Taken::Entries;
@@ -25,14 +30,9 @@ impl Log {
             return Taken::Nothing { ended: true };
         }
         if one.cursor >= end {
-            self.asleep += usize::from(!one.asleep);
-            one.asleep = true;
+            one.attention = Attention::Asleep;
+            self.add_unattended();
             return Taken::Nothing { ended: false };
-        }
-        if one.asleep {
-            // It was marked for another reason.
-            one.asleep = false;
-            self.asleep -= 1;
         }
         if !is_shared && one.cursor == start {
             one.cursor = end;

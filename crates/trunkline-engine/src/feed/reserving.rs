@@ -148,9 +148,7 @@ impl Log {
         }
         self.written.add(room);
         self.entries.push_back(entry);
-        if self.asleep > 0 {
-            self.wake_members(wakes);
-        }
+        self.see_to_members(wakes);
         true
     }
 
@@ -161,7 +159,7 @@ impl Log {
         let mut owed = false;
         for member in members.filter(|one| one.ended && one.has_reserved(turn)) {
             member.backlog.push_back(entry.clone());
-            member.wake(wakes);
+            member.terms.outbox.mark(member.terms.mark, wakes);
             owed = true;
         }
         owed
@@ -179,7 +177,7 @@ impl Log {
         let slowest_other = slowest_other.filter(|one| !one.ended);
         let rest = slowest_other.map(|one| one.cursor).min().unwrap_or(end);
         self.turn += 1;
-        let (turn, asleep) = (self.turn, self.asleep);
+        let turn = self.turn;
         let Some(member) = self.members.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
@@ -195,10 +193,10 @@ impl Log {
             own = self.entries.iter().skip(from).cloned().collect();
         }
         member.backlog.append(&mut own);
-        self.asleep = asleep - usize::from(member.asleep);
-        member.asleep = false;
+        let was_unattended = member.is_unattended();
         member.end(turn, wakes);
         member.miss_all(wakes);
+        self.unattended -= usize::from(was_unattended);
         self.live -= 1;
         self.drop_runs();
         self.wake_parked(wakes);

@@ -86,25 +86,30 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<Deployed, DeployError> {
-        let mut libraries = self.libraries_lock();
-        let place = place(&libraries, &library.name).ok();
-        let before = place.and_then(|place| libraries.get(place));
-        let plan = self.plan(library, before, replace)?;
-        let state = before.map_or(LibraryState::Running, |before| before.state);
-        let numbered_before = before.map_or_else(Vec::new, |before| before.handles.clone());
+        let _change = self.changes_lock();
+        let before = self.library(&library.name);
+        let plan = self.plan(library, before.as_ref(), replace)?;
+        let promised = plan.names.len() - plan.kept.len();
+        if let Err(room) = self.registry().promise(promised) {
+            return Err(too_many(promised, room));
+        }
+        let before = before.unwrap_or_default();
+        let (state, numbered_before) = (before.state, before.handles);
         let deployed = self.carry_out(plan, library, state, retained, now, wall, wakes);
         let entry = Library {
             name: library.name.clone(),
             description: library.description.clone(),
             state,
             handles: deployed.handles.clone(),
-            before_stop: before
-                .map(|before| before.before_stop.clone())
-                .unwrap_or_default(),
+            before_stop: before.before_stop,
         };
-        match place.and_then(|place| libraries.get_mut(place)) {
-            Some(known) => *known = entry,
-            None => libraries.push(entry),
+        {
+            let mut libraries = self.libraries_lock();
+            let place = place(&libraries, &library.name).ok();
+            match place.and_then(|place| libraries.get_mut(place)) {
+                Some(known) => *known = entry,
+                None => libraries.push(entry),
+            }
         }
         self.watch_ages(&deployed.handles, now);
         let orphans = self.bind_sources(&deployed.handles);
@@ -127,9 +132,9 @@ impl Engine {
         library: &LibraryDefinition,
         replace: bool,
     ) -> Result<(), DeployError> {
-        let libraries = self.libraries_lock();
-        let before = libraries.iter().find(|known| known.name == library.name);
-        self.plan(library, before, replace).map(|_| ())
+        let _change = self.changes_lock();
+        let before = self.library(&library.name);
+        self.plan(library, before.as_ref(), replace).map(|_| ())
     }
 
     fn plan(
@@ -145,11 +150,7 @@ impl Engine {
         }
         let room = self.registry().room();
         let check_room = |needed: usize| match needed > room {
-            true => Err(DeployError::TooMany {
-                needed,
-                room,
-                max: VARIABLES_MAX,
-            }),
+            true => Err(too_many(needed, room)),
             false => Ok(()),
         };
         let handles = before.map_or(&[][..], |before| &before.handles);
@@ -243,7 +244,7 @@ impl Engine {
             // Nobody finds the variable before it has its first value, so nobody can have written
             // it.
             let retained = retained(&name, &definition.properties);
-            let made = self.registry().insert(|handle, born| {
+            let made = self.registry().insert_promised(|handle, born| {
                 let variable = Variable::new(handle, born, name.into(), properties);
                 if !variable.is_alias() && !self.write_retained(&variable, retained, now, wall) {
                     self.write_initial(&variable, now, wall);
@@ -256,7 +257,7 @@ impl Engine {
             if let Some(made) = &made {
                 self.enter_tables(made);
             }
-            // There is room: it was counted under the lock that is still held.
+            // There is room: it was promised.
             deployed.added += 1;
             deployed
                 .handles
@@ -277,9 +278,12 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<usize, UnknownLibrary> {
-        let mut libraries = self.libraries_lock();
-        let place = place(&libraries, name)?;
-        let library = libraries.remove(place);
+        let _change = self.changes_lock();
+        let library = {
+            let mut libraries = self.libraries_lock();
+            let place = place(&libraries, name)?;
+            libraries.remove(place)
+        };
         for (place, handle) in library.handles.iter().enumerate() {
             if let Some(variable) = self.variable(*handle) {
                 self.let_go(&variable, now, wall, wakes);
@@ -380,8 +384,16 @@ impl Engine {
     }
 }
 
-/// What an order that goes through a library has marked so far is sent meanwhile. The list of
-/// libraries is held, which no wake-up takes.
+fn too_many(needed: usize, room: usize) -> DeployError {
+    DeployError::TooMany {
+        needed,
+        room,
+        max: VARIABLES_MAX,
+    }
+}
+
+/// What an order that goes through a library has marked so far is sent meanwhile. Other changes
+/// wait, which no wake-up makes.
 pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     if place % WAKE_EVERY == WAKE_EVERY - 1 {
         wakes.flush();

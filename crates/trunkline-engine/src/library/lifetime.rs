@@ -24,26 +24,38 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<bool, UnknownLibrary> {
-        let mut libraries = self.libraries_lock();
-        let place = place(&libraries, name)?;
-        let Some(library) = libraries.get_mut(place) else {
+        let _change = self.changes_lock();
+        let Some((handles, _)) = self.set_state(name, LibraryState::Stopped)? else {
             return Ok(false);
         };
-        if library.state == LibraryState::Stopped {
-            return Ok(false);
-        }
-        library.state = LibraryState::Stopped;
-        for (place, handle) in library.handles.iter().enumerate() {
+        let mut before_stop = Vec::new();
+        for (place, handle) in handles.iter().enumerate() {
             wake_after(place, wakes);
             let Some(variable) = self.variable(*handle) else {
                 continue;
             };
             let before = stop(&variable, now, wall, wakes);
-            library
-                .before_stop
-                .extend(before.map(|quality| (*handle, quality)));
+            before_stop.extend(before.map(|quality| (*handle, quality)));
+        }
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        if let Some(library) = libraries.get_mut(place) {
+            library.before_stop = before_stop;
         }
         Ok(true)
+    }
+
+    /// Notes that a library runs or is stopped; returns its handles and what was noted when it was
+    /// stopped. `None`: it was so already. No other change is going on.
+    fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        let Some(library) = libraries.get_mut(place).filter(|one| one.state != state) else {
+            return Ok(None);
+        };
+        library.state = state;
+        let before_stop = std::mem::take(&mut library.before_stop);
+        Ok(Some((library.handles.clone(), before_stop)))
     }
 
     /// Starts a stopped library. As at a start of the engine, what its variables hold is a value
@@ -60,26 +72,19 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<bool, UnknownLibrary> {
         let handles = {
-            let mut libraries = self.libraries_lock();
-            let place = place(&libraries, name)?;
-            let Some(library) = libraries.get_mut(place) else {
+            let _change = self.changes_lock();
+            let Some((handles, before)) = self.set_state(name, LibraryState::Running)? else {
                 return Ok(false);
             };
-            if library.state == LibraryState::Running {
-                return Ok(false);
-            }
-            library.state = LibraryState::Running;
-            let before = std::mem::take(&mut library.before_stop);
             // By handle: the library may have been replaced while it was stopped.
             let before: HashMap<u32, Quality> = before.into_iter().collect();
-            for (place, handle) in library.handles.iter().enumerate() {
+            for (place, handle) in handles.iter().enumerate() {
                 wake_after(place, wakes);
                 let quality = before.get(handle).copied().unwrap_or(Quality::GOOD);
                 if let Some(variable) = self.variable(*handle) {
                     start(&variable, quality, now, wall, wakes);
                 }
             }
-            let handles = library.handles.clone();
             self.bind_aliases(name, now, wall, wakes);
             handles
         };
@@ -90,6 +95,9 @@ impl Engine {
         Ok(true)
     }
 }
+
+/// The handles of a library, and the qualities that were noted when it was stopped.
+type Set = (Vec<u32>, Vec<(u32, Quality)>);
 
 /// Stops one variable; returns its quality if that was not good.
 fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Quality> {

@@ -1,7 +1,8 @@
 //! Libraries: variables are deployed, started, stopped and undeployed as wholes (DP-01, DP-03,
 //! DP-07, DP-16).
 //!
-//! One lock, the list of libraries, orders these operations; no write takes it.
+//! One lock orders these operations; no write takes it. The list of libraries has another one,
+//! which is never held as long as a library takes to go through: sessions look at the list.
 
 mod check;
 mod deploy;
@@ -16,7 +17,7 @@ use trunkline_types::Quality;
 use trunkline_types::name::is_reserved;
 
 /// A deployed library.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Library {
     /// Its name: the first segment of its variables' names.
     pub name: String,

@@ -12,7 +12,7 @@ use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 
 use crate::audit::Audited;
 use crate::caller::Caller;
-use crate::engine::Engine;
+use crate::engine::{Engine, SLICE};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::sync::Arc;
@@ -95,6 +95,17 @@ pub enum Answer {
     Unknown(String),
 }
 
+/// A provider that has gone, and some of whose variables do not say so yet.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    id: ProviderId,
+    quality: Quality,
+    /// The slot at which the look at the variables goes on.
+    next: u32,
+    /// When it went, or was looked at last.
+    time: (Tick, Timestamp),
+}
+
 /// A provider's place in the engine; give it back with [`Engine::detach_provider`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProviderId(usize);
@@ -124,10 +135,19 @@ impl Engine {
     /// # Errors
     /// [`NameTaken`].
     pub fn attach_source(&self, provider: Arc<dyn Provider>) -> Result<ProviderId, NameTaken> {
-        // With the list of libraries held nothing is deployed between the two steps.
-        let libraries = self.libraries_lock();
+        // Nothing is deployed between the two steps.
+        let _change = self.changes_lock();
+        let mut wakes = Wakes::new();
+        let mut ended = self.providers().ended.lock();
         let id = ProviderId(self.providers().attach_named(provider)?);
-        for library in libraries.iter() {
+        // Its variables say that the one before it has gone before they say anything of this one.
+        if let Some(at) = ended.iter().position(|one| one.id == id)
+            && let Some(mut before) = ended.remove(at)
+        {
+            self.mark_some(&mut before, &mut { usize::MAX }, &mut wakes);
+        }
+        drop(ended);
+        for library in self.libraries() {
             self.bind_sources(&library.handles);
         }
         Ok(id)
@@ -136,9 +156,9 @@ impl Engine {
     /// A provider of this name will be [attached](Self::attach_source), from a process of its own.
     /// Until then its variables are as those of one that has gone: nobody can write them.
     pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let libraries = self.libraries_lock();
+        let _change = self.changes_lock();
         self.providers().expect(name);
-        for library in libraries.iter() {
+        for library in self.libraries() {
             let orphans = self.bind_sources(&library.handles);
             self.mark_orphans(&orphans, now, wall, wakes);
         }
@@ -217,7 +237,52 @@ impl Engine {
             };
             self.finish_unknown(write, cause, wall, wakes);
         }
-        self.set_source_quality(id, Quality::bad(reason), now, wall, wakes);
+        let quality = Quality::bad(reason);
+        self.providers().ended.lock().push_back(Ended {
+            id,
+            quality,
+            next: 1,
+            time: (now, wall),
+        });
+        // Those beyond a slice get theirs with the next polls.
+        self.mark_ended(&mut { SLICE }, now, wall, wakes);
+    }
+
+    /// Says of variables whose provider has gone that it has, looking at `budget` variables at
+    /// most; false when there are more.
+    pub(crate) fn mark_ended(
+        &self,
+        budget: &mut usize,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> bool {
+        let mut ended = self.providers().ended.lock();
+        while let Some(first) = ended.front_mut() {
+            first.time = (now, wall);
+            if !self.mark_some(first, budget, wakes) {
+                return false;
+            }
+            ended.pop_front();
+        }
+        true
+    }
+
+    fn mark_some(&self, ended: &mut Ended, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        let (now, wall) = ended.time;
+        while ended.next < self.end() {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            if let Some(variable) = self.registry().at(ended.next)
+                && variable.provider_index() == Some(ended.id.0)
+            {
+                requalify(&variable, ended.quality, now, wall, wakes);
+            }
+            ended.next += 1;
+        }
+        true
     }
 
     /// What a provider says about all its variables at once, such as that its device is gone.

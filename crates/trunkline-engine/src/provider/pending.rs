@@ -1,12 +1,12 @@
 //! Who provides, and what they have not answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
 use trunkline_types::{Tick, Value};
 
-use super::{NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
+use super::{Ended, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
 use crate::audit::Asked;
 use crate::sync::{Arc, Mutex, RwLock};
 use crate::variable::Variable;
@@ -41,6 +41,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Providers {
     slots: RwLock<Vec<ProviderSlot>>,
     pending: Mutex<Pending>,
+    /// Those that have gone just now, the one that went first first. Before the lock of a variable.
+    pub(super) ended: Mutex<VecDeque<Ended>>,
     timeout: Duration,
 }
 
@@ -119,6 +121,7 @@ impl Providers {
         Self {
             slots: RwLock::new(Vec::new()),
             pending: Mutex::new(Pending::default()),
+            ended: Mutex::new(VecDeque::new()),
             timeout,
         }
     }

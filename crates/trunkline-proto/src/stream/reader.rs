@@ -217,7 +217,11 @@ impl Half for Reader {
                 }
                 #[cfg(feature = "planted")]
                 let is_aborted =
-                    !trunkline_types::planted::is(trunkline_types::planted::Bug::AbortAsEnd);
+                    !trunkline_types::planted::is(trunkline_types::planted::Bug::AbortAsEnd)
+                        && !(abort.transferred == abort.position
+                            && trunkline_types::planted::is(
+                                trunkline_types::planted::Bug::AbortForgotten,
+                            ));
                 #[cfg(not(feature = "planted"))]
                 let is_aborted = true;
                 // What was announced before is not all coming.

@@ -154,6 +154,10 @@ impl Backend for PlainWrites {
         super::reserve(&self.file, position, bytes)
     }
 
+    fn lengthen(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
     fn room(&self) -> io::Result<u64> {
         super::room(&self.file)
     }

@@ -118,7 +118,7 @@ impl<B: Backend> WriteQueue<B> {
         let segment = &self.segments[self.place(number)];
         let bytes = region.bytes().len() as u64;
         // While it is open, nothing of its header is being written.
-        let begin = segment.position + segment.header.memory.bytes as u64;
+        let begin = segment.position + segment.header_bytes as u64;
         segment.is_open
             && self.failure.is_none()
             && self.is_aligned(region)
@@ -210,6 +210,7 @@ impl<B: Backend> WriteQueue<B> {
             last: slot,
             described_end: end,
             header: PartState::waiting(position, memory),
+            header_bytes: header.len(),
             is_open: true,
             since: self.now(),
             body_sum: BodySum::default(),
@@ -217,17 +218,23 @@ impl<B: Backend> WriteQueue<B> {
         };
         self.next += 1;
         self.position = end;
+        if number == 0 {
+            self.begin_placeholder(number, position);
+        }
         if matches!(body, Body::Nothing) {
             self.close_segment();
             self.pass_over_done();
             return;
         }
-        self.add(number, body, behind);
+        let is_last = !self.add(number, body, behind);
         self.go_on(slot);
+        if is_last {
+            self.close_segment();
+        }
     }
 
-    /// Takes a slot for what comes next in a segment.
-    fn add(&mut self, number: u64, body: Body, behind: &[u8]) {
+    /// Takes a slot for what comes next in a segment. Whether more may come behind it.
+    fn add(&mut self, number: u64, body: Body, behind: &[u8]) -> bool {
         let place = self.place(number);
         let start = self.staging.place(place);
         let collected = std::mem::take(&mut self.collected);
@@ -276,7 +283,7 @@ impl<B: Backend> WriteQueue<B> {
         segment.end = odd_position + odd_bytes as u64;
         segment.last += 1;
         // Of both there is room for one in staging.
-        segment.is_open &= odd_bytes == 0 && matches!(body, Body::Region(..));
+        let may_more_come = odd_bytes == 0 && matches!(body, Body::Region(..));
         let (region, is_wanted_back) = match body {
             Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
             _ => (None, false),
@@ -295,13 +302,19 @@ impl<B: Backend> WriteQueue<B> {
             sum_before,
         };
         self.next_slot += 1;
+        may_more_come
     }
 
-    /// No further region comes into the last segment.
+    /// No further region comes into the last segment, so that the place of the next is known.
     pub(super) fn close_segment(&mut self) {
-        if let Some(number) = self.next.checked_sub(1) {
-            let place = self.place(number);
-            self.segments[place].is_open = false;
+        let Some(number) = self.next.checked_sub(1) else {
+            return;
+        };
+        let place = self.place(number);
+        let segment = &mut self.segments[place];
+        if std::mem::take(&mut segment.is_open) {
+            let end = segment.end;
+            self.begin_placeholder(number + 1, end);
         }
     }
 }

@@ -57,7 +57,8 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Whether everything that was appended is in the file, checksums and all, or will never be.
     fn is_all_done(&self) -> bool {
-        self.outstanding() == 0 && self.sums.as_ref().is_none_or(SumsFile::is_idle)
+        let is_running = self.placeholders.iter().any(|part| part.is_running);
+        self.outstanding() == 0 && !is_running && self.sums.as_ref().is_none_or(SumsFile::is_idle)
     }
 
     /// Waits until everything that was appended is as safe as said.

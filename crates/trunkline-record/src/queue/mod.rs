@@ -3,19 +3,22 @@
 //! ```text
 //!   append, extend --> body running --> body in the file
 //!                                       (region given back)
-//!                      all bodies in the file --> header running --> segment in the file
-//!                                                                    (once all before it are)
+//!                      all bodies in the file, and a placeholder behind them
+//!                                       --> header running --> segment in the file
+//!                                                              (once all before it are)
 //! ```
 //!
 //! The header is written when the bodies are in the file, so a segment that can be seen is whole,
 //! whatever the order in which writes are done and wherever the program stops. While the disk is
-//! busy with a segment, further regions may come into it: then there is one header for all.
+//! busy with a segment, further regions may come into it: then there is one header for all. Where
+//! the next segment will begin, a placeholder is written before.
 
 mod append;
 mod copies;
 mod ends;
 mod options;
 mod place;
+mod placeholder;
 mod progress;
 mod reserve;
 mod room;
@@ -30,13 +33,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_ring::{ReadRegion, RegionMemory};
-use trunkline_tdms::SumsId;
+use trunkline_tdms::{SumsId, unwritten_segment};
 
 pub use self::options::{COPY_BELOW_BYTES, Copying, FullDisk, QueueOptions, RoomAlarm};
 pub use self::progress::{Closed, Durability, Progress, Reservation, WritePath};
 pub(crate) use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
-use self::slot::{Segment, Slot};
+use self::slot::{PartState, Segment, Slot};
 use self::sums::SumsFile;
 use crate::backend::{Backend, Span, Token, WhyNot};
 use crate::error::{Failure, QueueError};
@@ -56,6 +59,10 @@ pub struct WriteQueue<B: Backend> {
     slots: Box<[Slot]>,
     segments: Box<[Segment]>,
     staging: Staging,
+    /// What placeholders are written from: all of them are the same.
+    placeholder: Staging,
+    /// Those of the segments that are outstanding, and of the next one.
+    placeholders: Box<[PartState]>,
     _memories: Vec<Arc<RegionMemory>>,
     not_registered: Option<WhyNot>,
     options: QueueOptions,
@@ -128,6 +135,11 @@ impl<B: Backend> WriteQueue<B> {
         let staging = Staging::new(places, copy_at.saturating_add(copy_bytes));
         let (start, bytes) = staging.span();
         let mut spans = vec![Span { start, bytes }];
+        let lead_in = unwritten_segment();
+        let mut placeholder = Staging::new(1, lead_in.len().next_multiple_of(block_bytes));
+        append::put(placeholder.bytes_mut(0), 0, &lead_in);
+        let (start, bytes) = placeholder.span();
+        spans.push(Span { start, bytes });
         spans.extend(memories.iter().map(|memory| {
             let (start, bytes) = memory.span();
             Span { start, bytes }
@@ -144,6 +156,8 @@ impl<B: Backend> WriteQueue<B> {
             slots: (0..places).map(|_| Slot::default()).collect(),
             segments: (0..places).map(|_| Segment::default()).collect(),
             staging,
+            placeholder,
+            placeholders: vec![PartState::default(); places + 1].into(),
             _memories: memories,
             options,
             block_bytes,

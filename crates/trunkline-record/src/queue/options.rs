@@ -18,12 +18,13 @@ pub struct QueueOptions {
     pub header_bytes_max: usize,
     /// Room on the disk that is set aside at a time; 0: none. Unless set, 256 MiB.
     pub reserve_bytes: u64,
-    /// By how much a file that is written directly is made longer at a time, ahead of what is
-    /// written, while several regions are outstanding; 0: by each write. Behind what is written
-    /// stand zeros then, until the file is closed. Unless set, 32 MiB.
+    /// By how much a file is at least longer than what is written, up to twice as much; 0: each
+    /// write makes it longer. The rest is zeros, and is cut off when the file is closed. Unless
+    /// set, 32 MiB.
     ///
     /// A file system may do writes that make a file longer one at a time, and in threads of its
-    /// own, as ext4 does.
+    /// own, as ext4 does. And a reader that opens the file while it is recorded has time to read
+    /// the headers before the recording comes to where the file ended then.
     pub lengthen_bytes: u64,
     /// Which regions are copied. With none, those that cannot be written from where they lie are
     /// refused. Unless set, small ones are, and those that do not begin where a direct write may.
@@ -57,8 +58,9 @@ impl QueueOptions {
     /// Writes that a backend has to run at a time for this.
     #[must_use]
     pub fn writes_max(&self) -> usize {
-        // A region's body and its odd end run at the same time, and headers of segments before it.
-        3 * self.outstanding_max.get()
+        // A region's body and its odd end run at the same time, headers of segments before it, and
+        // placeholders of those and of the next one.
+        4 * self.outstanding_max.get() + 1
     }
 
     /// Longest region that is copied.

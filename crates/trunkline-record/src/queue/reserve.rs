@@ -17,8 +17,9 @@ impl<B: Backend> WriteQueue<B> {
         self.reserve(self.position.saturating_add(most as u64))
     }
 
-    /// Sets room aside up to `end` and further.
+    /// Sets room aside for a segment up to `end`, and the placeholder behind it, and further.
     pub(super) fn reserve(&mut self, end: u64) -> Result<(), QueueError> {
+        let end = end.saturating_add(self.placeholder_bytes() as u64);
         if self.reservation != Reservation::Ahead {
             return Ok(());
         }
@@ -65,20 +66,17 @@ impl<B: Backend> WriteQueue<B> {
         Ok(())
     }
 
-    /// Makes the file longer ahead, up to `end` and further, where writes run at the same time.
-    /// Where one is over before the next begins, the file is as long as what is written.
+    /// Makes the file longer ahead, so that what is written up to `end` stays well within it.
+    ///
+    /// A reader that asks for the length when it opens the file takes that for the end. It must not
+    /// see a segment that goes on behind, or it looks there for the next one. The opening segment
+    /// makes no file longer: one that was not opened to the end is short.
     pub(super) fn lengthen(&mut self, end: u64) {
         let bytes = self.options.lengthen_bytes;
-        let is_wanted = bytes > 0 && self.block_bytes > 1 && self.outstanding() > 0;
-        if !is_wanted || end <= self.lengthened_to {
+        if bytes == 0 || self.next == 0 || end.saturating_add(bytes) <= self.lengthened_to {
             return;
         }
-        let ahead = end.saturating_add(bytes);
-        let length = match self.reservation {
-            // No further than there is room for.
-            Reservation::Ahead => ahead.min(self.reserved_to.max(end)),
-            _ => ahead,
-        };
+        let length = end.saturating_add(bytes).saturating_add(bytes);
         match self.backend.lengthen(length) {
             Ok(()) => self.lengthened_to = length,
             // Then each write does, as slowly as that may be.

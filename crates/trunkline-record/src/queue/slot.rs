@@ -143,6 +143,7 @@ pub(super) struct Segment {
     /// Where it ends as its header has it: with one region, until it is made longer.
     pub(super) described_end: u64,
     pub(super) header: PartState,
+    pub(super) header_bytes: usize,
     /// Whether further regions may still come in.
     pub(super) is_open: bool,
     pub(super) since: Duration,

@@ -12,6 +12,8 @@ use crate::error::{FailedStep, Failure, QueueError, os_error};
 
 /// Of a token, that it is the header of a segment; the others are parts of a region.
 const HEADER: u64 = 2;
+/// That it is the placeholder of a segment.
+pub(super) const PLACEHOLDER: u64 = 3;
 
 impl<B: Backend> WriteQueue<B> {
     /// Begins what can be begun of a region, and gives back what it needs no more.
@@ -51,23 +53,28 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// Begins to write the header of a segment, if it can be begun: all of its regions are in the
-    /// file, and no further one comes in.
+    /// file, no further one comes in, and a placeholder is behind them.
     fn go_on_with_header(&mut self, number: u64) {
         let place = self.place(number);
-        let segment = &mut self.segments[place];
+        let segment = &self.segments[place];
         let is_due = !segment.is_open && segment.last <= self.oldest_slot;
-        if number >= self.failed_from || !is_due || !segment.header.is_waiting() {
+        if number >= self.failed_from
+            || !is_due
+            || !segment.header.is_waiting()
+            || !self.has_placeholders(number)
+        {
             return;
         }
+        let segment = &mut self.segments[place];
         let staged = self.staging.bytes_mut(place);
-        let header = staged.get_mut(..segment.header.memory.bytes);
+        let header = staged.get_mut(..segment.header_bytes);
         if let Some(header) = header.filter(|_| segment.described_end < segment.end) {
             // What has come in since.
             lengthen_segment(header, segment.end - segment.described_end);
             segment.described_end = segment.end;
         }
         if self.sums.is_some() && segment.sum.is_none() {
-            let header = staged.get(..segment.header.memory.bytes);
+            let header = staged.get(..segment.header_bytes);
             let header = header.unwrap_or_default();
             let sum = SegmentSum::of(segment.position, header, segment.body_sum);
             segment.sum = Some(sum);
@@ -98,9 +105,12 @@ impl<B: Backend> WriteQueue<B> {
             self.go_on_with_header(number);
         }
         while self.oldest < self.next {
+            let is_placeholder_running = self.is_placeholder_running(self.oldest);
             let segment = &self.segments[self.place(self.oldest)];
             let is_failed = self.oldest >= self.failed_from;
-            let is_running = segment.header.is_running || segment.last > self.oldest_slot;
+            let is_running = is_placeholder_running
+                || segment.header.is_running
+                || segment.last > self.oldest_slot;
             let is_written = !segment.is_open && segment.header.is_written();
             if is_running || !is_failed && !is_written {
                 break;
@@ -171,6 +181,7 @@ impl<B: Backend> WriteQueue<B> {
         let number = token.0 / 4;
         match token.0 % 4 {
             HEADER => self.written_header(number, result),
+            PLACEHOLDER => self.written_placeholder(number, result),
             part => self.written_part(number, part, result),
         }
         Ok(true)
@@ -295,13 +306,17 @@ impl<B: Backend> WriteQueue<B> {
 }
 
 /// Begins a write.
-fn submit(backend: &mut impl Backend, token: Token, state: &mut PartState) -> io::Result<()> {
+pub(super) fn submit(
+    backend: &mut impl Backend,
+    token: Token,
+    state: &mut PartState,
+) -> io::Result<()> {
     let write = Write {
         token,
         position: state.position,
         memory: state.memory,
     };
-    // SAFETY: regions and staging stay until the completion has come: the queue keeps both, and
+    // SAFETY: regions, staging and the placeholder stay until the completion has come: the queue keeps both, and
     // uses neither again before; and when it is dropped the backend goes first.
     let begun = unsafe { backend.submit(write) };
     state.is_running = begun.is_ok();

@@ -11,6 +11,9 @@ use trunkline_tdms::{ObjectPath, ReadAt, TdmsFile, TdmsType};
 /// Long enough for any disk; a test that needs it has failed.
 pub const LONG: Duration = Duration::from_secs(60);
 
+/// Operations of the disk until a file is open: two placeholders, the first segment and its sync.
+pub const OPENING: u64 = 4;
+
 /// Bytes of a row: a number and its negative.
 pub const ROW: usize = 16;
 
@@ -97,4 +100,26 @@ pub fn assert_prefix<R: ReadAt>(file: R, least: u64, most: u64) -> u64 {
         "{count} rows, {least} to {most}"
     );
     count
+}
+
+/// Whether a reader that goes from lead-in to lead-in finds one wherever it looks, as npTDMS does:
+/// the file ends between two segments, or with one that is not complete.
+pub fn has_no_gap(file: &[u8]) -> bool {
+    let mut at = 0_u64;
+    while let Some(lead_in) = file
+        .get(at as usize..)
+        .and_then(|rest| rest.first_chunk::<28>())
+    {
+        let number = |from: usize| u64::from_le_bytes(*lead_in[from..].first_chunk().unwrap());
+        let (length, metadata) = (number(12), number(20));
+        let (begin, end) = (at + 28, file.len() as u64);
+        let next = begin.checked_add(length).filter(|next| *next <= end);
+        match next {
+            _ if !lead_in.starts_with(b"TDSm") => return false,
+            Some(next) => at = next,
+            // It has to end within the metadata, or what is behind that is taken for values.
+            None => return begin.checked_add(metadata).is_none_or(|data| data > end),
+        }
+    }
+    true
 }

@@ -93,7 +93,9 @@ impl Checker {
         self.check_content(took);
         let had_before = *had;
         let before = had.position.replace(position);
-        let interrupted = std::mem::take(&mut had.interrupted);
+        let interrupted = had.interrupted;
+        // The first reading of a subscription may be a copy of before the interruption.
+        had.interrupted &= before.is_none();
         (had.ended, had.session) = (false, took.session);
         let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
         self.totals.lost += told;
@@ -206,15 +208,16 @@ impl Checker {
         }
     }
 
-    /// A read or a snapshot of all variables was answered. What it holds was written; what is of
+    /// A read or a snapshot of these variables was answered. What it holds was written; what is of
     /// one instant all variables held at the same time (B-23).
     pub fn answered<E: std::fmt::Debug>(
         &mut self,
+        variables: &[u32],
         readings: &[Result<Reading, E>],
         is_one_instant: bool,
     ) {
         let (mut newest, mut next) = (0, u64::MAX);
-        for (reading, variable) in readings.iter().zip(0..) {
+        for (reading, variable) in readings.iter().zip(variables.iter().copied()) {
             let Ok(reading) = reading else {
                 continue;
             };

@@ -66,12 +66,26 @@ pub struct Life {
     is_over: bool,
     /// The program has closed it: a journal takes no more.
     pub is_closing: bool,
-    /// It has ended it, in order or not.
-    is_ending: bool,
+    /// It has ended it: in order, or not.
+    ending: Option<bool>,
     /// How far it has come at any reader.
     reached: u64,
     /// How far its reader was at the heal, where more was left than passes in the time there is.
     behind_at: Option<u64>,
+}
+
+/// Why a reader gets no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamEnd {
+    /// The writer closed in order.
+    Ended,
+    /// The writer aborted, or gave up while it closed; so many bytes are missing.
+    Aborted {
+        /// Bytes.
+        missing: u64,
+    },
+    /// Something else.
+    Fault,
 }
 
 /// What a reader is at.
@@ -196,11 +210,17 @@ impl Checker {
         }
     }
 
-    /// A reader has everything that came, and is told that no more does: `ended` in order, or with
-    /// so many bytes missing, or for another reason.
-    pub fn reader_over(&mut self, own: Lineage, ended: Option<u64>) {
+    /// A reader has everything that came, and is told that no more does, and why. `peer`: the
+    /// writer that it was connected with last.
+    pub fn reader_over(&mut self, own: Lineage, peer: Option<Lineage>, end: StreamEnd) {
         self.totals.over += 1;
-        let reading = self.reading(own);
+        let mut reading = self.reading(own);
+        let peer = peer.map(|peer| self.life_of(peer));
+        if self.takes_successor && peer.is_some() && peer != reading.life {
+            // A successor of the writer, of which nothing has been read.
+            reading.life = peer;
+            (reading.next, reading.base) = (0, reading.base.map(|_| 0));
+        }
         let Some(life) = reading.life else {
             return;
         };
@@ -211,16 +231,25 @@ impl Checker {
         }
         it.finished = Some(reading.next);
         let (next, accepted, tried) = (reading.next, it.accepted, it.tried);
-        let is_closed = it.left.is_some() || it.is_ending;
-        match ended {
+        let ending = it.ending;
+        let is_whole = (accepted..=tried).contains(&next);
+        match end {
             // A journal that its disk does not let be emptied goes on in another life.
-            Some(0) if has_failed => {}
-            Some(0) if !(accepted..=tried).contains(&next) || !is_closed => {
+            StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if has_failed => {}
+            StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if !is_whole => {
                 self.violate(|| {
                     format!("I1: the stream ends at {next} where {accepted} were written")
                 });
             }
-            Some(missing) if missing > 0 && next >= tried => {
+            StreamEnd::Ended if ending != Some(true) => {
+                self.violate(|| {
+                    format!("I1: a reader is told that its stream has ended, not how: {ending:?}")
+                });
+            }
+            StreamEnd::Aborted { .. } if ending.is_none() => {
+                self.violate(|| "I1: a stream is aborted that nobody has ended".to_owned());
+            }
+            StreamEnd::Aborted { missing } if missing > 0 && next >= tried => {
                 self.violate(|| format!("I6: {missing} bytes are told as missing, and none are"));
             }
             _ => {}

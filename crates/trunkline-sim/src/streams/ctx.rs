@@ -41,6 +41,8 @@ pub struct Shared {
     pub phase: Cell<Phase>,
     /// The ends that are there, as a monitor asks them.
     pub ends: RefCell<[Option<Arc<dyn Driven>>; 2]>,
+    /// The writing program ends its stream then, because something is wrong with the connection.
+    pub ends_at: Cell<Option<Tick>>,
     /// A program does nothing until then.
     pub idle_until: [Cell<Tick>; 2],
     /// What programs have to tell people.

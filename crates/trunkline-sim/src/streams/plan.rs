@@ -36,6 +36,9 @@ pub struct Pace {
     pub closes_every: Option<Duration>,
     /// Chance of a time limit for a call.
     pub hurried: f64,
+    /// Chance that it ends its stream where a write is out of time, or soon after something has
+    /// happened to the connection: what was sent before is still on its way then.
+    pub gives_up: f64,
 }
 
 /// One end.
@@ -104,6 +107,7 @@ fn pace(rng: &mut Rng, capacity: usize, closes: bool) -> Pace {
         closes_every: (closes && rng.chance(0.5))
             .then(|| Duration::from_secs_f64(rng.magnitude(2.0, 30.0))),
         hurried: pick(rng, &[0.0, 0.3, 0.9]),
+        gives_up: pick(rng, &[0.0, 0.0, 0.05, 0.3]),
     }
 }
 
@@ -128,6 +132,7 @@ impl Plan {
                 absence: Duration::from_millis(100),
                 closes_every: None,
                 hurried: 0.0,
+                gives_up: 0.0,
             };
         }
         plan

@@ -6,7 +6,7 @@ use trunkline_stream::sim::SimReader;
 use trunkline_stream::{Commit, StreamError};
 use trunkline_types::Tick;
 
-use super::checker::Lineage;
+use super::checker::{Lineage, StreamEnd};
 use super::ctx::{Ctx, Exit, Phase};
 use super::writing::{Next, check_fault, creation_failed};
 
@@ -106,25 +106,26 @@ impl Reading<'_> {
         ctx.say(|| format!("over: {error}"));
         check_fault(ctx, &error);
         let ended = match &error {
-            StreamError::Ended => Some(0),
-            StreamError::Aborted { missing, .. } => Some(*missing),
-            StreamError::Fault(_) => None,
+            StreamError::Ended => StreamEnd::Ended,
+            StreamError::Aborted { missing, .. } => StreamEnd::Aborted { missing: *missing },
+            StreamError::Fault(_) => StreamEnd::Fault,
             other => {
                 ctx.checker(|checker| checker.violate(|| format!("a reader is told: {other}")));
-                None
+                StreamEnd::Fault
             }
         };
         ctx.checker(|checker| {
             checker.is_disturbed = true;
-            checker.reader_over(self.own, ended);
+            checker.reader_over(self.own, ctx.peer(), ended);
             checker.commits(self.own);
         });
         let found = reader.properties();
         self.close(reader).await;
         ctx.checker(|checker| checker.reader_gone(self.own, &found));
-        match (ctx.phase(), ended) {
-            (Phase::Finish, Some(0)) => Next::Exit(Exit::Done),
-            (_, Some(0)) => Next::Again,
+        let has_all = matches!(ended, StreamEnd::Ended | StreamEnd::Aborted { missing: 0 });
+        match ctx.phase() {
+            Phase::Finish if has_all => Next::Exit(Exit::Done),
+            _ if has_all => Next::Again,
             _ if ctx.plan().sides.iter().any(|side| side.journal.is_some()) => {
                 Next::Exit(Exit::Wipe)
             }

@@ -55,6 +55,15 @@ impl World {
         self.trace.say(now, || {
             format!("fault {fault:?} side {side} conn {conn:?} for {pause:?}")
         });
+        let is_of_connection = matches!(
+            fault,
+            Fault::Cut | Fault::HalfCut | Fault::HalfOpen | Fault::Slow | Fault::Late
+        );
+        let gives_up = self.plan().sides[0].pace.gives_up;
+        if is_of_connection && self.rng.chance(gives_up) {
+            let soon = now.saturating_add(self.rng.millis(0, 500));
+            self.shared.ends_at.set(Some(soon));
+        }
         match fault {
             Fault::Cut | Fault::HalfCut => self.cut(conn, fault == Fault::HalfCut, until),
             Fault::HalfOpen => {
@@ -122,12 +131,12 @@ impl World {
             }
             Fault::Idle => self.shared.idle_until[side].set(until),
             Fault::DiskFull => {
-                self.shared.checker.borrow_mut().has_failed = true;
+                self.shared.checker.borrow_mut().has_failed |= has_journal;
                 let disk = &self.sides[side].disk;
                 disk.set_room(disk.used() + self.rng.below(200));
             }
             Fault::DiskFails | Fault::SyncFails => {
-                self.shared.checker.borrow_mut().has_failed = true;
+                self.shared.checker.borrow_mut().has_failed |= has_journal;
                 let disk = &self.sides[side].disk;
                 let from = disk.calls() + self.rng.below(4);
                 let count = match fault {

@@ -80,6 +80,7 @@ impl World {
             checker: RefCell::new(Checker::new(&plan)),
             phase: Cell::new(Phase::Faults),
             ends: RefCell::default(),
+            ends_at: Cell::new(None),
             idle_until: Default::default(),
             said: RefCell::default(),
             clock: clock.clone(),

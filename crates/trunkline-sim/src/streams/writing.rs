@@ -122,10 +122,8 @@ impl<'a> Writing<'a> {
             let is_time = self.closes_at.is_some_and(|at| ctx.now() >= at);
             match ctx.phase() {
                 Phase::Finish => return self.close(writer, true).await,
-                Phase::Faults if is_time => {
-                    ctx.checker(|checker| checker.is_disturbed = true);
-                    let in_order = ctx.rng(|rng| rng.chance(0.7));
-                    return self.close(writer, in_order).await;
+                Phase::Faults if is_time || self.is_to_end() => {
+                    return self.end_early(writer).await;
                 }
                 _ => {}
             }
@@ -157,6 +155,13 @@ impl<'a> Writing<'a> {
             if is_probe && done.is_ok() {
                 let by = ctx.now().saturating_add(ctx.plan().single());
                 ctx.checker(|checker| checker.probe(self.life, by));
+            }
+            let is_late = may_write && matches!(done, Err(StreamError::Timeout { .. }));
+            if is_late && ctx.phase() == Phase::Faults {
+                let gives_up = ctx.plan().sides[0].pace.gives_up;
+                if ctx.rng(|rng| rng.chance(gives_up)) {
+                    return self.end_early(writer).await;
+                }
             }
             let done = match done {
                 Ok(()) if may_write && !is_probe => self.flush(&mut writer).await,
@@ -317,11 +322,32 @@ impl<'a> Writing<'a> {
         }
     }
 
+    /// Whether it ends its stream because something has happened to the connection.
+    fn is_to_end(&self) -> bool {
+        let ends_at = &self.ctx.shared.ends_at;
+        let is_due = ends_at.get().is_some_and(|at| at <= self.ctx.now());
+        if is_due {
+            ends_at.set(None);
+        }
+        is_due
+    }
+
+    /// The program ends its stream of its own accord.
+    async fn end_early(&mut self, writer: SimWriter) -> Next {
+        let ctx = self.ctx;
+        ctx.checker(|checker| checker.is_disturbed = true);
+        let in_order = ctx.rng(|rng| rng.chance(0.7));
+        self.close(writer, in_order).await
+    }
+
     async fn close(&mut self, writer: SimWriter, in_order: bool) -> Next {
         let ctx = self.ctx;
         let timeout = match ctx.phase() {
             Phase::Finish => Duration::from_secs(8),
-            _ => ctx.rng(|rng| rng.millis(0, 6000)),
+            _ => ctx.rng(|rng| match rng.chance(0.5) {
+                true => rng.millis(0, 300),
+                false => rng.millis(0, 6000),
+            }),
         };
         ctx.say(|| format!("ends stream {}, in order: {in_order}", self.life));
         ctx.checker(|checker| checker.closing(self.life, in_order));

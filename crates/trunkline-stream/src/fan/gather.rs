@@ -149,7 +149,7 @@ impl GatherCore {
                 elements: (core, count),
             } => {
                 let form = core.form;
-                let bytes = core.region(count);
+                let bytes = core.region(count)?;
                 let len = bytes.len();
                 let elements = decode(form, bytes, count)?;
                 core.release(len, count);

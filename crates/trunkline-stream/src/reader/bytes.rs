@@ -1,14 +1,16 @@
 //! The reading end, in bytes: what every kind of reader does.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::Features;
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
+use trunkline_types::wire::DecodeError;
 
 use super::journaled::Commits;
-use crate::element;
+use crate::element::LENGTH_BYTES;
 use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
 use crate::held::Held;
@@ -16,6 +18,9 @@ use crate::rendezvous::{Met, Registration};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
+
+/// Bytes of the memory for copies that a reader keeps between calls.
+const COPIED_KEPT: usize = 1 << 20;
 
 /// What every kind of reader is made of.
 pub struct ReaderCore {
@@ -29,6 +34,8 @@ pub struct ReaderCore {
     /// The ring is that of both ends' processes.
     is_shared: bool,
     patience: Patience,
+    /// Elements that vary in size, as they were copied out of the ring.
+    copied: Vec<u8>,
     /// Where the next elements are missing, of a writer that drops some.
     lost_at: Option<Arc<AtomicU64>>,
     /// It has a journal.
@@ -87,6 +94,7 @@ impl ReaderCore {
             credit_at: if is_shared { u64::MAX } else { 0 },
             is_shared,
             patience: Patience::new(met.spin),
+            copied: Vec::new(),
             journal: None,
             registration: met.registration,
         }
@@ -290,18 +298,54 @@ impl ReaderCore {
     }
 
     /// The bytes of the next `count` elements, which are there.
-    pub(crate) fn region(&mut self, count: usize) -> &[u8] {
-        let position = self.ring.read();
-        let bytes = match self.form {
-            ElementForm::Fixed(size) => count * size as usize,
+    ///
+    /// Elements that vary in size are a copy. The ring may be memory that the writing program can
+    /// still alter, so a length or text that is checked in it may be another when it is used.
+    ///
+    /// # Errors
+    /// [`StreamError::Element`]: the lengths lead beyond what is there. [`StreamError::Memory`].
+    pub(crate) fn region(&mut self, count: usize) -> Result<&[u8], StreamError> {
+        match self.form {
+            ElementForm::Fixed(size) => Ok(self.known_region(count * size as usize)),
             ElementForm::Variable => {
-                let (all, _) = self.ring.available().unwrap_or((0, 0));
-                let all = usize::try_from(all).unwrap_or(0);
-                let [bytes, _] = self.ring.region_at(position, all).unwrap_or_default();
-                element::bytes_of(self.form, bytes, count).unwrap_or(0)
+                self.copy_varying(count)?;
+                Ok(&self.copied)
             }
+        }
+    }
+
+    /// Copies the next `count` elements with their lengths, each of which it reads once.
+    fn copy_varying(&mut self, count: usize) -> Result<(), StreamError> {
+        self.copied.clear();
+        for _ in 0..count {
+            self.copy_next(LENGTH_BYTES)?;
+            let length = self.copied.last_chunk().copied().unwrap_or_default();
+            self.copy_next(u32::from_le_bytes(length) as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Copies so many bytes behind those that are copied.
+    fn copy_next(&mut self, bytes: usize) -> Result<(), StreamError> {
+        let offset = self.copied.len();
+        let position = self.ring.read() + offset as u64;
+        // Mirrored memory: it lies in one piece.
+        let Some([piece, _]) = self.ring.region_at(position, bytes) else {
+            let (present, _) = self.ring.available().unwrap_or((0, 0));
+            return Err(StreamError::Element(DecodeError::Truncated {
+                offset,
+                needed: bytes as u64,
+                present: usize::try_from(present).unwrap_or(usize::MAX),
+            }));
         };
-        self.known_region(bytes)
+        self.copied
+            .try_reserve(bytes)
+            .map_err(|_| StreamError::Memory {
+                bytes,
+                cause: io::ErrorKind::OutOfMemory.into(),
+            })?;
+        self.copied.extend_from_slice(piece);
+        Ok(())
     }
 
     /// So many bytes of the next elements, which are known to be there.
@@ -323,6 +367,9 @@ impl ReaderCore {
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize, count: usize) {
         self.ring.release(bytes as u64, count as u64);
+        if self.copied.capacity() > COPIED_KEPT {
+            self.copied = Vec::new();
+        }
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::CommittedTooEarly) {
             self.commit_all();

@@ -91,7 +91,7 @@ impl<T: Element> Reader<T> {
     #[inline(never)]
     fn read_slowly(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
         let count = block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?;
-        let bytes = self.core.region(count);
+        let bytes = self.core.region(count)?;
         let len = bytes.len();
         T::append(bytes, &mut self.one)?;
         self.core.release(len, count);
@@ -142,7 +142,7 @@ impl<T: Element> Reader<T> {
     ) -> Result<Vec<T>, StreamError> {
         let count = self.core.wait_for(waits, wanted, timeout).await?;
         let mut elements = Vec::with_capacity(count);
-        let bytes = self.core.region(count);
+        let bytes = self.core.region(count)?;
         let len = bytes.len();
         T::append(bytes, &mut elements)?;
         if count > 1 && self.core.form == ElementForm::Variable {
@@ -173,7 +173,7 @@ impl<T: Plain> Reader<T> {
         }
         let wanted = Wanted::Exactly(len);
         let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
-        let bytes = self.core.region(count);
+        let bytes = self.core.region(count)?;
         let len = bytes.len();
         bytemuck::cast_slice_mut(&mut into[..count]).copy_from_slice(bytes);
         self.core.release(len, count);

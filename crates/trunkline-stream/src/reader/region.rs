@@ -8,6 +8,9 @@ use crate::element::Plain;
 use super::ReaderCore;
 
 /// Elements of a reader's buffer, in one piece. Dropping it gives them back: they have been read.
+///
+/// Both programs of a stream on one machine share this memory. A writing program that breaks the
+/// rules can alter the elements while you use them, so copy what you check before you rely on it.
 pub struct Region<'a, T: Plain> {
     core: &'a mut ReaderCore,
     count: usize,

@@ -149,7 +149,7 @@ impl ValueReader {
         check: impl FnOnce(&[Value]) -> Result<(), StreamError>,
     ) -> Result<Vec<Value>, StreamError> {
         let form = self.core.form;
-        let bytes = self.core.region(count);
+        let bytes = self.core.region(count)?;
         let len = bytes.len();
         let values = element::each(form, bytes).map(|one| element::decode(&self.data_type, one));
         let values: Vec<Value> = values.collect::<Result<_, _>>()?;
@@ -178,7 +178,7 @@ impl ValueReader {
 forward!(reader [] ValueReader);
 
 /// Bytes of whole elements of a reader's buffer, in one piece. Dropping it gives them back: they
-/// have been read.
+/// have been read. The writing program may share this memory: see [`Region`](crate::Region).
 pub struct ByteRegion<'a> {
     core: &'a mut ReaderCore,
     bytes: usize,

@@ -108,7 +108,7 @@ impl SimReader {
     ) -> Result<usize, StreamError> {
         let wanted = count.map_or(Wanted::Available, Wanted::Exactly);
         let count = self.0.wait_for(&Task, wanted, timeout).await?;
-        let bytes = self.0.region(count);
+        let bytes = self.0.region(count)?;
         let len = bytes.len();
         take(bytes, count);
         self.0.release(len, count);

@@ -146,6 +146,9 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             _ => {}
         }
         let lead_in = LeadIn::decode(&bytes);
+        if lead_in == LeadIn::UNWRITTEN {
+            return self.ends(Fault::Unwritten { bytes: left }, left);
+        }
         let (segment, metadata) = (lead_in.segment_bytes, lead_in.metadata_bytes);
         if segment < metadata {
             return self.refuse(Fault::MetadataBeyondSegment { metadata, segment });

@@ -90,6 +90,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             && self.is_lead_in(self.at, mended)?
         {
             *bytes = *mended;
+            self.map.mended.push((self.at, *mended));
             self.map.find(self.position, Fault::DamagedLeadIn);
         }
         Ok(())
@@ -103,7 +104,12 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         // The end of a file that was cut off, or not closed, is no damage to be read on behind.
         let is_end = matches!(
             damage,
-            None | Some(Fault::NotClosed | Fault::Empty | Fault::TornLeadIn { .. })
+            None | Some(
+                Fault::NotClosed
+                    | Fault::Empty
+                    | Fault::TornLeadIn { .. }
+                    | Fault::Unwritten { .. }
+            )
         );
         if !is_possible || is_end || self.map.segments == 0 || from >= self.len {
             return Ok(false);
@@ -128,6 +134,10 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         self.layout = None;
         self.index = None;
         (self.at, self.position) = (next, next);
+        let number = self.map.segments;
+        // What was found before may not have been a segment.
+        self.map.resumed.pop_if(|(last, _)| *last == number);
+        self.map.resumed.push((number, next));
         Ok(true)
     }
 

@@ -215,6 +215,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         Fault::TornLeadIn { .. }
         | Fault::TornMetadata { .. }
         | Fault::NotClosed
+        | Fault::Unwritten { .. }
         | Fault::TornData { .. }
         | Fault::Garbage { .. } => "`trunkline tdms repair` cuts it off",
         Fault::UnknownVersion { .. }

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Mending, ReadAt, Repair, TdmsFile, Unsummed};
+use trunkline_tdms::{Fault, LEAD_IN_BYTES, Mending, ReadAt, Repair, TdmsFile, Unsummed};
 
 use super::convert::tell;
 use super::opened::{
@@ -274,7 +274,8 @@ fn cut_name(path: &Path) -> PathBuf {
 }
 
 /// Keeps the bytes that are going to be cut off in a file of their own, which is on the disk then;
-/// where they are not only zeros, as a recorder that was killed leaves them.
+/// unless they are what a recorder that was killed leaves: the place of the next segment, and
+/// zeros.
 fn keep(
     path: &Path,
     file: &TdmsFile<File>,
@@ -294,9 +295,11 @@ fn keep(
         problem
     };
     let end = repair.length.saturating_add(repair.bytes_lost);
+    let is_unwritten = matches!(repair.finding.fault, Fault::Unwritten { .. });
+    let lead_in_bytes = if is_unwritten { LEAD_IN_BYTES } else { 0 };
     let mut pieces = Pieces {
         file,
-        at: repair.length,
+        at: repair.length.saturating_add(lead_in_bytes),
         end,
         piece: Vec::new(),
     };

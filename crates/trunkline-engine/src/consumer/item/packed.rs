@@ -1,46 +1,42 @@
-//! One item in 28 bytes, and what does not fit there.
+//! One item in 24 bytes, and what does not fit there.
 
 use trunkline_types::Lost;
 
 use crate::update::Update;
 
-/// One variable under one subscription.
+/// One variable under one subscription. The variable itself lies beside it, in `Bound`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct VariableItem {
-    /// The slot of the variable's handle, flags above it, and above those 8 bits of `unconfirmed`.
-    pub(super) head: u32,
     pub(crate) subscription: u32,
-    /// 18 bits of what was coalesced, a flag, and 13 more bits of `unconfirmed`.
+    /// 18 bits of what was coalesced, a flag, and 13 bits of `unconfirmed`.
     pub(super) counts: u32,
-    /// Sequence before the first update that counts for this subscription, below the generation
-    /// of the handle.
-    pub(super) opened_at: [u32; 2],
-    /// Sequence of the last delivery.
-    pub(super) last: [u32; 2],
+    /// Sequence before the first update that counts for this subscription, below 8 more bits of
+    /// `unconfirmed`.
+    opened: u64,
+    /// Sequence of the last delivery, below flags.
+    last: u64,
 }
 
-pub(super) const HANDLE: u32 = crate::registry::SLOT;
-/// Bits of `opened_at[1]` that are of the sequence: 53 in all, which last for 28 years at ten
-/// million updates a second.
-const OPENED_HIGH: u32 = HANDLE;
+/// Bits of a sequence: they last for 28 years at ten million updates a second.
+const SEQUENCE: u64 = (1 << 53) - 1;
 /// The first reading is still to be delivered.
-pub(super) const FIRST: u32 = 1 << 21;
+pub(super) const FIRST: u64 = 1 << 53;
 /// There is a [`Rest`] of it.
-pub(super) const REST: u32 = 1 << 22;
+pub(super) const REST: u64 = 1 << 54;
 /// It is no variable but a feed.
-pub(super) const FEED: u32 = 1 << 23;
+pub(super) const FEED: u64 = 1 << 55;
+/// It is a variable.
+pub(super) const VARIABLE: u64 = 1 << 56;
 pub(super) const COALESCED: u32 = (1 << 18) - 1;
 /// In `counts`: its [`Rest`] has what the next delivery tells, or the next confirmation is of.
 pub(super) const PENDING: u32 = 1 << 18;
 const UNCONFIRMED_HIGH_SHIFT: u32 = 19;
-const UNCONFIRMED_LOW_SHIFT: u32 = 24;
-const UNCONFIRMED_LOW: u32 = 0xff;
+const UNCONFIRMED_LOW_SHIFT: u32 = 56;
 /// As many as are counted in the item: more than a peer may leave unconfirmed of all its items
 /// together.
 pub(super) const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
 
-const _: () = assert!(size_of::<VariableItem>() == 28);
-const _: () = assert!(FIRST > HANDLE);
+const _: () = assert!(size_of::<VariableItem>() == 24);
 
 /// What only buffered contracts, filters, resumed subscriptions and large counts need.
 #[derive(Default)]
@@ -64,50 +60,68 @@ pub(crate) struct Rest {
     pub(super) unconfirmed: u64,
 }
 
-pub(super) fn split(value: u64) -> [u32; 2] {
-    [value as u32, (value >> 32) as u32]
-}
-
-pub(super) fn join([low, high]: [u32; 2]) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
 impl VariableItem {
-    pub(crate) fn handle(&self) -> u32 {
-        let [_, high] = self.opened_at;
-        self.head & HANDLE | high & !OPENED_HIGH
+    /// Of a variable, of which the subscriber has everything up to `sequence`, but for its first
+    /// reading.
+    pub(super) fn new(subscription: u32, sequence: u64) -> Self {
+        let sequence = sequence & SEQUENCE;
+        Self {
+            subscription,
+            counts: 0,
+            opened: sequence,
+            last: sequence | VARIABLE | FIRST,
+        }
+    }
+
+    /// Of a feed.
+    pub(super) fn of_feed(subscription: u32) -> Self {
+        Self {
+            subscription,
+            last: FEED,
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    pub(super) fn has(&self, flag: u64) -> bool {
+        self.last & flag != 0
+    }
+
+    pub(super) fn set(&mut self, flag: u64) {
+        self.last |= flag;
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        !self.has(FEED | VARIABLE)
     }
 
     pub(crate) fn is_first(&self) -> bool {
-        self.head & FIRST != 0
+        self.has(FIRST)
     }
 
     pub(crate) fn opened_at(&self) -> u64 {
-        let [low, high] = self.opened_at;
-        join([low, high & OPENED_HIGH])
+        self.opened & SEQUENCE
     }
 
-    pub(super) fn set_opened_at(&mut self, handle: u32, sequence: u64) {
-        let [low, high] = split(sequence);
-        self.opened_at = [low, high & OPENED_HIGH | handle & !HANDLE];
+    pub(super) fn set_opened_at(&mut self, sequence: u64) {
+        self.opened = self.opened & !SEQUENCE | sequence & SEQUENCE;
     }
 
     /// Sequence of the last delivery.
     #[inline]
     pub(crate) fn last(&self) -> u64 {
-        join(self.last)
+        self.last & SEQUENCE
     }
 
     /// The one place where the last delivery of an item changes.
     #[inline]
     pub(super) fn set_last(&mut self, sequence: u64) {
-        self.last = split(sequence);
-        self.head &= !FIRST;
+        self.last = self.last & !(SEQUENCE | FIRST) | sequence & SEQUENCE;
     }
 
     #[inline]
     pub(super) fn is_variable(&self) -> bool {
-        self.head & HANDLE != 0 && self.head & FEED == 0
+        self.has(VARIABLE)
     }
 
     /// One delivery more is not confirmed; false when the item counts no further.
@@ -122,15 +136,16 @@ impl VariableItem {
 
     #[inline]
     pub(super) fn unconfirmed_here(&self) -> u32 {
-        let low = self.head >> UNCONFIRMED_LOW_SHIFT;
+        let low = (self.opened >> UNCONFIRMED_LOW_SHIFT) as u32;
         low | self.counts >> UNCONFIRMED_HIGH_SHIFT << 8
     }
 
     #[inline]
     pub(super) fn set_unconfirmed_here(&mut self, count: u32) {
-        let low = (count & UNCONFIRMED_LOW) << UNCONFIRMED_LOW_SHIFT;
+        // The shift leaves 8 bits of it.
+        let low = u64::from(count) << UNCONFIRMED_LOW_SHIFT;
         let high = (count >> 8) << UNCONFIRMED_HIGH_SHIFT;
-        self.head = self.head & !(UNCONFIRMED_LOW << UNCONFIRMED_LOW_SHIFT) | low;
+        self.opened = self.opened & SEQUENCE | low;
         self.counts = self.counts & (COALESCED | PENDING) | high;
     }
 

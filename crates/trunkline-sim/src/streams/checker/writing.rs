@@ -132,7 +132,7 @@ impl Checker {
     pub fn closing(&mut self, life: u64, in_order: bool) {
         let it = self.life_mut(life);
         it.is_closing = in_order;
-        it.is_ending = true;
+        it.ending = Some(in_order);
         // A reader that is not there then is told when the next stream comes.
         self.has_failed |= !in_order && self.journals[0];
     }

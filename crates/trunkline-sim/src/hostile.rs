@@ -1,0 +1,307 @@
+//! A peer that begins requests and does not end them, asks and does not read, and goes at any byte.
+//!
+//! It comes again and again, one connection at a time, so that it has at most half of the budget
+//! for requests. Nobody else may be refused anything for want of memory, the engine ends what it does
+//! not finish, and what it took is free again when it is gone.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_engine::{Administrator, Caller, Order, Reply};
+use trunkline_proto::limits::REQUEST_DEADLINE;
+use trunkline_proto::message::find::Find;
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::library::{DeployBuilder, DeployHead};
+use trunkline_proto::{FrameHeader, FrameKind};
+use trunkline_types::{DataType, Tick, VariableDefinition};
+
+use crate::link::{CAPACITY, End};
+use crate::plan::ProgramPlan;
+use crate::rng::Rng;
+use crate::world::{Event, Pipes, World};
+
+/// What an item takes, and the room that a session has without asking, rounded up.
+const ITEM_BYTES: u64 = 240;
+const ROOM_BYTES: u64 = 192 << 10;
+/// After the deadline of a request: the time of the turns in which it is noticed.
+const NOTICED: Duration = Duration::from_secs(3);
+/// Variables of a frame.
+const PAGE: u64 = 500;
+/// Between two turns of a peer that has nothing to send.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// How such a peer behaves.
+#[derive(Clone, Debug)]
+pub struct HostilePlan {
+    /// Mean time between two connections.
+    pub every: Duration,
+    /// Bytes that the requests and items of all sessions may take.
+    pub request_bytes: usize,
+}
+
+impl HostilePlan {
+    /// Draws one. Half of the budget is enough for the programs, also while the engine has not
+    /// noticed that their connections before are gone.
+    pub fn drawn(rng: &mut Rng, programs: &[ProgramPlan]) -> Self {
+        let items = |plan: &ProgramPlan| {
+            let subscriptions = plan.subscriptions.iter();
+            subscriptions
+                .map(|one| one.variables.len() as u64)
+                .sum::<u64>()
+        };
+        let needed = |plan: &ProgramPlan| 2 * (items(plan) * ITEM_BYTES + ROOM_BYTES);
+        let needed = programs.iter().map(needed).sum::<u64>();
+        Self {
+            every: Duration::from_secs_f64(rng.magnitude(1.0, 15.0)),
+            request_bytes: 2 * needed as usize,
+        }
+    }
+}
+
+/// What it does on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Habit {
+    /// The frames of a DEPLOY come, and the last one does not. It gives signs of life.
+    Deploys,
+    /// The parts of a message come, and the last one does not.
+    SendsParts,
+    /// A frame comes in part.
+    SendsHalf,
+    /// It asks, and does not read the answers.
+    Asks,
+    /// A DEPLOY comes as a whole.
+    Orders,
+}
+
+const HABITS: [Habit; 5] = [
+    Habit::Deploys,
+    Habit::SendsParts,
+    Habit::SendsHalf,
+    Habit::Asks,
+    Habit::Orders,
+];
+
+/// One connection of it.
+#[derive(Debug)]
+pub struct Hostile {
+    link: u32,
+    habit: Habit,
+    reads: bool,
+    /// Not sent yet.
+    bytes: VecDeque<u8>,
+    /// When the last byte of its requests was sent, and the engine was able to take it.
+    sent_at: Option<Tick>,
+    alive_at: Tick,
+    leaves_at: Tick,
+}
+
+/// Takes orders, and carries none of them out.
+#[derive(Debug)]
+pub struct Refusing;
+
+impl Administrator for Refusing {
+    fn submit(&self, _caller: &Caller, _order: Order, reply: Reply) {
+        drop(reply);
+    }
+}
+
+impl World {
+    pub(crate) fn plan_hostile(&mut self) {
+        let Some(plan) = &self.plan.hostile else {
+            return;
+        };
+        let after = match &self.hostile {
+            Some(hostile) if hostile.bytes.is_empty() => IDLE,
+            Some(_) => self.chance.millis(1, 20),
+            None => self.chance.wait(plan.every),
+        };
+        self.schedule(self.now.saturating_add(after), Event::Hostile);
+    }
+
+    pub(crate) fn hostile_turn(&mut self) {
+        match self.hostile.take() {
+            None => self.hostile_comes(),
+            Some(hostile) => self.hostile = self.hostile_goes_on(hostile),
+        }
+    }
+
+    fn hostile_comes(&mut self) {
+        let now = self.now;
+        let program = self.programs.len();
+        let is_here = self.links.values().any(|pipes| pipes.program == program);
+        if is_here || !self.engine_runs() || self.engine.refuses_until > now {
+            return;
+        }
+        self.next_link += 1;
+        let link = self.next_link;
+        let pipes = Pipes {
+            program,
+            to_engine: Default::default(),
+            to_client: Default::default(),
+            client_is_gone: false,
+            engine_is_gone: false,
+        };
+        self.links.insert(link, pipes);
+        self.checker.totals.hostile += 1;
+        let habit = HABITS[self.chance.index(HABITS.len())];
+        let most = self
+            .plan
+            .hostile
+            .as_ref()
+            .map_or(0, |plan| plan.request_bytes) as u64;
+        let bytes = requests(habit, most, &mut self.chance);
+        let stays = match habit {
+            Habit::Deploys if self.chance.chance(0.5) => REQUEST_DEADLINE * 2,
+            _ => self.chance.millis(0, 8000),
+        };
+        self.trace.say(now, || {
+            format!(
+                "hostile link {link}: {habit:?}, {} bytes, {stays:?}",
+                bytes.len()
+            )
+        });
+        self.hostile = Some(Hostile {
+            link,
+            habit,
+            reads: habit != Habit::Asks && self.chance.chance(0.5),
+            bytes: bytes.into(),
+            sent_at: None,
+            alive_at: now,
+            leaves_at: now.saturating_add(stays),
+        });
+        let at = self.soon();
+        self.wake_session(link, at);
+    }
+
+    fn hostile_goes_on(&mut self, mut hostile: Hostile) -> Option<Hostile> {
+        let (now, link) = (self.now, hostile.link);
+        let way = self.plan.way;
+        let (pipes, chance) = (self.links.get_mut(&link)?, &mut self.chance);
+        if hostile.alive_at <= now && hostile.bytes.is_empty() && hostile.habit == Habit::Deploys {
+            let mut keepalive = Vec::new();
+            Keepalive::default().encode(&mut keepalive);
+            hostile.bytes.extend(keepalive);
+            hostile.alive_at = now.saturating_add(Duration::from_secs(1));
+        }
+        let count = hostile.bytes.len().min(pipes.to_engine.room());
+        let bytes: Vec<u8> = hostile.bytes.drain(..count).collect();
+        pipes.to_engine.send(now, &bytes, &way, chance);
+        if !hostile.bytes.is_empty() {
+            hostile.sent_at = None;
+        } else if hostile.sent_at.is_none() {
+            hostile.sent_at = Some(now);
+        }
+        let mut has_room = false;
+        if hostile.reads {
+            let mut unread = Vec::new();
+            pipes.to_client.read(now, CAPACITY, &way, &mut unread);
+            has_room = !unread.is_empty() && std::mem::take(&mut pipes.to_client.was_full);
+        }
+        let is_ended = pipes.engine_is_gone;
+        if is_ended || hostile.leaves_at <= now {
+            let end = match chance.chance(0.5) {
+                true => End::Fin,
+                false => End::Reset,
+            };
+            let kept = chance.index(pipes.to_engine.bytes() + 1);
+            pipes.client_is_gone = true;
+            pipes.to_engine.cut(now, kept, end);
+            self.expect_arrivals(link);
+            self.forget_link(link);
+            return None;
+        }
+        if has_room && let Some(running) = &mut self.engine.running {
+            if let Some(slot) = running.sessions.get_mut(&link) {
+                slot.is_due = true;
+            }
+            let at = self.soon();
+            self.wake_session(link, at);
+        }
+        self.expect_arrivals(link);
+        // Meanwhile nothing is late.
+        hostile.sent_at = hostile.sent_at.map(|at| at.max(self.engine.paused_until));
+        let waits = hostile.sent_at.map_or(Duration::ZERO, |at| now.since(at));
+        if hostile.habit == Habit::Deploys && waits > REQUEST_DEADLINE + NOTICED {
+            self.checker
+                .fail(|| format!("a DEPLOY without its last frame is still there after {waits:?}"));
+        }
+        Some(hostile)
+    }
+
+    /// All connections end, and nothing of the budget for requests is taken any more.
+    pub(crate) fn check_budget(&mut self) {
+        let now = self.now;
+        let Some(running) = &mut self.engine.running else {
+            return;
+        };
+        if self.plan.hostile.is_none() || self.checker.violation.is_some() {
+            return;
+        }
+        running.sessions.clear();
+        let used = running.options.requests.used();
+        self.trace
+            .say(now, || format!("{used} bytes of requests stay"));
+        if used > 0 {
+            self.checker
+                .fail(|| format!("requests: {used} bytes are taken where no session is"));
+        }
+    }
+}
+
+/// What it sends: `most` is what would fill the engine's budget.
+fn requests(habit: Habit, most: u64, rng: &mut Rng) -> Vec<u8> {
+    let mut out = Vec::new();
+    Hello::default().encode(&mut out);
+    let head = DeployHead {
+        library: "hostile",
+        description: "",
+        replace: true,
+    };
+    match habit {
+        Habit::Deploys | Habit::Orders => {
+            // An entry of the list and the properties are some hundred bytes.
+            let pages = rng.range(1, 1 + most / (PAGE * 400));
+            for page in 0..pages {
+                let mut frame = DeployBuilder::begin(&mut out, 7, &head);
+                for n in 0..PAGE {
+                    let path = format!("{}", page * PAGE + n);
+                    frame.push(&VariableDefinition::new(&path, DataType::F64));
+                }
+                frame.finish(habit == Habit::Deploys || page + 1 < pages);
+            }
+        }
+        Habit::SendsParts => {
+            let length = 32 << 10;
+            for _ in 0..rng.range(1, most / u64::from(length)) {
+                header(FrameKind::Part, length, &mut out);
+                out.resize(out.len() + length as usize, 0);
+            }
+        }
+        Habit::SendsHalf => {
+            let length = rng.range(1, (1 << 20).min(most / 2)) as u32;
+            header(FrameKind::Write, length, &mut out);
+            out.resize(out.len() + length as usize / 2, 0);
+        }
+        Habit::Asks => {
+            for request in 1..rng.range(2, 2000) as u32 {
+                let find = Find {
+                    cursor: 0,
+                    limit: 100,
+                    pattern: "**",
+                };
+                find.encode(request, &mut out);
+            }
+        }
+    }
+    out
+}
+
+fn header(kind: FrameKind, length: u32, out: &mut Vec<u8>) {
+    let header = FrameHeader {
+        length,
+        kind: kind.number(),
+        ..FrameHeader::default()
+    };
+    out.extend_from_slice(&header.to_bytes());
+}

@@ -1,0 +1,428 @@
+//! Libraries that come and go while clients hold handles of their variables.
+//!
+//! ```text
+//! deploy t0 --> undeploy t0, deploy t1 --> ...     slots of t0 are those of t1, in the next
+//!    |              |                              generation
+//!    v              v
+//!  Appeared       Gone, one delay later: what a program sends meanwhile has handles of t0
+//! ```
+//!
+//! No name is used twice, so a value that was written to a variable that is gone may not be found
+//! anywhere else: the witness and every reading say of which variable they are.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use trunkline_client::{
+    Event, FollowEvent, FollowId, OpenOptions, RequestId, SubscribeOptions, VariableRef, Write,
+};
+use trunkline_engine::Wakes;
+use trunkline_types::{
+    Contract, LibraryDefinition, Pattern, Position, Properties, Tick, VariableDefinition,
+};
+
+use crate::checker::{Checker, Had, Took};
+use crate::plan::{Plan, content_of};
+use crate::program::{Program, value_of};
+use crate::rng::Rng;
+use crate::world::{self, World};
+
+/// What every name of such a variable matches, and no other.
+const PATTERN: &str = "t*/**";
+/// Variables that a program holds open, most of which may be gone.
+const OPEN_MAX: usize = 60;
+
+/// How libraries come and go.
+#[derive(Clone, Debug)]
+pub struct TransientPlan {
+    /// Mean time between two orders.
+    pub every: Duration,
+    /// Variables of a library, at most.
+    pub variables_max: u64,
+    /// Libraries at a time, at most.
+    pub libraries_max: usize,
+    /// How programs subscribe to them.
+    pub contract: Contract,
+}
+
+impl TransientPlan {
+    /// Draws one.
+    pub fn drawn(rng: &mut Rng, is_plain: bool) -> Self {
+        let last = Contract::Last(rng.range(2, 20) as u32);
+        Self {
+            every: Duration::from_secs_f64(rng.magnitude(0.1, 4.0)),
+            variables_max: rng.magnitude(1.0, 20.0) as u64,
+            libraries_max: rng.range(1, 3) as usize,
+            contract: match is_plain || rng.chance(0.5) {
+                true => Contract::Latest,
+                false => last,
+            },
+        }
+    }
+}
+
+/// A library that is deployed, and the handles of its variables by their numbers.
+#[derive(Debug)]
+pub struct Transient {
+    /// Its name.
+    pub library: String,
+    /// Handles by variable.
+    pub handles: BTreeMap<u32, u32>,
+}
+
+/// The variable of a full name.
+pub fn variable_of(name: &str) -> Option<u32> {
+    name.rsplit_once('v')?.1.parse().ok()
+}
+
+impl World {
+    /// The next order about such libraries is to be given.
+    pub(crate) fn plan_redeploy(&mut self) {
+        if let Some(plan) = &self.plan.transient {
+            let at = self.now.saturating_add(self.chance.wait(plan.every));
+            self.schedule(at, world::Event::Redeploy);
+        }
+    }
+
+    /// Some libraries go and others come, at once or one after the other.
+    pub(crate) fn redeploy(&mut self) {
+        let Some(plan) = self.plan.transient.clone() else {
+            return;
+        };
+        if !self.engine_runs() {
+            return;
+        }
+        let count = self
+            .engine
+            .running
+            .as_ref()
+            .map_or(0, |r| r.transient.len());
+        if count >= plan.libraries_max || (count > 0 && self.chance.chance(0.3)) {
+            let which = self.chance.index(count);
+            self.undeploy(which);
+        }
+        let count = self
+            .engine
+            .running
+            .as_ref()
+            .map_or(0, |r| r.transient.len());
+        if count < plan.libraries_max && self.chance.chance(0.9) {
+            let variables = self.chance.range(1, plan.variables_max);
+            self.deploy(variables);
+        }
+        self.after_engine();
+    }
+
+    fn undeploy(&mut self, which: usize) {
+        let (now, wall) = (self.now, self.wall(0));
+        let Some(running) = &mut self.engine.running else {
+            return;
+        };
+        let library = running.transient.remove(which).library;
+        self.trace.say(now, || format!("{library} is undeployed"));
+        let undeployed = running
+            .engine
+            .undeploy(&library, now, wall, &mut Wakes::new());
+        if let Err(error) = undeployed {
+            self.checker.fail(|| format!("{library} stays: {error}"));
+        }
+    }
+
+    fn deploy(&mut self, variables: u64) {
+        let (now, wall) = (self.now, self.wall(0));
+        let first = self.transient_variables;
+        self.transient_variables += variables as u32;
+        let numbers = first..self.transient_variables;
+        let Some(running) = &mut self.engine.running else {
+            return;
+        };
+        let library = format!("t{first}");
+        self.trace.say(now, || {
+            format!("{library} is deployed, {variables} variables")
+        });
+        let definition = |variable: u32| VariableDefinition {
+            path: format!("v{variable}"),
+            properties: Properties::new(content_of(&self.plan, variable).data_type()).into(),
+        };
+        let definition = LibraryDefinition {
+            name: library.clone(),
+            description: String::new(),
+            variables: numbers.clone().map(definition).collect(),
+        };
+        let handles = match running.engine.deploy(&definition, now, wall) {
+            Ok(handles) => handles,
+            Err(error) => {
+                return self
+                    .checker
+                    .fail(|| format!("{library} is refused: {error}"));
+            }
+        };
+        running.follow(&handles, self.plan.is_plain, &mut self.checker);
+        let handles = numbers.clone().zip(handles).collect();
+        running.transient.push(Transient { library, handles });
+        self.checker.totals.deployed += 1;
+        for variable in numbers {
+            if self.chance.chance(0.7) {
+                self.produce_one(variable);
+            }
+        }
+    }
+
+    /// The engine's own process writes one of them.
+    pub(crate) fn produce_transient(&mut self) {
+        let Some(running) = &self.engine.running else {
+            return;
+        };
+        let all = running.transient.iter().flat_map(|one| one.handles.keys());
+        let all: Vec<u32> = all.copied().collect();
+        if let Some(variable) = all.get(self.chance.index(all.len())).copied() {
+            self.produce_one(variable);
+        }
+    }
+
+    /// Every program knows the variables that there are, with the values that they have, and no
+    /// others (B-32, B-11). What is younger than `settled` is on its way.
+    pub(crate) fn check_transient(&mut self, when: &str, settled: Duration) {
+        let Some(running) = &self.engine.running else {
+            return;
+        };
+        if self.plan.transient.is_none() || self.checker.violation.is_some() {
+            return;
+        }
+        let epoch = running.engine.epoch();
+        let mut found = None;
+        for (program, host) in self.programs.iter().enumerate() {
+            let Some(started) = &host.running else {
+                continue;
+            };
+            let Some(followed) = &started.transient else {
+                continue;
+            };
+            let here: BTreeSet<u32> = followed.items.values().map(|(v, _)| *v).collect();
+            let there = running.transient.iter().flat_map(|one| one.handles.keys());
+            let there: BTreeSet<u32> = there.copied().collect();
+            if here != there {
+                found = Some(format!(
+                    "B-32: program {program} knows {here:?}, the engine has {there:?}, {when}"
+                ));
+                break;
+            }
+            for (item, (variable, had)) in &followed.items {
+                let handle = running.handle_of(*variable);
+                let Some(truth) = handle.and_then(|handle| running.engine.variable(handle)) else {
+                    found = Some(format!(
+                        "variable {variable} is deployed and not there {when}"
+                    ));
+                    break;
+                };
+                let sequence = truth.update().sequence;
+                let position = Position { epoch, sequence };
+                let seen = self.checker.seen(*variable, position);
+                if sequence == 0 || seen.is_some_and(|seen| self.now.since(seen.at) < settled) {
+                    continue;
+                }
+                if had.position != Some(position) {
+                    let subscription = started.core.followed(followed.id);
+                    let value = subscription
+                        .and_then(|id| started.core.value(self.now, id, *item))
+                        .map(|value| (value.position, value.stale));
+                    found = Some(format!(
+                        "B-11: program {program} has taken {:?} of variable {variable}, the \
+                         engine is at {position:?}, {when}; its copy is {value:?}",
+                        had.position
+                    ));
+                }
+            }
+        }
+        if let Some(found) = found {
+            self.checker.fail(|| found);
+        }
+    }
+}
+
+/// What a program does with variables that come and go.
+#[derive(Debug)]
+pub struct Followed {
+    id: FollowId,
+    contract: Contract,
+    /// By item: the variable, and what was taken of it.
+    items: BTreeMap<u32, (u32, Had)>,
+    /// Open for reading and writing, whether or not they are still there.
+    open: VecDeque<(u32, VariableRef)>,
+    opening: VecDeque<(RequestId, u32)>,
+    closing: VecDeque<RequestId>,
+    /// The session of the readings that are taken now.
+    session: u64,
+    /// The client's changes when it last took something.
+    changes: u64,
+}
+
+impl Program {
+    /// Subscribes to all of them that come.
+    pub fn follow_transient(&mut self, plan: &TransientPlan, checker: &mut Checker) {
+        let patterns: Vec<Pattern> = Pattern::parse(PATTERN).into_iter().collect();
+        let none: [&str; 0] = [];
+        let options = SubscribeOptions::default();
+        match self
+            .core
+            .follow(&none, &patterns, &[], plan.contract, options)
+        {
+            Ok(id) => {
+                self.transient = Some(Followed {
+                    id,
+                    contract: plan.contract,
+                    items: BTreeMap::new(),
+                    open: VecDeque::new(),
+                    opening: VecDeque::new(),
+                    closing: VecDeque::new(),
+                    session: 0,
+                    changes: u64::MAX,
+                });
+            }
+            Err(error) => checker.fail(|| format!("a pattern is refused: {error}")),
+        }
+    }
+
+    /// Takes up to `max` events of them. Whether more waits.
+    pub fn take_transient(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
+        let (core, writer) = (&mut self.core, self.writer);
+        let Some(followed) = &mut self.transient else {
+            return false;
+        };
+        let changes = core.changes();
+        if changes == followed.changes {
+            return false;
+        }
+        for _ in 0..max {
+            let Some(event) = core.next_followed(now, followed.id) else {
+                followed.changes = changes;
+                followed.take_opened(core);
+                return false;
+            };
+            match event {
+                FollowEvent::Appeared { item, name, .. } => {
+                    let Some(variable) = variable_of(&name) else {
+                        checker.fail(|| format!("B-32: {name} matches no pattern"));
+                        continue;
+                    };
+                    followed.items.insert(item, (variable, Had::default()));
+                    let opening = core.open(&[&*name], OpenOptions::default());
+                    followed
+                        .opening
+                        .extend(opening.ok().map(|request| (request, variable)));
+                }
+                FollowEvent::Gone { item, name } => {
+                    let known = followed.items.remove(&item).map(|(variable, _)| variable);
+                    if known != variable_of(&name) {
+                        checker.fail(|| format!("B-32: {name} is gone as item {item}: {known:?}"));
+                    }
+                }
+                FollowEvent::PatternError { fault, .. } => {
+                    checker.fail(|| format!("B-32: a pattern is refused: {}", fault.sentence));
+                }
+                FollowEvent::Event(event) => followed.took(now, event, writer, core, checker),
+                _ => {}
+            }
+        }
+        followed.take_opened(core);
+        true
+    }
+
+    /// Writes to some of those that it has open, which may be gone.
+    pub fn write_transient(&mut self, plan: &Plan, rng: &mut Rng, checker: &mut Checker) {
+        let Some(followed) = &self.transient else {
+            return;
+        };
+        let len = followed.open.len();
+        let chosen: Vec<_> = (0..rng.range(1, 8))
+            .filter_map(|_| followed.open.get(rng.index(len)).copied())
+            .collect();
+        let (mut writes, mut numbers) = (Vec::new(), Vec::new());
+        for (variable, target) in chosen {
+            let number = checker.begin(variable, self.writer, None);
+            writes.push(Write::new(target, value_of(plan, variable, number, rng)));
+            numbers.push(number);
+        }
+        if !writes.is_empty() {
+            self.send(writes, numbers, checker);
+        }
+    }
+
+    /// Reads all that it has open.
+    pub fn read_transient(&mut self) {
+        let Some(followed) = self.transient.as_ref().filter(|one| !one.open.is_empty()) else {
+            return;
+        };
+        let (variables, targets): (Vec<u32>, Vec<VariableRef>) =
+            followed.open.iter().copied().unzip();
+        self.read(&targets, variables);
+    }
+}
+
+impl Followed {
+    /// Opens what has appeared, and closes what is open for longest.
+    fn take_opened(&mut self, core: &mut trunkline_client::ClientCore) {
+        let open = &mut self.open;
+        self.opening.retain(|(request, variable)| {
+            let Some(answer) = core.take(*request) else {
+                return true;
+            };
+            let opened = answer.into_opened().unwrap_or_default();
+            open.extend(
+                opened
+                    .into_iter()
+                    .flatten()
+                    .map(|o| (*variable, o.variable)),
+            );
+            false
+        });
+        while open.len() > OPEN_MAX {
+            let oldest = open.pop_front();
+            let closing = oldest.and_then(|(_, variable)| core.close(&[variable]).ok());
+            self.closing.extend(closing);
+        }
+        self.closing.retain(|request| core.take(*request).is_none());
+    }
+
+    fn took(
+        &mut self,
+        now: Tick,
+        event: Event,
+        by: crate::checker::Writer,
+        core: &trunkline_client::ClientCore,
+        checker: &mut Checker,
+    ) {
+        match event {
+            Event::Connected { session, .. } => self.session = session,
+            Event::Disconnected { .. } => {
+                let all = self.items.values_mut();
+                all.for_each(|(_, had)| had.interrupted = true);
+            }
+            Event::Reading { item, reading } => {
+                let Some((variable, had)) = self.items.get_mut(&item) else {
+                    return checker.fail(|| format!("B-32: a reading of item {item}, not there"));
+                };
+                if core.session().is_none() && reading.stale.is_none() {
+                    checker
+                        .fail(|| format!("B-12: taken while disconnected, not stale: {reading:?}"));
+                }
+                let took = Took {
+                    by,
+                    session: self.session,
+                    variable: *variable,
+                    contract: self.contract,
+                    reading: &reading,
+                    variables: &[],
+                    now,
+                };
+                checker.took(&took, had);
+            }
+            Event::Ended { item, .. } | Event::ItemError { item, .. } => {
+                if let Some((_, had)) = self.items.get_mut(&item) {
+                    (had.interrupted, had.ended) = (true, true);
+                }
+            }
+            _ => {}
+        }
+    }
+}
