@@ -56,6 +56,7 @@ pub(crate) enum Command {
     Play(verbs::play::Args),
     Tdms(verbs::tdms::Args),
     Io(verbs::io::Args),
+    Init(verbs::init::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),
     Completion(verbs::completion::Args),

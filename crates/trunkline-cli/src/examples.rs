@@ -187,6 +187,14 @@ pub(crate) const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     (
+        "init",
+        [
+            "trunkline init",
+            "trunkline init plant/tank.toml",
+            "trunkline init --force trunkline.toml",
+        ],
+    ),
+    (
         "serve",
         [
             "trunkline serve plant.toml",

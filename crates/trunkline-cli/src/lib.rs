@@ -26,6 +26,7 @@ mod connection;
 mod examples;
 mod exit;
 mod foreign;
+mod instant;
 mod interrupt;
 mod output;
 mod problem;

@@ -131,8 +131,8 @@ fn columns<'p>(
             }
             Some(parameter) => columns.push(parameter),
             None => {
-                let (key, names) = (name.to_owned(), parameters.iter().map(|p| p.name.as_str()));
-                report.error_near(place, Kind::UnknownKey { key }, name, names);
+                let names = parameters.iter().map(|p| p.name.as_str());
+                report.unknown_key(place, name, names);
                 is_good = false;
             }
         }

@@ -60,7 +60,11 @@ pub enum ConfigErrorKind {
 
     // Keys and sections.
     #[error("unknown key \"{key}\"")]
-    UnknownKey { key: String },
+    UnknownKey {
+        key: String,
+        /// The keys that there are.
+        known: String,
+    },
     #[error("\"{key}\" has no meaning in {section}")]
     KeyElsewhere { key: String, section: &'static str },
     #[error("\"{key}\": {feature} is not supported by this version")]
@@ -357,11 +361,15 @@ impl ConfigError {
         self.kind.to_string()
     }
 
-    /// What to do about it, where one word says it: `did you mean "units"?`.
+    /// What to do about it, where that can be said: `did you mean "units"?`.
     pub fn hint(&self) -> Option<String> {
-        self.suggestion
-            .as_ref()
-            .map(|word| format!("did you mean \"{word}\"?"))
+        match (&self.suggestion, &self.kind) {
+            (Some(word), _) => Some(format!("did you mean \"{word}\"?")),
+            (None, ConfigErrorKind::UnknownKey { known, .. }) if !known.is_empty() => {
+                Some(format!("the keys here are {known}"))
+            }
+            _ => None,
+        }
     }
 }
 

@@ -63,6 +63,21 @@ impl Report {
         self.add(place, kind, || meant(word, candidates));
     }
 
+    /// A key that none of these is.
+    pub fn unknown_key<'a>(
+        &mut self,
+        place: Place,
+        key: &str,
+        known: impl Iterator<Item = &'a str>,
+    ) {
+        let known: Vec<&str> = known.collect();
+        let kind = Kind::UnknownKey {
+            key: key.to_owned(),
+            known: known.join(", "),
+        };
+        self.error_near(place, kind, key, known.into_iter());
+    }
+
     /// `suggestion` is asked only for errors that are kept: it can be slow.
     fn add(&mut self, place: Place, kind: Kind, suggestion: impl FnOnce() -> Option<String>) {
         // A table can lack several keys, all missing at the same place.

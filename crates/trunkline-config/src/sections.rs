@@ -28,8 +28,7 @@ pub(crate) fn check_keys(table: &Table, section: Section, report: &mut Report) {
             }
             None => {
                 let names = section.keys().map(|key| key.name);
-                let kind = Kind::UnknownKey { key: key.clone() };
-                report.error_near(entry.key_place, kind, key, names);
+                report.unknown_key(entry.key_place, key, names);
             }
         }
     }

@@ -238,11 +238,8 @@ fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row
             .iter()
             .all(|parameter| parameter.name != entry.key)
         {
-            let kind = Kind::UnknownKey {
-                key: entry.key.clone(),
-            };
             let names = parameters.iter().map(|p| p.name.as_str());
-            report.error_near(entry.key_place, kind, &entry.key, names);
+            report.unknown_key(entry.key_place, &entry.key, names);
             is_good = false;
         }
     }

@@ -1,4 +1,4 @@
-//! What waits for one consumer, as indices instead of copies, and how it is told.
+//! Pending work of one consumer, kept as indices instead of copies, and how the consumer is woken.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -12,83 +12,82 @@ use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, unique_number};
 
-/// Told once when something begins to wait, on the writer's thread and outside every lock.
+/// Called once when work becomes pending, on the writer's thread and outside every lock.
 ///
 /// An implementation schedules and returns: it sets a flag, writes an eventfd, wakes a task. It
 /// never blocks and never runs user code.
 pub trait Wake: Send + Sync {
-    /// Something waits in the outbox that did not before.
+    /// The outbox was empty and has work now.
     fn wake(&self);
 
-    /// As [`wake`](Self::wake), by a thread that may carry what waits to its receiver itself, as
-    /// far as it can be done at once: [`Wakes::send`].
+    /// Like [`wake`](Self::wake), but the calling thread may also send the pending work itself, as
+    /// far as that is possible without blocking: see [`Wakes::send`].
     fn send(&self) {
         self.wake();
     }
 
-    /// Whose the consumer is, for people.
+    /// Owner of the consumer, for people.
     fn whose(&self) -> Whose {
         Whose::default()
     }
 }
 
-/// Consumers that a writer may serve itself after a write or a batch: with more of them it is the
-/// turn of their own threads.
+/// A writer sends to fewer consumers than this itself. With more, their own threads send.
 const SENDS_BELOW: usize = 4;
 
-/// Nobody waits.
+/// A consumer that needs no wake-up.
 pub(crate) struct NoWake;
 
 impl Wake for NoWake {
     fn wake(&self) {}
 }
 
-/// Whose a consumer is, for people.
+/// Owner of a consumer, for people.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Whose {
-    /// The session's number; 0: it is no session's.
+    /// Number of the session; 0 if no session owns it.
     pub session: u32,
-    /// From where it came; empty: unknown.
+    /// Address of the peer; empty if unknown.
     pub from: String,
-    /// What its connection is made of, in a word or two; empty: unknown.
+    /// Transport of its connection, in a word or two; empty if unknown.
     pub transport: &'static str,
 }
 
-/// Somebody who hears of a variable's updates.
+/// A subscriber of a variable.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reader {
-    /// Who.
+    /// Owner of the subscription.
     pub whose: Whose,
-    /// Items that were sent to them once more because they had something else, of all their
-    /// subscriptions; not 0: something is broken.
+    /// Items of all its subscriptions that were sent again because the peer held something else. A
+    /// value other than 0 means that something is broken.
     pub repaired: u64,
 }
 
-/// The writers' side of a consumer: each item is marked at most once, however often it changes.
+/// The writers' side of a consumer. An item is marked at most once, however often it changes.
 pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
-    /// Drains so far, plus one.
+    /// Number of drains so far, plus one.
     drains: AtomicUsize,
-    /// The number of the drain after which somebody has woken the consumer.
+    /// Number of the drain after which the consumer was woken last.
     woken_after: AtomicUsize,
-    /// Outcomes of writes that a provider answered; bounded by the write credit of the session.
+    /// Outcomes of writes that a provider has answered, bounded by the session's write credit.
     completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
-    /// Ends of orders; bounded by what the session may have unanswered.
+    /// Results of orders, bounded by the number that the session may have unanswered.
     reports: Mutex<VecDeque<(u32, OrderResult)>>,
-    /// What a provider behind this consumer is to do; lock order: after everything else.
+    /// Orders for a provider behind this consumer. Lock order: after everything else.
     pub(crate) orders: Mutex<VecDeque<ProviderOrder>>,
-    /// 1: names came or went, and whoever follows patterns has not looked.
+    /// 1 if names appeared or disappeared since the followed patterns were last checked.
     names_changed: AtomicU32,
     pub(crate) budget: Arc<Budget>,
-    /// Of a service of the engine: nobody is told that it subscribes.
+    /// Belongs to a service of the engine: it is not listed as a subscriber.
     pub(crate) is_service: bool,
-    /// Items that were sent once more because the peer had something else.
+    /// Items that were sent again because the peer held something else.
     pub(crate) repaired: AtomicU32,
-    /// Marks that were made, to lose some of them.
+    /// Number of marks made, so that the planted bug can lose some of them.
     #[cfg(feature = "planted")]
     made: AtomicU32,
     wake: Box<dyn Wake>,
-    /// Of nobody who waits: what is stored when a variable changes.
+    /// Table that is written when a variable changes; its readers are never woken.
     pub(crate) table: Option<TableWriter>,
 }
 
@@ -124,7 +123,7 @@ impl Outbox {
         }
     }
 
-    /// Of a table, which nobody has to be told of.
+    /// For a table, whose readers are never woken.
     pub(crate) fn of_table(table: TableWriter) -> Self {
         Self {
             table: Some(table),
@@ -132,44 +131,44 @@ impl Outbox {
         }
     }
 
-    /// The consumer begins to drain: what is marked from here on needs another wake-up.
+    /// The consumer begins to drain. A mark made after this needs another wake-up.
     pub(crate) fn begin_drain(&self) {
         // SYNC POINT, pairs with `is_woken`: a marker that sees the number before this one has made
         // its mark before the drain looks at the marks.
         self.drains.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether the consumer was woken, and has not begun to drain since. Whoever marks asks that
-    /// behind the mark, and wakes if not, however many others have marked before: the thread whose
-    /// turn it was may have lost its processor, or have much else to do.
+    /// Whether the consumer was woken and has not begun to drain since. A writer asks this after
+    /// its mark, and wakes the consumer if not, even where others have marked before: the thread
+    /// that should have woken it may have lost its processor or be busy.
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst)
     }
 
-    /// The consumer has ended: nobody need wake it.
+    /// The consumer has ended and is never woken again.
     pub(crate) fn end(&self) {
         self.drains.store(usize::MAX, Ordering::SeqCst);
         self.woken_after.store(usize::MAX, Ordering::SeqCst);
     }
 
-    /// Wakes the consumer, and only then says that it was.
+    /// Wakes the consumer, then records that it was woken.
     fn wake_by(&self, wake: impl FnOnce(&dyn Wake)) {
         let drains = self.drains.load(Ordering::SeqCst);
         wake(&*self.wake);
         self.woken_after.store(drains, Ordering::SeqCst);
     }
 
-    /// Who hears of it.
+    /// The subscriber behind this outbox.
     pub(crate) fn reader(&self) -> Reader {
         Reader {
             whose: self.wake.whose(),
-            // Relaxed: a count that stands alone.
+            // Relaxed: no other memory depends on this count.
             repaired: u64::from(self.repaired.load(Ordering::Relaxed)),
         }
     }
 
-    /// Whether the planted bug loses the mark that is to be made.
+    /// Whether the planted bug loses the next mark.
     #[cfg(feature = "planted")]
     pub(crate) fn loses_mark(&self) -> bool {
         trunkline_types::planted::is(trunkline_types::planted::Bug::LostMark)
@@ -177,14 +176,14 @@ impl Outbox {
             && self.made.fetch_add(1, Ordering::Relaxed) % 32 == 31
     }
 
-    /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held. Lock
-    /// order: variable, then this.
+    /// Records the outcome of write `id`. The caller wakes the outbox after releasing all locks.
+    /// Lock order: variable, then this.
     pub(crate) fn complete(&self, id: u64, outcome: WriteOutcome) {
         self.completions.lock().push_back((id, outcome));
     }
 
-    /// Publishes what write `id` made and notes that it was applied, in one step: `latest` reads
-    /// the cell without a lock, and whoever has seen the update there finds the answer here.
+    /// Publishes the update of write `id` and records that it was applied, in one step: `latest`
+    /// reads the cell without a lock, and a reader that has seen the update finds the answer here.
     pub(crate) fn complete_applied(&self, id: u64, publish: impl FnOnce() -> u64) -> u64 {
         let mut completions = self.completions.lock();
         let sequence = publish();
@@ -192,8 +191,8 @@ impl Outbox {
         sequence
     }
 
-    /// [`complete_applied`](Self::complete_applied) for what says itself how it ended. Lock order:
-    /// variable, then this, then the variable's aliases, whose commits complete nothing.
+    /// Like [`complete_applied`](Self::complete_applied), where `publish` returns the outcome. Lock
+    /// order: variable, then this, then the variable's aliases, whose commits complete no write.
     pub(crate) fn complete_with(&self, id: u64, publish: impl FnOnce() -> WriteOutcome) {
         let mut completions = self.completions.lock();
         let outcome = publish();
@@ -204,7 +203,7 @@ impl Outbox {
         self.completions.lock().pop_front()
     }
 
-    /// Notes the end of order `id`; the caller wakes the outbox.
+    /// Records the result of order `id`. The caller wakes the outbox.
     pub(crate) fn report(&self, id: u32, result: OrderResult) {
         self.reports.lock().push_back((id, result));
     }
@@ -213,9 +212,9 @@ impl Outbox {
         self.reports.lock().pop_front()
     }
 
-    /// Names came or went; the caller wakes the outbox.
+    /// Names appeared or disappeared. The caller wakes the outbox.
     pub(crate) fn set_names_changed(&self) {
-        // Release: who takes it sees the names.
+        // Release: the thread that takes the flag sees the names.
         self.names_changed.store(1, Ordering::Release);
     }
 
@@ -224,7 +223,7 @@ impl Outbox {
             && self.names_changed.swap(0, Ordering::Acquire) != 0
     }
 
-    /// Whether an outcome, the end of an order, an order for a provider or news of names wait.
+    /// Whether outcomes, results, orders for a provider or changes of names are pending.
     pub(crate) fn has_answers(&self) -> bool {
         !self.completions.lock().is_empty()
             || !self.reports.lock().is_empty()
@@ -233,20 +232,20 @@ impl Outbox {
     }
 }
 
-/// The outboxes that became non-empty while locks were held: step 5 of the write path.
+/// Outboxes that became non-empty while locks were held: step 5 of the write path.
 ///
-/// Woken when dropped or by [`Wakes::flush`], each once. Pass the same list to all writes of a
-/// batch.
+/// [`Wakes::flush`] or dropping the list wakes each of them once. Pass the same list to all writes
+/// of a batch.
 #[derive(Debug, Default)]
 pub struct Wakes {
     outboxes: Vec<Arc<Outbox>>,
-    /// Those beyond the first few, by address, to find them among many.
+    /// Addresses of those beyond the first few, for a fast search.
     known: HashSet<usize>,
-    /// Tells these outboxes from those of other lists, and from those that this list has woken.
+    /// Distinguishes these outboxes from those of other lists, and from those already woken.
     number: Option<NonZeroUsize>,
 }
 
-/// Outboxes of a list up to which it is looked through.
+/// Up to this many outboxes, the list is searched linearly.
 const LISTED_MAX: usize = 8;
 
 impl Wakes {
@@ -273,8 +272,8 @@ impl Wakes {
         }
     }
 
-    /// A number for what is on the list now: no other list has it, and this one has it no more
-    /// once it has woken them.
+    /// A number for the current content of the list. No other list has it, and this list drops it
+    /// when it wakes the outboxes.
     pub(crate) fn number(&mut self) -> NonZeroUsize {
         *self.number.get_or_insert_with(unique_number)
     }
@@ -285,7 +284,7 @@ impl Wakes {
         number.is_some() && self.number == number
     }
 
-    /// Wakes every outbox on the list and empties it. Call it holding no lock.
+    /// Wakes every outbox on the list and empties the list. The caller must hold no lock.
     pub fn flush(&mut self) {
         self.number = None;
         for outbox in self.outboxes.drain(..) {
@@ -294,9 +293,9 @@ impl Wakes {
         self.known.clear();
     }
 
-    /// The write, or the last of a batch, is done: as [`flush`](Self::flush), but where few wait
-    /// this thread sends by itself what it can send at once. Not for threads that have more to do
-    /// than to write: those that scan, call functions of the program or serve real-time threads.
+    /// To be called after a write, or after the last write of a batch. Like [`flush`](Self::flush),
+    /// but with few outboxes the calling thread sends what it can send without blocking. Not for
+    /// threads that scan, call functions of the program or serve real-time threads.
     #[inline]
     pub fn send(&mut self) {
         if !self.outboxes.is_empty() {

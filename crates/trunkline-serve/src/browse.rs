@@ -16,11 +16,11 @@ use trunkline_proto::message::info::{
 };
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::name::is_reserved;
 use trunkline_types::{Access, AuditMode, DataType, Effort, Pattern, Tick, Timestamp};
 
-use crate::fault::of_access;
+use crate::fault::{not_agreed, of_access};
 use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
@@ -42,6 +42,11 @@ impl Session {
                 // One more than there may be shows that there are too many.
                 let asked = asked.take(FIND_CONDITIONS_MAX + 1);
                 let asked = asked.collect::<Result<Vec<_>, _>>()?;
+                if !asked.is_empty() && !self.features.contains(Features::CONDITIONS) {
+                    let fault = not_agreed("a condition in FIND", Features::CONDITIONS);
+                    self.put_fault(request, &fault);
+                    return Ok(());
+                }
                 let conditions = match conditions(&asked) {
                     Ok(conditions) => conditions,
                     Err(sentence) => {

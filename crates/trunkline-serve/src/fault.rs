@@ -1,7 +1,7 @@
 //! The engine's errors in the protocol's words.
 
 use trunkline_engine::{AccessError, Refusal, UnknownCause};
-use trunkline_proto::{Fault, FaultCode};
+use trunkline_proto::{Fault, FaultCode, Features};
 
 /// Why a variable could not be opened, read or subscribed.
 pub(crate) fn of_access(error: &AccessError) -> Fault {
@@ -28,6 +28,15 @@ pub(crate) fn out_of_memory(bytes: usize) -> Fault {
          give the engine more memory"
     );
     Fault::new(FaultCode::MemoryFull, sentence)
+}
+
+/// What was asked belongs to a feature that the client did not offer.
+pub(crate) fn not_agreed(what: &str, feature: Features) -> Fault {
+    let sentence = format!(
+        "{what} belongs to the feature {:#x}, which was not agreed on; offer it in HELLO",
+        feature.to_bits()
+    );
+    Fault::new(FaultCode::NotSupported, sentence)
 }
 
 /// The audit of orders has to be complete, and its entries cannot be stored.

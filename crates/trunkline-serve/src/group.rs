@@ -56,6 +56,10 @@ impl Session {
         let mut writes = Vec::with_capacity(count);
         for write in group {
             let write = write?;
+            if let Err(fault) = self.check_extension(&write.options) {
+                self.put_fault(request, &fault);
+                return Ok(());
+            }
             let mut value = Vec::new();
             if value.try_reserve_exact(write.value.len()).is_err() {
                 self.put_fault(request, &out_of_memory(write.value.len()));

@@ -10,9 +10,10 @@ use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::subscribe::SubscribeItem;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Features, Frame, FrameKind};
 use trunkline_types::{Tick, Timestamp};
 
+use crate::fault::not_agreed;
 use crate::request_budget::Use;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, UNITS_MAX, Work};
@@ -179,14 +180,8 @@ impl Session {
             return Err(Disconnect::Malformed { sentence });
         }
         if let Some(feature) = feature_of(kind).filter(|one| !self.features.contains(*one)) {
-            let sentence = format!(
-                "{kind} belongs to the feature {:#x}, which was not agreed on; offer it in HELLO",
-                feature.to_bits()
-            );
-            self.put_fault(
-                frame.request(),
-                &Fault::new(FaultCode::NotSupported, sentence),
-            );
+            let fault = not_agreed(&kind.to_string(), feature);
+            self.put_fault(frame.request(), &fault);
             return Ok(());
         }
         if !self.admit(now, kind, frame)? {

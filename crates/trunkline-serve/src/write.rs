@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use trunkline_engine::{Attempt, Engine, Origin, Verb, Wakes, Write, WriteValue};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
-use crate::fault::{of_access, out_of_memory};
+use crate::fault::{not_agreed, of_access, out_of_memory};
 use crate::options::ServeOptions;
 use crate::request_budget::Use;
 use crate::session::Session;
@@ -332,6 +332,9 @@ impl Session {
         wakes: &mut Wakes,
     ) -> Attempted {
         let ended = |answer: Answer| Attempted::Ended(Packed::from(answer));
+        if let Err(fault) = self.check_extension(&record.options) {
+            return ended(Answer::Fault(fault));
+        }
         let Some(variable) = engine.visible(&self.caller, record.handle) else {
             let error = engine.no_variable(record.handle);
             return ended(Answer::Fault(of_access(&error)));
@@ -423,6 +426,14 @@ impl Session {
                     // The feed was drained in between: there is room, or the subscription ended.
                 }
             }
+        }
+    }
+
+    /// Whether the client may send what the extension of a write says.
+    pub(crate) fn check_extension(&self, options: &WriteOptions) -> Result<(), Fault> {
+        match options.needs_extension() && !self.features.contains(Features::REGISTERS) {
+            true => Err(not_agreed("the extension of a write", Features::REGISTERS)),
+            false => Ok(()),
         }
     }
 

@@ -1,13 +1,11 @@
 //! `audit`: who did what.
 
-use jiff::civil::DateTime;
-use trunkline_types::contract::parse_duration;
-use trunkline_types::text::parse_rfc3339;
 use trunkline_types::{AuditEntry, AuditOutcome, AuditPage, AuditQuery, Pattern, Timestamp};
 
 use super::{Context, Verb};
 use crate::connection::Connection;
 use crate::exit::Exit;
+use crate::instant::FORMS;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::output::times::{TimeColumn, Times};
@@ -18,8 +16,8 @@ use crate::terminal::Mood;
 
 /// Show who did what, from where, when, and what came of it
 ///
-/// The engine notes what clients write to variables with `audit = true`, whatever comes of it, what
-/// is forced and unforced, and every order: deploy, undeploy, start, stop. The oldest entries are
+/// The engine notes what clients write to variables with `audit`, whatever comes of it, what is
+/// forced and unforced, and every order: deploy, undeploy, start, stop. The oldest entries are
 /// shown first.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -28,8 +26,9 @@ pub(crate) struct Args {
     #[arg(value_name = "PATTERN")]
     pattern: Option<String>,
 
-    /// Only from then on: a time such as 2026-11-21T08:00, or how long ago, such as 10m
-    #[arg(long, value_name = "TIME")]
+    /// Only from then on: a time such as 2026-11-21T08:00, 14:30, today or yesterday, or how long
+    /// ago, such as 10m or "2 hours ago"
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
 
     /// Only what this one did, as the second column says
@@ -188,27 +187,9 @@ fn whole_library(text: &str) -> String {
     }
 }
 
-/// How long ago, or when: with a zone, or in the zone in which times are shown.
 fn instant(text: &str, context: &Context) -> Result<Timestamp, Problem> {
-    if let Some(ago) = parse_duration(text) {
-        let nanos = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
-        return Ok(context.clock.wall().saturating_add_nanos(-nanos));
-    }
-    if let Ok(time) = parse_rfc3339(text) {
-        return Ok(time);
-    }
-    let zone = context.settings.times.zone();
-    let local = text.parse::<DateTime>().ok();
-    let nanos = local
-        .and_then(|time| time.to_zoned(zone).ok())
-        .and_then(|time| i64::try_from(time.timestamp().as_nanosecond()).ok());
-    nanos.map(Timestamp::from_nanos).ok_or_else(|| {
-        let sentence = format!(
-            "--since {text} is no time; write 10m for ten minutes ago, or a time such as \
-             2026-11-21T08:00"
-        );
-        Problem::usage(&sentence)
-    })
+    let time = context.now().parse(text);
+    time.ok_or_else(|| Problem::usage(&format!("--since \"{text}\" is no time; {FORMS}")))
 }
 
 fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {

@@ -71,6 +71,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         _ => announce(&engine, context)?,
     }
     serve::warn_if_open(&engine, context)?;
+    serve::warn_of_users(&engine, &plan, context)?;
     signals.wait();
     engine.shutdown(serve::GRACE);
     Ok(Exit::Done)

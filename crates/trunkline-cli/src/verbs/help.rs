@@ -16,11 +16,13 @@ use crate::{examples, foreign};
 /// Explain a command; with `--json`, everything about all of them for programs
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command; `options` for the options of every command; without one, all in short
+    /// The command; `options` for the options of every command, `config` for the keys of
+    /// configuration files; without one, all in short
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 
-    /// What the command does, such as `write` of `stream`: only the options of that
+    /// What the command does, such as `write` of `stream`: only the options of that; or a section
+    /// of configuration files, such as `engine`: only its keys
     #[arg(value_name = "VERB")]
     verb: Option<String>,
 }
@@ -37,6 +39,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         (_, true) => format!("{}\n", everything()),
         (None, false) => command().render_help().to_string(),
         (Some(name), false) if name == OPTIONS && args.verb.is_none() => options(),
+        (Some(name), false) if name == CONFIG => configuration(args.verb.as_deref())?,
         (Some(name), false) => of_command(name, args.verb.as_deref())?,
     };
     context.terminal.raw(text.as_bytes())?;
@@ -45,6 +48,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 
 /// The word that stands for the options of every command.
 const OPTIONS: &str = "options";
+/// The word that stands for the keys of configuration files.
+const CONFIG: &str = "config";
 
 /// The command line as its help shows it: the options of every command are on a page of their own.
 pub(crate) fn command() -> clap::Command {
@@ -73,6 +78,41 @@ fn options() -> String {
         .args(globals.cloned())
         .render_long_help()
         .to_string()
+}
+
+/// The keys of configuration files, of one section or of all.
+fn configuration(section: Option<&str>) -> Result<String, Problem> {
+    let bare = |section: Section| section.header().trim_matches(['[', ']']);
+    let wanted = section.map(|text| text.trim_matches(['[', ']']));
+    let mut page = String::new();
+    let is_wanted = |section: &&Section| wanted.is_none_or(|wanted| bare(**section) == wanted);
+    for section in SECTIONS.iter().filter(is_wanted) {
+        if !page.is_empty() {
+            page.push('\n');
+        }
+        page += &format!("{}\n", section.header());
+        for key in section.keys() {
+            let default = match key.default {
+                "" => "required".to_owned(),
+                default => format!("default {default}"),
+            };
+            page += &format!(
+                "  {}: {} ({default})\n      {}\n",
+                key.name, key.form, key.meaning
+            );
+        }
+    }
+    match (page.is_empty(), wanted) {
+        (true, Some(wanted)) => {
+            let names: Vec<&str> = SECTIONS.iter().map(|section| bare(*section)).collect();
+            let sentence = format!(
+                "there is no section {wanted}; there are {}",
+                names.join(", ")
+            );
+            Err(Problem::usage(&sentence))
+        }
+        _ => Ok(page),
+    }
 }
 
 /// The page of a command, or of one of its verbs.

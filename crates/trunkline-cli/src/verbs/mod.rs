@@ -9,6 +9,7 @@ pub(crate) mod force;
 pub(crate) mod get;
 pub(crate) mod help;
 pub(crate) mod info;
+pub(crate) mod init;
 pub(crate) mod io;
 pub(crate) mod library;
 pub(crate) mod limits;
@@ -35,6 +36,7 @@ use trunkline_types::Timestamp;
 
 use crate::arguments::Command;
 use crate::exit::Exit;
+use crate::instant::Now;
 use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::terminal::Terminal;
@@ -86,6 +88,7 @@ pub(crate) const VERBS: &[Verb] = &[
     play::VERB,
     tdms::VERB,
     io::VERB,
+    init::VERB,
     serve::VERB,
     demo::VERB,
     completion::VERB,
@@ -120,6 +123,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Play(args) => play::run(args, context),
         Command::Tdms(args) => tdms::run(args, context),
         Command::Io(args) => io::run(args, context),
+        Command::Init(args) => init::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),
@@ -128,6 +132,14 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
 }
 
 impl Context {
+    /// What times that people give refer to: now, in the zone in which times are shown.
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            time: self.clock.wall(),
+            zone: self.settings.times.zone(),
+        }
+    }
+
     /// The same for a command that writes no data to standard output while it runs: its progress is
     /// seen wherever people look at standard error.
     #[cfg(target_os = "linux")]

@@ -30,16 +30,16 @@ use crate::terminal::plain;
 
 /// Play a recording into variables, or into a stream
 ///
-/// Each update goes into the variable of the name under which it was recorded, or with --as
-/// 'rig/=test/' into the one whose name begins otherwise; a variable has to be of the recorded
-/// type. With --stream the rows of a group go into a stream whose elements they are. From the first
-/// file of a series on, all of it is played; any other file is played by itself.
+/// Each update is written to the variable that has the recorded name. --as 'rig/=test/' replaces
+/// the beginning of the names. A variable must have the recorded type. With --stream, the rows of a
+/// group become the elements of a stream. If FILE is the first of a series, the whole series is
+/// played; otherwise FILE alone.
 ///
-/// Where `x.tdms.sums` lies beside `x.tdms`, all of the first file is compared with it before
-/// anything is played. It is as fast as it was, with --speed so many times as fast, with --full as
-/// fast as it goes.
-/// Ctrl-C ends it. Exit code 1 says that some could not be played; --exclude leaves variables out,
-/// with --stream channels.
+/// If there is an `x.tdms.sums` beside `x.tdms`, the first file is checked against it before
+/// playing begins. Playing takes as long as recording did; --speed changes the pace, and --full
+/// plays without waiting.
+/// Ctrl-C ends it. Exit code 1 means that some updates could not be played; --exclude leaves out
+/// variables, or with --stream channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -50,23 +50,23 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "OLD=NEW", value_parser = renaming)]
     renaming: Option<(String, String)>,
 
-    /// So many times as fast
+    /// Play this many times as fast as it was recorded
     #[arg(long, value_name = "FACTOR", conflicts_with = "full")]
     speed: Option<f64>,
 
-    /// As fast as it goes
+    /// Play as fast as possible
     #[arg(long)]
     full: bool,
 
-    /// Updates keep the times at which they were measured
+    /// Keep the recorded times of the updates
     #[arg(long)]
     keep_times: bool,
 
-    /// Play it although its checksums say that it is damaged, or without comparing them
+    /// Play without comparing the checksums, or although they show damage
     #[arg(long)]
     unchecked: bool,
 
-    /// Do not wait where rows are missing in the recording
+    /// Do not wait where rows are missing from the recording
     #[arg(long, requires = "stream")]
     skip_gaps: bool,
 

@@ -310,7 +310,11 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
 }
 
 /// Until there are identities, a loopback port is open to every user of the machine.
-fn warn_of_users(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
+pub(super) fn warn_of_users(
+    engine: &Engine,
+    plan: &DeploymentPlan,
+    context: &Context,
+) -> Result<(), Stop> {
     let addresses = engine.local_addrs();
     let local = addresses
         .iter()

@@ -122,7 +122,14 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
         entries(&engine, &["--since", "2200-01-01"]),
         Vec::<Json>::new()
     );
-    let wrong = engine.run(&["audit", "--since", "yesterday"]);
+    for since in ["yesterday", "1 hour ago", "-1h", "2020-01-01 08:00"] {
+        assert_eq!(entries(&engine, &["--since", since]).len(), 11, "{since}");
+    }
+    assert_eq!(
+        entries(&engine, &["--since", "tomorrow"]),
+        Vec::<Json>::new()
+    );
+    let wrong = engine.run(&["audit", "--since", "yesteryear"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     assert!(wrong.err.contains("2026-11-21T08:00"), "{wrong:?}");
 }

@@ -38,6 +38,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "play",
         "tdms",
         "io",
+        "init",
         "serve",
         "demo",
         "completion",

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::rig::{RIG, Running, Served, run};
+use crate::rig::{RIG, Running, Served, command, run};
 
 #[test]
 fn serve_says_what_it_serves_and_where() {
@@ -184,6 +184,7 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
         .unwrap();
     assert_ne!(before, after.trim_end_matches(" %"));
     sut.line_with("Listening on tl://127.0.0.1:");
+    sut.error_with("every user of this machine may read and write every variable");
     let script = to_try.join("\n").replace("monitor", "monitor --count 2");
     let mut shell = std::process::Command::new("sh");
     let output = crate::rig::finish(
@@ -208,4 +209,75 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
     }
     sut.signal("TERM");
     assert_eq!(sut.end().0, Some(0));
+}
+
+/// The configuration that `init` writes is served as it is, and shows what it says.
+#[test]
+fn init_writes_a_configuration_that_serve_takes_and_replaces_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plant.toml");
+    let file = path.to_str().unwrap();
+    let made = run(&["init", file]);
+    assert_eq!((made.code, made.out.as_str()), (Some(0), ""), "{made:?}");
+    assert!(made.err.contains("trunkline serve"), "{made:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let served = Served::start(&text);
+    let get = |name: &str| served.run(&["get", "-t", name]).out;
+    assert_eq!(get("tank/level"), "50.0\n", "12 mA of 4 to 20, scaled");
+    assert_eq!(served.run(&["put", "tank/raw/level", "8"]).code, Some(0));
+    assert_eq!(get("tank/level"), "25.0\n");
+    assert_eq!(served.run(&["put", "tank/setpoint", "101"]).code, Some(6));
+    assert_eq!(served.run(&["ls", "host"]).code, Some(0));
+
+    std::fs::write(&path, "# mine\n").unwrap();
+    let refused = run(&["init", file]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("--force replaces it"), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "# mine\n");
+    assert_eq!(run(&["init", file, "--force"]).code, Some(0));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn keys_of_a_configuration_are_listed_by_help_and_by_errors() {
+    let all = run(&["help", "config"]).out;
+    let limits = run(&["help", "config", "engine.limits"]).out;
+    assert!(
+        all.contains(&limits) && all.contains("[[variable]]\n"),
+        "{all}"
+    );
+    assert!(
+        limits.starts_with("[engine.limits]\n  sessions_max: "),
+        "{limits}"
+    );
+    let none = run(&["help", "config", "alarm"]);
+    assert_eq!(none.code, Some(2));
+    assert!(none.err.contains("engine.limits"), "{none:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plant.toml");
+    std::fs::write(&path, "[library]\nfrobnicate = 1\n").unwrap();
+    let refused = run(&["serve", path.to_str().unwrap()]);
+    assert!(
+        refused
+            .err
+            .contains("unknown key \"frobnicate\", the keys here are name, description"),
+        "{refused:?}"
+    );
+}
+
+/// A plain service has no HOME: the engine runs, and says that it keeps nothing.
+#[test]
+fn serve_without_a_home_says_that_nothing_is_kept() {
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().port().to_string()
+    };
+    let mut serve = command(&["serve", "--listen", &port]);
+    for variable in ["HOME", "XDG_STATE_HOME", "STATE_DIRECTORY"] {
+        serve.env_remove(variable);
+    }
+    let engine = Running::spawn(&mut serve);
+    let said = engine.error_with("nothing is kept over a restart");
+    assert!(said.contains("--store"), "{said}");
+    engine.line_with("Listening on tl://");
 }

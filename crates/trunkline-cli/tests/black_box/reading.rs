@@ -290,3 +290,62 @@ fn a_wrong_command_line_is_json_where_json_was_asked_for() {
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("required arguments"), "{message}");
 }
+
+/// Two variables that nobody delivers: the provider of one never came, the other is an alias of
+/// nothing.
+const UNDELIVERED: &str = "[library]\nname = \"plant\"\n\
+    [[io]]\nname = \"plc\"\ndriver = \"process\"\n\
+    [[variable]]\nname = \"bound\"\ntype = \"f64\"\nsource = \"plc:level\"\n\
+    [[variable]]\nname = \"lost\"\ntype = \"f64\"\nalias = \"plant/none\"\n";
+
+/// What no device has delivered has no value: it is not 0.
+#[test]
+fn a_value_that_nobody_delivered_is_a_dash_and_bad() {
+    let served = Served::start(UNDELIVERED);
+    for name in ["plant/bound", "plant/lost"] {
+        let shown = served.run(&["get", "-a", name]);
+        assert_eq!(shown.code, Some(1), "{shown:?}");
+        assert!(
+            shown.out.contains("\t-\t") && shown.out.contains("bad"),
+            "{shown:?}"
+        );
+        let bare = served.run(&["get", "-t", name]);
+        assert_eq!((bare.code, bare.out.as_str()), (Some(1), "-\n"), "{bare:?}");
+        let json = served.run(&["get", "--json", name]);
+        let line: Json = serde_json::from_str(&json.out).unwrap();
+        assert_eq!(
+            (&line["value"], &line["q"]),
+            (&Json::Null, &"bad".into()),
+            "{line}"
+        );
+    }
+    // Held at a value, it has one; let go, it has none again.
+    assert_eq!(served.run(&["force", "plant/bound", "5"]).code, Some(0));
+    assert_eq!(served.run(&["get", "-t", "plant/bound"]).out, "5.0\n");
+    let unforced = served.run(&["unforce", "plant/bound"]);
+    assert_eq!(
+        columns(unforced.out.trim_end())[1..3],
+        ["5.0", "-"],
+        "{unforced:?}"
+    );
+    assert_eq!(served.run(&["get", "plant/bound"]).code, Some(1));
+}
+
+#[test]
+fn a_recording_of_what_nobody_delivered_has_no_value() {
+    let served = Served::start(UNDELIVERED);
+    let file = served.folder.path().join("run.tdms");
+    let file = file.to_str().unwrap();
+    let recorded = served.run(&["record", "start", file, "plant/*", "--for", "100ms"]);
+    assert!(
+        recorded.err.contains("0 updates of 2 variables"),
+        "{recorded:?}"
+    );
+    let info = served.run(&["record", "info", file, "--json"]);
+    let lines = info
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let values: Vec<Json> = lines.map(|line| line["values"].clone()).collect();
+    assert_eq!(values, [0, 0], "{info:?}");
+}

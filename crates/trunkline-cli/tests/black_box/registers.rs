@@ -1,6 +1,6 @@
 //! The register forms: set, send, request; and values that are forced.
 
-use crate::rig::Served;
+use crate::rig::{Served, columns};
 
 const PLANT: &str = "[[io]]\nname = \"sim\"\ndriver = \"sim\"\nperiod = \"20ms\"\n";
 
@@ -88,6 +88,14 @@ fn a_forced_variable_says_so_and_refuses_what_others_write() {
     assert!(why.out.contains("forced"), "{why:?}");
     let unforced = served.run(&["unforce", "boiler/level", SETPOINT]);
     assert_eq!(unforced.code, Some(0), "{unforced:?}");
+    // It prints what the source has, not what the variable was held at.
+    let level = unforced
+        .out
+        .lines()
+        .find(|line| line.starts_with("boiler/level"));
+    let cells = columns(level.unwrap());
+    assert_eq!(cells[1], "11.5", "{unforced:?}");
+    assert!(cells[2].parse::<f64>().unwrap() > 12.0, "{unforced:?}");
     assert!(
         value(&served, "boiler/level") > 12.0,
         "what its source says"

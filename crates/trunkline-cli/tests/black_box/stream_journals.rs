@@ -1,6 +1,8 @@
 //! `stream --journal`: streams that outlive their programs.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use serde_json::Value as Json;
 
@@ -192,5 +194,30 @@ fn a_journal_is_for_ends_alone() {
         let output = run(&[&["stream"][..], arguments].concat());
         assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.err);
         assert!(output.err.contains(what), "{arguments:?}: {}", output.err);
+    }
+}
+
+/// What is in a journal is for its user alone, whatever the user's mask permits.
+#[test]
+fn files_and_folders_of_a_journal_are_of_the_user_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = endpoint("modes");
+    let kept = [journal(&folder, "read"), journal(&folder, "write")];
+    let arguments = ["--type", "u64", "--journal"];
+    let reader = reader(&url, &[&arguments[..], &[&kept[0]]].concat());
+    let (writer, input) = writer_with(&url, &[&arguments[..], &[&kept[1]]].concat());
+    feed(input, 0..100).join().unwrap();
+    assert_eq!(writer.end().0, Some(0));
+    assert_eq!(reader.end().0, Some(0));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for folder in &kept {
+        assert_eq!(mode(Path::new(folder)), 0o700, "{folder}");
+        let mut files = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+            files += 1;
+        }
+        assert!(files > 0, "{folder}");
     }
 }

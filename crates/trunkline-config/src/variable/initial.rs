@@ -181,11 +181,8 @@ fn structure(node: &Node, ty: &StructType, values: &mut Values<'_, '_>) -> Optio
     for entry in &table.entries {
         let names = ty.fields.iter().map(|(name, _)| &**name);
         if names.clone().all(|name| name != entry.key) {
-            let kind = Kind::UnknownKey {
-                key: entry.key.clone(),
-            };
             let report = &mut values.report;
-            report.error_near(entry.key_place, kind, &entry.key, names);
+            report.unknown_key(entry.key_place, &entry.key, names);
             return None;
         }
     }

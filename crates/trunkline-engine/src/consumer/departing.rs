@@ -1,5 +1,5 @@
-//! A consumer with very many items ends in slices: whoever ends it, and every other session of that
-//! thread, goes on meanwhile.
+//! Ends a consumer with many items in slices, so that neither its own thread nor the other sessions
+//! on that thread have to wait for it.
 
 use super::bound::Bound;
 use super::indices::Indices;
@@ -12,13 +12,13 @@ use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// What is left of a consumer that has ended. What waited for it is charged until it has gone.
+/// The rest of an ended consumer. Its queued updates count against the budget until they are freed.
 #[derive(Debug)]
 pub(crate) struct Departing {
     pub(super) outbox: Arc<Outbox>,
     pub(super) bound: Bound,
     pub(super) subscriptions: Vec<Leftover>,
-    /// Fields that it had open.
+    /// Fields that were open.
     pub(super) fields: Vec<Arc<Variable>>,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct Leftover {
     pub(super) interest: LeftInterest,
 }
 
-/// What the variables of such items still know of them.
+/// What the variables of these items still hold of them.
 #[derive(Debug)]
 pub(super) enum LeftInterest {
     /// A subscription of another contract than `all`.
     Own,
-    /// A feed that nobody is in any more.
+    /// A feed without members.
     Feed(Arc<Feed>),
-    /// Nothing: the feed goes on without it, or is somebody else's to leave.
+    /// Nothing: the feed continues without it, or another subscriber leaves it.
     Nothing,
 }
 
 impl Leftover {
-    /// Of an `all` subscription, which leaves its feed: no writer waits for it from here on.
+    /// The rest of an `all` subscription. It leaves its feed: from here on no writer waits for it.
     pub(super) fn of_feed(items: Indices, membership: Membership, wakes: &mut Wakes) -> Self {
         let Membership { feed, member, .. } = membership;
         let mut is_left = feed.depart_from_others(member, wakes);
@@ -82,7 +82,7 @@ impl Leftover {
 }
 
 impl Departing {
-    /// Gives up at most `budget` items; false when there are more.
+    /// Releases at most `budget` items. Returns false if some are left.
     pub(super) fn give_up_some(
         &mut self,
         engine: &Engine,

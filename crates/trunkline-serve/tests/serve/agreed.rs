@@ -1,10 +1,16 @@
 //! What was not agreed on is not served, and what was kept is said.
 
 use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::find::{Comparison, Find, FindCondition};
+use trunkline_proto::message::group::GroupWriteBuilder;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::{Hello, Welcome};
+use trunkline_proto::message::outcome::WriteOutcome;
 use trunkline_proto::message::watch::Watch;
-use trunkline_proto::{FaultCode, Features, FrameKind};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
+use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
+use trunkline_types::Position;
 
 use crate::rig::{Pair, Peer, World, f64_variable};
 
@@ -44,6 +50,105 @@ fn a_frame_of_a_feature_that_was_not_agreed_on_is_refused() {
         "{:?}",
         peer.kinds()
     );
+}
+
+/// What a frame says beyond its plain form is agreed on as well: without REGISTERS the extension of
+/// a write, without CONDITIONS a condition in FIND.
+#[test]
+fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
+    let world = World::with_library("rig", vec![f64_variable("x")]);
+    let x = world.engine().libraries()[0].handles[0];
+    let value = 1.0_f64.to_le_bytes();
+    let forced = WriteOptions {
+        verb: WriteVerb::Force,
+        ..WriteOptions::default()
+    };
+    let expected = WriteOptions {
+        expected: Some(Position {
+            epoch: 1,
+            sequence: 1,
+        }),
+        ..WriteOptions::default()
+    };
+    let mut peer = Peer::silent(&world);
+    peer.say(|out| {
+        let left_out = Features::REGISTERS | Features::CONDITIONS;
+        Hello {
+            features: features_without(left_out),
+            ..Hello::default()
+        }
+        .encode(out);
+        let mut writes = WriteBuilder::begin(out, 1);
+        for options in [forced, WriteOptions::default(), expected] {
+            writes.push(x, &options, &value);
+        }
+        writes.finish();
+        let mut group = GroupWriteBuilder::begin(out, 5, false);
+        group.push(x, &expected, &value);
+        group.finish();
+        let condition = FindCondition {
+            field: "units",
+            comparison: Comparison::Equal.number(),
+            value: "%",
+        };
+        for (request, conditions) in [(6, &[condition][..]), (7, &[])] {
+            let find = Find {
+                cursor: 0,
+                limit: 0,
+                pattern: "rig/*",
+            };
+            find.encode_with(conditions.iter().copied(), request, out);
+        }
+    });
+    let answers = peer.frames(|frame| {
+        let answers = WriteAnswers::decode(frame).ok()?;
+        let code = |outcome: WriteOutcome<'_>| match outcome {
+            WriteOutcome::Refused(fault) => Some(fault.code),
+            _ => None,
+        };
+        Some(
+            answers
+                .map(|answer| code(answer.unwrap().1))
+                .collect::<Vec<_>>(),
+        )
+    });
+    let answers: Vec<_> = answers.into_iter().flatten().flatten().collect();
+    let refused = Some(FaultCode::NotSupported);
+    assert_eq!(answers, [refused, None, refused]);
+    let faults = peer.frames(|frame| {
+        let fault = FaultMessage::decode(frame).ok()?;
+        Some((frame.request(), fault.fault.to_fault().code))
+    });
+    let faults: Vec<_> = faults.into_iter().flatten().collect();
+    assert_eq!(
+        faults,
+        [(5, FaultCode::NotSupported), (6, FaultCode::NotSupported)]
+    );
+    assert!(
+        peer.kinds().contains(&FrameKind::Names),
+        "{:?}",
+        peer.kinds()
+    );
+    assert_eq!(world.sequence("rig/x"), 1, "the plain write alone");
+}
+
+/// A frame that only engines send is a break of the rules, also a FAULT.
+#[test]
+fn a_frame_of_the_other_side_ends_the_connection() {
+    let world = World::with_library("rig", vec![f64_variable("x")]);
+    let mut peer = Peer::greeted(&world);
+    peer.say(|out| {
+        let fault = Fault::from(FaultCode::BadRequest);
+        FaultMessage {
+            request: 1,
+            fault: fault.as_ref(),
+        }
+        .encode(out);
+    });
+    let Disconnect::Malformed { sentence } = peer.cause() else {
+        panic!("{:?}", peer.cause());
+    };
+    assert!(sentence.contains("engines send"), "{sentence}");
 }
 
 /// WELCOME says whether the engine has kept what the session before left.

@@ -1,5 +1,5 @@
-//! What happens while something is recorded, a line for each change: whoever reads a log learns of
-//! a full disk, of losses and of a file that is gone while there is still something to be done.
+//! Notices during a recording, one line for each change. A log then shows a full disk, losses and a
+//! missing file while something can still be done about them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::terminal::{Mood, plain, shown};
 use crate::verbs::Context;
 use crate::verbs::stream::units::bytes_text;
 
-/// How often losses and troubles that go on are summed up.
+/// Shortest time between two lines about losses or troubles that continue.
 const SUMMED_EVERY: Duration = Duration::from_secs(1);
 
-/// How a recording is now.
+/// Current state of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
     pub(super) displaced: Option<&'a Displaced>,
@@ -26,12 +26,12 @@ pub(super) struct Seen<'a> {
     pub(super) room: Room,
     /// What is wrong with the file.
     pub(super) trouble: Option<&'a str>,
-    /// None where it needs no engine.
+    /// `None`: the recording needs no engine.
     pub(super) is_connected: Option<bool>,
     pub(super) lost: u64,
 }
 
-/// What was said so far.
+/// The state that was reported last.
 #[derive(Debug)]
 pub(super) struct Notices {
     displaced: Option<Displaced>,
@@ -42,11 +42,11 @@ pub(super) struct Notices {
     is_connected: Option<bool>,
     lost: u64,
     lost_at: Option<Tick>,
-    /// What a disk that is full does to what comes.
+    /// What happens to new data while the disk is full.
     when_full: &'static str,
 }
 
-/// A line, and the word for programs.
+/// One line, and its event name for programs.
 struct Notice {
     event: &'static str,
     mood: Mood,
@@ -68,7 +68,7 @@ impl Notices {
         }
     }
 
-    /// Says what has changed: each change once, and what goes on at most once a second.
+    /// Reports each change once, and losses and troubles that continue at most once a second.
     pub(super) fn say(
         &mut self,
         seen: &Seen<'_>,
@@ -170,7 +170,7 @@ impl Notices {
                 }
                 _ => {}
             }
-            // That it is not connected yet when it begins is no change.
+            // Not being connected yet at the start is not a change.
             if self.is_connected.is_some() || seen.is_connected == Some(true) {
                 self.is_connected = seen.is_connected;
             }
@@ -185,7 +185,7 @@ impl Notices {
     }
 }
 
-/// Whether as much time has passed as lies between two lines.
+/// Whether enough time has passed for another line.
 fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     let is_due = last.is_none_or(|last| now.since(last) >= SUMMED_EVERY);
     if is_due {
@@ -194,7 +194,7 @@ fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     is_due
 }
 
-/// What a file that was removed means, while it is recorded.
+/// What a removed file means while the recording is running.
 pub(super) fn removed_text(found: &Displaced) -> String {
     use trunkline::record::Whereabouts;
     match &found.now {
@@ -208,7 +208,7 @@ pub(super) fn removed_text(found: &Displaced) -> String {
     }
 }
 
-/// Adds where files are that are not at their names, for people and for programs.
+/// Appends where displaced files are now, for people and for programs.
 pub(super) fn sum_up(
     displaced: &[Option<&Displaced>],
     text: &mut String,

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     say(&file, &args.file, context)?;
     let columns = columns(&file, args, context)?;
     let axis = Axis::of(&columns);
-    let range = range(&file, args, &columns, axis.as_ref())?;
+    let range = range(&file, args, &columns, axis.as_ref(), &context.now())?;
     say_none(args, &columns, range, context)?;
     let is_terse = settings.columns == Columns::Terse;
     let begun = match axis.map(|axis| axis.at(range.0)) {

@@ -180,7 +180,7 @@ fn rows_of<R: ReadAt>(
 ) -> Result<Exit, Stop> {
     let columns = columns(file, args, context)?;
     let axis = Axis::of(&columns);
-    let range = range(file, args, &columns, axis.as_ref())?;
+    let range = range(file, args, &columns, axis.as_ref(), &context.now())?;
     say_none(args, &columns, range, context)?;
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);

@@ -80,7 +80,8 @@ pub(crate) struct Args {
     channel: Vec<String>,
 
     /// cat, head, convert: begin with this row; a number from 0, a time since the first row such as
-    /// 1.5s, or a date and time; of variables that were recorded, times of one group
+    /// 1.5s, or a time such as 2026-11-20T21:39:04, 14:30 or yesterday; of variables that were
+    /// recorded, times of one group
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     from: Option<String>,
 

@@ -1,15 +1,15 @@
 //! Which rows are wanted, by number or by time, and when each of them was.
 
 use trunkline_tdms::{Channel, ReadAt, TdmsFile, Waveform};
+use trunkline_types::Timestamp;
 use trunkline_types::contract::parse_duration;
-use trunkline_types::text::parse_value;
-use trunkline_types::{DataType, Timestamp, Value};
 
 use super::columns::Column;
 use super::opened::plain;
 use super::times::{Times, time_of};
 use super::{Args, Order};
 use crate::exit::Exit;
+use crate::instant::Now;
 use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
@@ -120,7 +120,7 @@ impl Axis {
 }
 
 impl Bound {
-    fn parse(option: &str, text: &str) -> Result<Self, Problem> {
+    fn parse(option: &str, text: &str, now: &Now) -> Result<Self, Problem> {
         let text = text.trim();
         if let Ok(row) = text.parse() {
             return Ok(Self::Row(row));
@@ -128,11 +128,11 @@ impl Bound {
         if let Some(behind) = parse_duration(text) {
             return Ok(Self::Behind(behind.as_secs_f64()));
         }
-        match parse_value(text, &DataType::Timestamp) {
-            Ok(Value::Timestamp(time)) => Ok(Self::Time(time.as_nanos())),
-            _ => Err(Problem::usage(&format!(
+        match now.parse(text) {
+            Some(time) => Ok(Self::Time(time.as_nanos())),
+            None => Err(Problem::usage(&format!(
                 "{option} \"{text}\" is no row; write its number from 0, a time since the first \
-                 row such as 1.5s, or a date and time such as 2026-11-20T21:39:04Z"
+                 row such as 1.5s, or a time such as 2026-11-20T21:39:04, 14:30 or yesterday"
             ))),
         }
     }
@@ -163,6 +163,7 @@ pub(super) fn range<R: ReadAt>(
     args: &Args,
     columns: &[Column<'_, R>],
     axis: Option<&Axis>,
+    now: &Now,
 ) -> Result<(u64, u64), Problem> {
     let len = columns.iter().map(|column| column.channel.len()).max();
     let len = len.unwrap_or(0);
@@ -174,7 +175,7 @@ pub(super) fn range<R: ReadAt>(
             let remedy = remedy.unwrap_or("choose others with --channel, or give row numbers");
             Problem::usage(&format!("{} {text}: {what}; {remedy}", end.option()))
         };
-        match (Bound::parse(end.option(), text)?, axis) {
+        match (Bound::parse(end.option(), text, now)?, axis) {
             (Bound::Row(row), _) => Ok(row),
             (bound, Some(axis)) => axis.row(bound).map_err(|what| no_row(what, None)),
             (bound, None) => {
@@ -249,7 +250,11 @@ mod tests {
     #[test]
     fn a_bound_is_a_row_a_time_since_the_first_or_a_date() {
         let sut = axis(Some(1_000_000_000), 0.5, 0.001);
-        let row = |text: &str| sut.row(Bound::parse("--from", text).unwrap());
+        let now = Now {
+            time: Timestamp::UNIX_EPOCH,
+            zone: jiff::tz::TimeZone::UTC,
+        };
+        let row = |text: &str| sut.row(Bound::parse("--from", text, &now).unwrap());
         for (text, expected) in [
             ("17", 17),
             ("0s", 0),
@@ -260,11 +265,14 @@ mod tests {
             ("1970-01-01T00:00:01.5Z", 0),
             ("1970-01-01T00:00:01.501Z", 1),
             ("1970-01-01T00:00:00Z", 0),
+            ("1970-01-01 00:00:01.501", 1),
+            ("00:00:01.501", 1),
+            ("today", 0),
         ] {
             assert_eq!(row(text), Ok(expected), "{text}");
         }
         for text in ["", "-1", "x", "1 fortnight"] {
-            assert!(Bound::parse("--from", text).is_err(), "{text}");
+            assert!(Bound::parse("--from", text, &now).is_err(), "{text}");
         }
         let without = axis(None, 0.0, 0.5);
         assert_eq!(without.row(Bound::Behind(2.0)), Ok(4));

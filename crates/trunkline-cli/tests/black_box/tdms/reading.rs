@@ -264,7 +264,7 @@ fn a_time_is_refused_where_channels_have_none_in_common() {
     let output = tdms(&["cat", &path, "--from", "1s"]);
     assert_eq!(output.code, Some(2));
     assert!(output.err.contains("no waveform in common"), "{output:?}");
-    let output = tdms(&["cat", &path, "--from", "yesterday"]);
+    let output = tdms(&["cat", &path, "--from", "yesteryear"]);
     assert_eq!(output.code, Some(2));
     assert!(output.err.contains("is no row"), "{output:?}");
 }

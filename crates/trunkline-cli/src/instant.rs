@@ -1,0 +1,266 @@
+//! A time as people give it: a date, a time of day, a word, or how long ago.
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{ToSpan, Zoned};
+use trunkline_types::Timestamp;
+use trunkline_types::text::parse_rfc3339;
+
+/// What may be written, for the errors of options that take a time.
+pub(crate) const FORMS: &str = "write a time such as 2026-11-21T08:00, 14:30, today or yesterday, \
+                                or how long ago, such as 10m or \"2 hours ago\"";
+
+/// What a time without a zone and without a date refers to.
+#[derive(Clone, Debug)]
+pub(crate) struct Now {
+    pub(crate) time: Timestamp,
+    pub(crate) zone: TimeZone,
+}
+
+impl Now {
+    /// The time that a text means:
+    ///
+    /// - `now`, `today`, `yesterday` or `tomorrow`, also followed by a time of day;
+    /// - a time of day, which is today's, or a date, also followed by a time of day;
+    /// - any of these followed by a zone; `@` followed by seconds since 1970;
+    /// - a duration, which is how long ago, or after a `+` how far ahead.
+    pub(crate) fn parse(&self, text: &str) -> Option<Timestamp> {
+        let text = text.trim();
+        if has_zone(text)
+            && let Ok(time) = parse_rfc3339(text)
+        {
+            return Some(time);
+        }
+        if let Some(seconds) = text.strip_prefix('@') {
+            return Some(Timestamp::from_nanos(duration(seconds)?));
+        }
+        if let Some(nanos) = self.distance(text) {
+            return Some(self.time.saturating_add_nanos(nanos));
+        }
+        let (text, zone) = match text.strip_suffix("UTC").or(text.strip_suffix('Z')) {
+            Some(text) => (text.trim_end(), TimeZone::UTC),
+            None => (text, self.zone.clone()),
+        };
+        if text == "now" {
+            return Some(self.time);
+        }
+        let zoned = self.civil(text, &zone)?.to_zoned(zone).ok()?;
+        let nanos = i64::try_from(zoned.timestamp().as_nanosecond()).ok()?;
+        Some(Timestamp::from_nanos(nanos))
+    }
+
+    /// Nanoseconds from now on.
+    fn distance(&self, text: &str) -> Option<i64> {
+        // A number with a sign could be a row or an index: it needs a unit.
+        let is_signed = text.starts_with(['+', '-']);
+        if is_signed && text.ends_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        if let Some(ahead) = text.strip_prefix('+') {
+            return duration(ahead);
+        }
+        let ago = text.strip_suffix("ago").map(str::trim_end);
+        let ago = ago.unwrap_or(text);
+        duration(ago.strip_prefix('-').unwrap_or(ago)).map(|nanos| -nanos)
+    }
+
+    fn civil(&self, text: &str, zone: &TimeZone) -> Option<DateTime> {
+        let (first, rest) = match text.split_once(' ') {
+            Some((first, rest)) => (first, Some(rest.trim_start())),
+            None => (text, None),
+        };
+        let at = match rest {
+            Some(rest) => time_of_day(rest)?,
+            None => Time::midnight(),
+        };
+        if let Some(days) = day(first) {
+            let date = self.today(zone)?.checked_add(days.days()).ok()?;
+            return Some(date.to_datetime(at));
+        }
+        match (time_of_day(text), rest) {
+            (Some(time), _) => Some(self.today(zone)?.to_datetime(time)),
+            (None, Some(_)) => Some(first.parse::<Date>().ok()?.to_datetime(at)),
+            (None, None) => text.parse().ok(),
+        }
+    }
+
+    fn today(&self, zone: &TimeZone) -> Option<Date> {
+        let now = jiff::Timestamp::from_nanosecond(i128::from(self.time.as_nanos())).ok()?;
+        Some(Zoned::new(now, zone.clone()).date())
+    }
+}
+
+/// Whether a date and time has a zone behind it.
+fn has_zone(text: &str) -> bool {
+    const DATE: usize = "2026-11-21".len();
+    let time = text.get(DATE..).unwrap_or_default();
+    text.ends_with(['Z', 'z']) || time.contains(['+', '-'])
+}
+
+/// How many days from today a word is.
+fn day(word: &str) -> Option<i64> {
+    match word {
+        "yesterday" => Some(-1),
+        "today" => Some(0),
+        "tomorrow" => Some(1),
+        _ => None,
+    }
+}
+
+/// Hours and minutes at least: `14` alone is no time of day.
+fn time_of_day(text: &str) -> Option<Time> {
+    match text.as_bytes() {
+        [b'0'..=b'9', b':', ..] => format!("0{text}").parse().ok(),
+        [b'0'..=b'9', b'0'..=b'9', b':', ..] => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Nanoseconds of numbers with their units, added up; a bare number is seconds.
+fn duration(text: &str) -> Option<i64> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut sum = 0_i64;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        let behind = behind.trim_start();
+        let end = behind.find(|c: char| !c.is_ascii_alphabetic());
+        let (unit, behind) = behind.split_at(end.unwrap_or(behind.len()));
+        if unit.is_empty() && !behind.is_empty() {
+            return None;
+        }
+        sum = sum.checked_add(scaled(number, nanos_of(unit)?)?)?;
+        rest = behind.trim_start();
+    }
+    Some(sum)
+}
+
+/// A decimal number of units.
+fn scaled(number: &str, unit: i64) -> Option<i64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let mut nanos = whole.parse::<i64>().ok()?.checked_mul(unit)?;
+    let mut place = unit;
+    for digit in fraction.bytes() {
+        place /= 10;
+        nanos = nanos.checked_add(place * i64::from(digit - b'0'))?;
+    }
+    Some(nanos)
+}
+
+fn nanos_of(unit: &str) -> Option<i64> {
+    const SECOND: i64 = 1_000_000_000;
+    Some(match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "" | "s" | "sec" | "second" | "seconds" => SECOND,
+        "m" | "min" | "minute" | "minutes" => 60 * SECOND,
+        "h" | "hr" | "hour" | "hours" => 3_600 * SECOND,
+        "d" | "day" | "days" => 86_400 * SECOND,
+        "w" | "week" | "weeks" => 7 * 86_400 * SECOND,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21, 10:30:15 in a zone two hours ahead of UTC.
+    fn now() -> Now {
+        Now {
+            time: parse_rfc3339("2026-11-21T08:30:15Z").unwrap(),
+            zone: TimeZone::fixed(jiff::tz::offset(2)),
+        }
+    }
+
+    #[test]
+    fn dates_words_and_times_of_day_are_of_the_zone_unless_they_have_one() {
+        for (text, expected) in [
+            ("now", "2026-11-21T08:30:15Z"),
+            ("today", "2026-11-20T22:00:00Z"),
+            ("yesterday", "2026-11-19T22:00:00Z"),
+            ("tomorrow", "2026-11-21T22:00:00Z"),
+            ("yesterday 14:30", "2026-11-20T12:30:00Z"),
+            ("14:30", "2026-11-21T12:30:00Z"),
+            ("9:05", "2026-11-21T07:05:00Z"),
+            ("14:30:05.25", "2026-11-21T12:30:05.25Z"),
+            ("2026-11-20", "2026-11-19T22:00:00Z"),
+            ("2026-11-20 08:00", "2026-11-20T06:00:00Z"),
+            ("2026-11-20T08:00", "2026-11-20T06:00:00Z"),
+            (" 2026-11-20 08:00:30 ", "2026-11-20T06:00:30Z"),
+            ("2026-11-20 08:00 UTC", "2026-11-20T08:00:00Z"),
+            ("08:00 UTC", "2026-11-21T08:00:00Z"),
+            ("today UTC", "2026-11-21T00:00:00Z"),
+            ("2026-11-20T08:00:00Z", "2026-11-20T08:00:00Z"),
+            ("2026-11-20T08:00:00+05:00", "2026-11-20T03:00:00Z"),
+            ("@0", "1970-01-01T00:00:00Z"),
+            ("@1.5", "1970-01-01T00:00:01.5Z"),
+        ] {
+            assert_eq!(now().parse(text), parse_rfc3339(expected).ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_how_long_ago_or_how_far_ahead() {
+        const SECOND: i64 = 1_000_000_000;
+        for (text, seconds) in [
+            ("10", -10),
+            ("10s", -10),
+            ("10m", -600),
+            ("10 min ago", -600),
+            ("-10 min", -600),
+            ("1h30m", -5_400),
+            ("1h 30min ago", -5_400),
+            ("2 hours ago", -7_200),
+            ("1.5h", -5_400),
+            ("3d", -259_200),
+            ("1 week ago", -604_800),
+            ("+1h", 3_600),
+        ] {
+            let expected = now().time.saturating_add_nanos(seconds * SECOND);
+            assert_eq!(now().parse(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for text in [
+            "",
+            " ",
+            "@",
+            "ago",
+            "-",
+            "+",
+            "1 fortnight",
+            "10x",
+            "1 2",
+            "1.m",
+            ".5h",
+            "25:00",
+            "14:75",
+            "yester",
+            "yesterday 25:00",
+            "today 14",
+            "2026-13-01",
+            "2026-11-20 8",
+            "99999999999d",
+            "@99999999999999",
+            "today tomorrow",
+            "noon",
+            "-1",
+            "+1",
+            "Z",
+            "UTC",
+        ] {
+            assert_eq!(now().parse(text), None, "{text}");
+        }
+    }
+}
