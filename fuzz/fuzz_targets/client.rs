@@ -3,9 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use trunkline_client::{Batch, ClientCore, ClientOptions, OpenOptions, SubscribeOptions};
-use trunkline_proto::Endpoint;
 use trunkline_proto::message::hello::Welcome;
-use trunkline_types::{Contract, Tick, Timestamp};
+use trunkline_proto::{Endpoint, Features};
+use trunkline_types::{Contract, Pattern, Tick, Timestamp};
 
 const WALL: Timestamp = Timestamp::from_nanos(1_795_000_000_000_000_000);
 
@@ -17,11 +17,16 @@ fuzz_target!(|data: &[u8]| {
     let subscriptions =
         contracts.map(|c| client.subscribe(&names, c, SubscribeOptions::default()));
     let opened = client.open(&names, OpenOptions { read: true, ..OpenOptions::default() });
+    let watch = client.watch("l/**").ok();
+    let patterns: Vec<Pattern> = Pattern::parse("l/*").into_iter().collect();
+    let none: [&str; 0] = [];
+    let options = SubscribeOptions::default();
+    let followed = client.follow(&none, &patterns, &[], Contract::Latest, options).ok();
     client.handle_connected(now, WALL);
     let (mut out, mut batch) = (Vec::new(), Batch::new());
     client.poll_output(now, WALL, 65_536, &mut out);
     let mut welcome = Vec::new();
-    Welcome { epoch: 1, ..Welcome::default() }.encode(&mut welcome);
+    Welcome { epoch: 1, features: Features::OURS, ..Welcome::default() }.encode(&mut welcome);
     client.handle_input(now, WALL, &welcome);
     let (cut, data) = data.split_first().map_or((255, data), |(cut, data)| (*cut, data));
     for piece in data.chunks(usize::from(cut).max(1)) {
@@ -39,6 +44,15 @@ fuzz_target!(|data: &[u8]| {
             let ledger = client.ledger(*subscription);
             assert!(ledger.is_none_or(|ledger| ledger.is_balanced()), "{ledger:?}");
         }
+    }
+    if let Some(watch) = watch {
+        // What waits is bounded by the names there are, and by what the program knows of others.
+        let known = client.watched_names(watch).len();
+        let told = std::iter::from_fn(|| client.next_watch_event(watch)).count();
+        assert!(told <= 2 * known + data.len() + 2, "{told} events of {known} names");
+    }
+    if let Some(followed) = followed {
+        while client.next_followed(now, followed).is_some() {}
     }
     if let Ok(opened) = opened {
         let _ = client.take(opened);

@@ -117,6 +117,7 @@ impl Starved {
             .args([
                 "--exact",
                 "starved_server",
+                "--ignored",
                 "--nocapture",
                 "--test-threads",
                 "1",
@@ -196,6 +197,7 @@ impl SessionFactory for Sentences {
 
 /// The server itself; does nothing as an ordinary test.
 #[test]
+#[ignore = "an entry point of the processes that the tests start"]
 fn starved_server() {
     let Ok(left) = std::env::var(STARVED) else {
         return;

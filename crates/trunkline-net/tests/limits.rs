@@ -553,10 +553,12 @@ fn whatever_a_notifier_tells_is_sent() {
 
 #[test]
 fn a_notifier_outlives_its_session() {
-    let (server, _letters, notifiers) = letters();
+    let (server, letters, notifiers) = letters();
     let mut sut = connect(&server);
     let notifier = notifiers.recv_timeout(CUT_OFF).unwrap();
     drop(server);
+    // What is ready from now on has nobody who would send it.
+    *letters.lock().unwrap() = noise(50_000);
     notifier.notify();
     notifier.send();
     // It brings nobody back, and nothing is sent any more.
@@ -569,6 +571,11 @@ fn a_notifier_outlives_its_session() {
         "{ended:?}"
     );
     assert!(rest.is_empty(), "{} bytes after the end", rest.len());
+    assert_eq!(
+        letters.lock().unwrap().len(),
+        50_000,
+        "the session is asked"
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A peer that begins requests and does not end them, asks and does not read, and goes at any byte.
 //!
 //! It comes again and again, one connection at a time, so that it has at most half of the budget
-//! for requests. Nobody else may be refused anything for want of memory, the engine ends what it does
-//! not finish, and what it took is free again when it is gone.
+//! for requests. Nobody else may be refused anything for want of memory, the engine ends what it
+//! does not finish, and what it took is free again when it is gone.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -50,7 +50,7 @@ fn url(port: u16) -> String {
 fn child(part: &str) -> Child {
     let own = std::env::current_exe().unwrap();
     Command::new(own)
-        .args(["--exact", "other_process", "--nocapture"])
+        .args(["--exact", "other_process", "--ignored", "--nocapture"])
         .env(PART, part)
         .stdout(Stdio::null())
         .spawn()
@@ -59,6 +59,7 @@ fn child(part: &str) -> Child {
 
 /// Not a test: what [`child`] starts.
 #[test]
+#[ignore = "an entry point of the processes that the tests start"]
 fn other_process() {
     let Ok(part) = std::env::var(PART) else {
         return;
@@ -227,7 +228,7 @@ fn nonsense_in_the_ring_is_told_and_does_no_harm() {
     // In a process of its own, so that the rings of other tests are not among those it spoils.
     let own = std::env::current_exe().unwrap();
     let status = Command::new(own)
-        .args(["--exact", "spoilt_rings", "--nocapture"])
+        .args(["--exact", "spoilt_rings", "--ignored", "--nocapture"])
         .env(PART, "spoil")
         .status()
         .unwrap();
@@ -236,6 +237,7 @@ fn nonsense_in_the_ring_is_told_and_does_no_harm() {
 
 /// Not a test: what [`nonsense_in_the_ring_is_told_and_does_no_harm`] starts.
 #[test]
+#[ignore = "an entry point of the processes that the tests start"]
 fn spoilt_rings() {
     if std::env::var(PART).as_deref() != Ok("spoil") {
         return;

@@ -9,6 +9,7 @@ use device::{Bench, Device, Trouble, has, is_bad};
 use trunkline::local::{Subscription, Variable, WriteError};
 use trunkline::types::{Contract, Reading, Reason, Value};
 use trunkline::{Engine, EngineOptions};
+use trunkline_net::Clock;
 
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -147,9 +148,16 @@ fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
     let opened = client.open(&["loop/level"], Default::default(), TIMEOUT);
     let level = opened.unwrap().remove(0).unwrap().variable;
     let scans = sut.device.bench().scans;
-    while sut.device.bench().scans < scans + 20 {
+    let (clock, mut done) = (Clock::new(), scans);
+    let cut_off = clock.now().saturating_add(TIMEOUT);
+    while done < scans + 20 {
+        assert!(
+            clock.now() < cut_off,
+            "{done} scans after {scans}, 20 more are to come"
+        );
         let writes = (0..100).map(|n| trunkline::Write::new(level, Value::F64(f64::from(n % 50))));
         client.write(writes, TIMEOUT).unwrap();
+        done = sut.device.bench().scans;
     }
 }
 

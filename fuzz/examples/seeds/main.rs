@@ -17,10 +17,13 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value as Json;
 use trunkline_fuzz::GROUPS;
 use trunkline_proto::FrameKind;
+use trunkline_proto::message::watch::{AppearedBuilder, begin_vanished};
 use trunkline_record::{Segments, VariableRecording};
 use trunkline_types::text::parse_type;
 use trunkline_types::wire::{encode_properties, encode_tagged};
-use trunkline_types::{DataType, Lost, Properties, Quality, Sample, Scaling, Timestamp, Value};
+use trunkline_types::{
+    Access, DataType, Lost, Properties, Quality, Sample, Scaling, Timestamp, Value,
+};
 
 fn main() -> Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "corpus".into()));
@@ -30,6 +33,9 @@ fn main() -> Result<()> {
         for (target, _) in GROUPS.iter().filter(|(_, kinds)| kinds.iter().any(has)) {
             write(&folder, target, &format!("vector-{index}"), &bytes)?;
         }
+        // The first byte of this target's input says how it is cut.
+        let uncut: Vec<u8> = [255].into_iter().chain(bytes.clone()).collect();
+        write(&folder, "client", &format!("vector-{index}"), &uncut)?;
         // The first byte of this target's input says which limits hold and how it is cut.
         for control in [0_u8, 40, 5, 42, 255] {
             let input: Vec<u8> = [control].into_iter().chain(bytes.clone()).collect();
@@ -41,6 +47,7 @@ fn main() -> Result<()> {
             )?;
         }
     }
+    write(&folder, "client", "listed-anew", &listed_anew())?;
     for (name, properties) in all_properties() {
         let mut bytes = Vec::new();
         encode_properties(&properties, &mut bytes);
@@ -62,6 +69,25 @@ fn main() -> Result<()> {
         }
     }
     write(&folder, "playing", "variables", &variables()?)
+}
+
+/// A watch of the client that is listed, falls behind and is listed anew, for the target `client`.
+fn listed_anew() -> Vec<u8> {
+    let mut bytes = vec![255];
+    let page = |names: &[(u32, &str)], listed: bool, bytes: &mut Vec<u8>| {
+        let mut frame = AppearedBuilder::begin(bytes, 0, 1, 9);
+        for (handle, name) in names {
+            frame.push(*handle, name, &DataType::F64, Access::ReadWrite);
+        }
+        frame.finish(listed);
+    };
+    page(&[(1, "l/number"), (2, "l/gone")], true, &mut bytes);
+    AppearedBuilder::begin(&mut bytes, 0, 1, 40).finish_anew();
+    page(&[(1, "l/number"), (2, "l/new")], true, &mut bytes);
+    let mut gone = begin_vanished(&mut bytes, 1, 41);
+    gone.push(2);
+    gone.finish(false);
+    bytes
 }
 
 /// A recording of variables, of each kind of type.

@@ -285,20 +285,15 @@ fn a_listing_that_begins_anew_tells_only_the_difference() {
     let first = ["+a/kept", "+a/gone", "+a/replaced", "+a/retyped", "listed"];
     assert_eq!(told(&mut rig, id), first);
 
-    let anew = |rig: &mut Rig, names: &[(u32, &str, DataType)]| {
-        rig.tell(|out| {
-            let mut frame = AppearedBuilder::begin(out, 0, watch, 9);
-            for (handle, name, ty) in names {
-                frame.push(*handle, name, ty, Access::ReadWrite);
-            }
-            frame.finish_anew();
-        });
-    };
-    anew(&mut rig, &[(1, "a/kept", DataType::F64)]);
+    let anew =
+        |rig: &mut Rig| rig.tell(|out| AppearedBuilder::begin(out, 0, watch, 9).finish_anew());
+    anew(&mut rig);
+    appear(&mut rig, 0, watch, &names[..1], false);
     assert_eq!(told(&mut rig, id), [""; 0], "the rest may still come");
     // The listing falls behind as well, and begins once more.
-    anew(&mut rig, &[(1, "a/kept", DataType::F64)]);
+    anew(&mut rig);
     let names = [
+        (1, "a/kept", DataType::F64),
         // Another variable has the handle of one that is gone, and its name has another handle.
         (2, "a/new", DataType::F64),
         (13, "a/replaced", DataType::F64),

@@ -450,12 +450,16 @@ fn names(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
 fn appeared(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let items = Appeared::decode(frame)?;
     let (watch, revision, listed) = (items.watch(), items.revision(), items.is_listed());
+    let begins_anew = items.begins_anew();
     let mut builder = AppearedBuilder::begin(out, frame.request(), watch, revision);
     for item in items {
         let item = item?;
         builder.push(item.handle, item.name, &item.data_type, item.access);
     }
-    builder.finish(listed);
+    match begins_anew {
+        true => builder.finish_anew(),
+        false => builder.finish(listed),
+    }
     Ok(())
 }
 

@@ -62,7 +62,9 @@ impl Checker {
         let Some(missed) = self.seen(took.variable, missed) else {
             return false;
         };
-        if had.ended || had.session >= took.session || self.repairs == Repairs::Records {
+        // What has lost its mark is not kept for the next session either.
+        let is_whole = self.repairs == Repairs::Never;
+        if had.ended || had.session >= took.session || !is_whole {
             return false;
         }
         let sessions = self.sessions.range(had.session + 1..=took.session);

@@ -55,9 +55,10 @@ pub struct Life {
     pub tried: u64,
     /// The most that ever were.
     most: u64,
-    /// Told as received, by which reader, and as durable.
+    /// Told as received and as durable, by which reader: a stream whose journal was not emptied may
+    /// have another one later.
     received: BTreeMap<Lineage, u64>,
-    durable: u64,
+    durable: BTreeMap<Lineage, u64>,
     /// What its writer left behind, and whether it closed in order.
     left: Option<(Left, bool)>,
     /// How far a reader got, and whether it had everything that came.
@@ -216,8 +217,10 @@ impl Checker {
         self.totals.over += 1;
         let mut reading = self.reading(own);
         let peer = peer.map(|peer| self.life_of(peer));
-        if self.takes_successor && peer.is_some() && peer != reading.life {
-            // A successor of the writer, of which nothing has been read.
+        let may_be_another = self.takes_successor || reading.total == 0;
+        if may_be_another && peer.is_some() && peer != reading.life {
+            // A successor of the writer, or the first that meets the reader, of which nothing has
+            // been read.
             reading.life = peer;
             (reading.next, reading.base) = (0, reading.base.map(|_| 0));
         }

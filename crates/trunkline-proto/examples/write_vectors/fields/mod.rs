@@ -294,7 +294,7 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             let appeared = Appeared::decode(frame)?;
             json!({
                 "watch": appeared.watch(), "revision": appeared.revision().to_string(),
-                "listed": appeared.is_listed(),
+                "listed": appeared.is_listed(), "anew": appeared.begins_anew(),
                 "items": list(appeared, |item| json!({
                     "handle": item.handle, "name": item.name,
                     "type": item.data_type.to_string(), "access": access(item.access),

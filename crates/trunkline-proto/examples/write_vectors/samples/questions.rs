@@ -103,6 +103,12 @@ fn watch(samples: &mut Vec<Sample>) {
         appeared.push(1004, "plant/pump/on", &DataType::Bool, Access::ReadWrite);
         appeared.finish(false);
     });
+    add(
+        samples,
+        "appeared-anew",
+        "The listing begins anew: the watch fell behind",
+        |out| AppearedBuilder::begin(out, 0, 2, 40_960).finish_anew(),
+    );
     add(samples, "vanished", "Two variables are no more", |out| {
         let mut vanished = begin_vanished(out, 2, 1005);
         vanished.push(17);

@@ -219,19 +219,22 @@ proptest! {
     }
 
     #[test]
-    fn info(first: u32, name in text(), counters: [u64; 8], time in time(),
+    fn info(first: u32, name in text(), counters: [u64; 8], others: [u32; 4], time in time(),
         subscriptions in vec((terms(), any::<[u64; 9]>()), 0..5),
         texts in vec((text(), text(), any::<u32>()), 0..5), at in fault()) {
         let [offered, written, unchanged, superseded, refused, ..] = counters;
+        // Fields that are swapped are found only if no two have the same value.
+        let text = |field: &str| format!("{field} of {name}");
+        let [sequence, subscribers, lease_left, writers_waiting] = others.map(u64::from);
         let info = VariableInfo {
-            name: name.clone(), sequence: written, engine_timestamp: time, subscribers: offered,
+            name: name.clone(), sequence, engine_timestamp: time, subscribers,
             upstream: UpstreamLedger {
                 offered, written, unchanged, superseded, refused,
                 unknown: counters[5], fifo_overflow: counters[6], upstream_lost: counters[7],
             },
-            last_writer: name.clone(), audit: name.clone(), source_state: name.clone(),
-            held_by: name, lease_left: Duration::from_millis(counters[1]),
-            writers_waiting: counters[2],
+            last_writer: text("writer"), audit: text("audit"), source_state: text("state"),
+            held_by: text("holder"), lease_left: Duration::from_millis(lease_left),
+            writers_waiting,
             properties: Properties::new(DataType::F64), forced: None,
             readers: texts.into_iter().map(|(from, transport, session)| ReaderInfo {
                 session, from, transport, repaired: u64::from(session) % 5,

@@ -21,7 +21,8 @@ impl Checker {
                     )
                 });
             }
-            let durable = reading.life.map_or(0, |life| self.life(life).durable);
+            let told = reading.life.map(|life| &self.life(life).durable);
+            let durable = told.and_then(|told| told.get(&own)).copied().unwrap_or(0);
             let there = total + found.in_buffer;
             if there < durable && !self.may_lose {
                 self.violate(|| {

@@ -99,7 +99,7 @@ impl Checker {
             Until::Sent => {}
             Until::Available => _ = it.received.insert(by, count),
             Until::Read => {}
-            Until::Durable => it.durable = it.durable.max(count),
+            Until::Durable => _ = it.durable.insert(by, count),
         }
         let (Some(reading), Some(found)) = (reading, reader) else {
             return;
