@@ -142,11 +142,11 @@ fn beyond_its_bound_the_oldest_entries_go_and_are_counted() {
         "{}",
         page.entries.len()
     );
-    let puts = page
+    let mut puts = page
         .entries
         .iter()
         .filter(|entry| entry.action == AuditAction::Put);
-    assert_eq!(puts.last().unwrap().new, "298.0");
+    assert_eq!(puts.next_back().unwrap().new, "298.0");
     let is_removal = |entry: &&AuditEntry| entry.action == AuditAction::Removed;
     let removal = page.entries.iter().rfind(is_removal).expect("it says so");
     let range = format!(" to {}, from ", page.removed);
@@ -332,7 +332,7 @@ fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_
         written,
         "each write that was carried out"
     );
-    assert_eq!(puts.last().unwrap().new, format!("{last:?}"));
+    assert_eq!(puts.next_back().unwrap().new, format!("{last:?}"));
     let is_lost = |entry: &AuditEntry| matches!(entry.outcome, AuditOutcome::Lost(_));
     assert!(!entries.iter().any(is_lost));
     variable.write(-1.0).expect("there is room again");
