@@ -239,7 +239,8 @@ pub(crate) fn encode(
         WriteValue::Value(_) => return Err(wrong_type(data_type)),
         WriteValue::Wire(bytes) => {
             wire::check_value(data_type, bytes).map_err(Refusal::InvalidValue)?;
-            *encoded = Encoded::from_bytes(bytes);
+            let copy = Encoded::try_from_bytes(bytes);
+            *encoded = copy.map_err(|bytes| Refusal::NoMemory { bytes })?;
         }
         WriteValue::Encoded(value) => {
             wire::check_value(data_type, value.as_slice()).map_err(Refusal::InvalidValue)?;

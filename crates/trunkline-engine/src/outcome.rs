@@ -54,6 +54,15 @@ pub enum Attempt {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
+    /// The system has no memory for a copy of the value.
+    #[error(
+        "the engine's machine has no {bytes} bytes of memory left for the value; try again later, \
+         or give the engine more memory"
+    )]
+    NoMemory {
+        /// Bytes of the value.
+        bytes: usize,
+    },
     /// The access type forbids it.
     #[error("the variable is read-only: only its source writes it; change `access` in its library")]
     ReadOnly,

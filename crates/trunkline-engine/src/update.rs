@@ -20,7 +20,32 @@ enum Form {
         len: u8,
         bytes: Words,
     },
-    Shared(Arc<[u8]>),
+    Shared(Shared),
+}
+
+/// The bytes of a longer value, which all who have it share.
+#[derive(Clone, Debug)]
+pub(crate) enum Shared {
+    /// In one piece with their count.
+    Joined(Arc<[u8]>),
+    /// Apart from it: memory for them was asked for, and might have been refused.
+    Apart(Arc<Vec<u8>>),
+}
+
+/// From this length on a copy of a value is refused where the system has no memory for it; for
+/// less it has some, or nothing goes on.
+pub const LARGE_BYTES: usize = 64 << 10;
+
+/// The last of the memory is for what cannot be refused: a value takes none of it.
+const MARGIN_BYTES: usize = 8 << 20;
+
+impl Shared {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Shared::Joined(bytes) => bytes,
+            Shared::Apart(bytes) => bytes,
+        }
+    }
 }
 
 /// Aligned, so that it is copied word by word.
@@ -46,8 +71,23 @@ impl Encoded {
                     bytes: Words(inline),
                 })
             }
-            None => Self(Form::Shared(Arc::from(bytes))),
+            None => Self(Form::Shared(Shared::Joined(Arc::from(bytes)))),
         }
+    }
+
+    /// [`from_bytes`](Self::from_bytes), or how many bytes of memory a long value would need that
+    /// the system has not.
+    pub(crate) fn try_from_bytes(bytes: &[u8]) -> Result<Self, usize> {
+        if bytes.len() < LARGE_BYTES {
+            return Ok(Self::from_bytes(bytes));
+        }
+        let mut copy = Vec::new();
+        let margin = bytes.len().min(MARGIN_BYTES);
+        copy.try_reserve_exact(bytes.len() + margin)
+            .map_err(|_| bytes.len())?;
+        copy.extend_from_slice(bytes);
+        copy.shrink_to_fit();
+        Ok(Self(Form::Shared(Shared::Apart(Arc::new(copy)))))
     }
 
     /// The `len` bytes that these words hold in little-endian order; at most [`INLINE_BYTES`].
@@ -112,12 +152,12 @@ impl Encoded {
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Form::Inline { len, bytes } => bytes.0.get(..usize::from(*len)).unwrap_or(&bytes.0),
-            Form::Shared(bytes) => bytes,
+            Form::Shared(bytes) => bytes.as_slice(),
         }
     }
 
     /// The counted buffer, when the value is too long to be kept in place.
-    pub(crate) fn shared(&self) -> Option<&Arc<[u8]>> {
+    pub(crate) fn shared(&self) -> Option<&Shared> {
         match &self.0 {
             Form::Inline { .. } => None,
             Form::Shared(bytes) => Some(bytes),
@@ -126,10 +166,10 @@ impl Encoded {
 
     /// Bytes that it holds beside itself.
     pub(crate) fn shared_bytes(&self) -> usize {
-        self.shared().map_or(0, |bytes| bytes.len())
+        self.shared().map_or(0, |bytes| bytes.as_slice().len())
     }
 
-    pub(crate) fn from_shared(bytes: Arc<[u8]>) -> Self {
+    pub(crate) fn from_shared(bytes: Shared) -> Self {
         Self(Form::Shared(bytes))
     }
 

@@ -23,7 +23,7 @@ use crate::plain::PlainUpdate;
 use crate::provider::ProviderId;
 use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
-use crate::update::{Encoded, Update};
+use crate::update::{Encoded, Shared, Update};
 
 /// A deployed variable. Kept small: a plain `f64` costs under 300 bytes with its name and its slot.
 pub struct Variable {
@@ -332,7 +332,7 @@ impl Variable {
     /// The newest update, while the caller holds the variable's lock.
     pub(crate) fn update_locked(&self, state: &State) -> Update {
         if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
-            return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
+            return self.cell.read_with(Encoded::from_shared(bytes.clone()));
         }
         match self.cell.read(self.data_type()) {
             CellRead::Complete(update) => update,
@@ -353,7 +353,7 @@ impl Variable {
             self.publish_to(&mut extra.shared, update);
         } else {
             if let Some(bytes) = update.value.shared() {
-                state.extra.get_or_insert_default().shared = Some(Arc::clone(bytes));
+                state.extra.get_or_insert_default().shared = Some(bytes.clone());
             }
             update.sequence = self.cell.publish(self.data_type(), update);
         }
@@ -364,8 +364,8 @@ impl Variable {
     /// [`publish`](Self::publish) for a caller that has the rest of the state in use: `shared` is
     /// the state's.
     #[inline]
-    pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
-        *shared = update.value.shared().map(Arc::clone);
+    pub(crate) fn publish_to(&self, shared: &mut Option<Shared>, update: &mut Update) {
+        *shared = update.value.shared().cloned();
         update.sequence = self.cell.publish(self.data_type(), update);
     }
 

@@ -184,3 +184,55 @@ fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
         assert_eq!(used(&rig), 0);
     }
 }
+
+/// A client ends a subscription of very many variables: nothing of it is delivered from then on,
+/// and the items go in slices.
+#[test]
+fn a_subscription_of_very_many_variables_ends_in_slices() {
+    const VARIABLES: usize = 2500;
+    let rig = Rig::with(variables(VARIABLES));
+    let names = names("v", VARIABLES);
+    for contract in [
+        Contract::Latest,
+        all(100),
+        Contract::Last(2),
+        Contract::First(2),
+    ] {
+        let mut consumer = rig.consumer();
+        for id in [1, 2] {
+            for name in &names {
+                rig.subscribe(&mut consumer, id, contract, &rig.variable(name));
+            }
+        }
+        while !drain(&mut consumer).is_empty() {}
+        let mut wakes = Wakes::new();
+        let mut slices = 1;
+        let mut left = consumer.item_count();
+        while !consumer.unsubscribe_some(1, &mut wakes) {
+            let now = consumer.item_count();
+            assert!(left - now <= SLICE, "{} items at once", left - now);
+            left = now;
+            slices += 1;
+            for name in [&names[0], &names[VARIABLES - 1]] {
+                rig.write(&rig.variable(name), f64::from(slices));
+            }
+            let got = only_updates(drain(&mut consumer));
+            assert!(got.iter().all(|one| one.subscription == 2), "{contract}");
+            assert_eq!(got.len(), 2, "{contract}");
+        }
+        assert_eq!(slices, 3, "{contract}");
+        assert_eq!(consumer.item_count(), VARIABLES);
+        assert!(!consumer.has_subscription(1));
+        // The same number can be used again, for what is there now.
+        let variable = rig.variable(&names[0]);
+        rig.subscribe(&mut consumer, 1, contract, &variable);
+        assert_eq!(
+            drain(&mut consumer).len(),
+            1,
+            "{contract}: its first reading"
+        );
+        assert!(consumer.unsubscribe_some(1, &mut wakes));
+        drop(consumer);
+        poll_until(&rig, 0);
+    }
+}

@@ -17,50 +17,116 @@ use crate::frame::{FrameHeader, HEADER_BYTES};
 /// Cuts the frames in `out` from `start` on that are longer than `frame_max` into parts.
 ///
 /// `out[start..]` must hold whole frames, as encoders write them. Costs one look per frame; only
-/// when there is something to cut is anything copied.
+/// when there is something to cut is anything moved. It is done in place: a caller that has made
+/// room for [`part_bytes`] beforehand needs no memory here.
 pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
-    let mut rest = out.get(start..).unwrap_or_default();
-    let mut offset = start;
-    while let Some((header, frame, after)) = take_frame(rest) {
-        if header.length > frame_max {
-            let cut = cut_all(rest, frame_max.max(1) as usize);
-            out.truncate(offset);
-            out.extend_from_slice(&cut);
-            return;
+    let frame_max = frame_max.max(1) as usize;
+    let whole = out.get(start..).unwrap_or_default();
+    let more: usize = Pieces::of(whole, frame_max)
+        .filter(|piece| piece.is_new)
+        .count()
+        .saturating_mul(HEADER_BYTES);
+    if more == 0 {
+        return;
+    }
+    let pieces: Vec<Piece> = Pieces::of(whole, frame_max).collect();
+    let end = out.len();
+    out.reserve_exact(more);
+    out.resize(end.saturating_add(more), 0);
+    // From the last one on, each moves behind all that is to stay before it.
+    let mut shift = more;
+    for piece in pieces.iter().rev() {
+        let from = start.saturating_add(piece.at);
+        let to = from.saturating_add(shift);
+        out.copy_within(from..from.saturating_add(piece.bytes), to);
+        let header = to.saturating_sub(HEADER_BYTES);
+        if let Some(place) = out.get_mut(header..to) {
+            place.copy_from_slice(&piece.header.to_bytes());
         }
-        offset = offset.saturating_add(frame.len());
-        rest = after;
+        if piece.is_new {
+            shift = shift.saturating_sub(HEADER_BYTES);
+        }
     }
 }
 
-/// The frames of `rest`, the oversized ones cut.
-fn cut_all(mut rest: &[u8], frame_max: usize) -> Vec<u8> {
-    let mut cut = Vec::with_capacity(rest.len().saturating_add(HEADER_BYTES.saturating_mul(32)));
-    while let Some((header, frame, after)) = take_frame(rest) {
-        rest = after;
-        let mut payload = frame.get(HEADER_BYTES..).unwrap_or_default();
-        while let Some((part, last)) = payload
-            .split_at_checked(frame_max)
-            .filter(|(_, last)| !last.is_empty())
-        {
-            let part_header = FrameHeader {
-                length: part.len() as u32,
-                kind: FrameKind::Part.number(),
-                request: header.request,
-                ..FrameHeader::default()
-            };
-            cut.extend_from_slice(&part_header.to_bytes());
-            cut.extend_from_slice(part);
-            payload = last;
+/// Bytes that a message with a value of `value_bytes` may become longer by when it is
+/// [cut](split_oversized).
+pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
+    let parts = value_bytes
+        .checked_div(frame_max.max(1) as usize)
+        .unwrap_or(value_bytes);
+    parts.saturating_add(2).saturating_mul(HEADER_BYTES)
+}
+
+/// A piece of a payload, and the header that goes before it.
+struct Piece {
+    at: usize,
+    bytes: usize,
+    header: FrameHeader,
+    /// The header is not that which the frame had.
+    is_new: bool,
+}
+
+/// The payloads of frames in pieces that are no longer than a frame may be.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    frame_max: usize,
+    /// Where the next piece begins.
+    at: usize,
+    /// What is left of the payload of the frame that is being cut.
+    open: Option<(FrameHeader, usize)>,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(rest: &'a [u8], frame_max: usize) -> Self {
+        Self {
+            rest,
+            frame_max,
+            at: 0,
+            open: None,
         }
-        let header = FrameHeader {
-            length: payload.len() as u32,
-            ..header
-        };
-        cut.extend_from_slice(&header.to_bytes());
-        cut.extend_from_slice(payload);
     }
-    cut
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let is_new = self.open.is_some();
+        let (frame, left) = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let (header, frame, after) = take_frame(self.rest)?;
+                self.rest = after;
+                self.at = self.at.saturating_add(HEADER_BYTES);
+                (header, frame.len().saturating_sub(HEADER_BYTES))
+            }
+        };
+        let bytes = left.min(self.frame_max);
+        let header = match left > bytes {
+            true => {
+                self.open = Some((frame, left.saturating_sub(bytes)));
+                FrameHeader {
+                    length: bytes as u32,
+                    kind: FrameKind::Part.number(),
+                    request: frame.request,
+                    ..FrameHeader::default()
+                }
+            }
+            false => FrameHeader {
+                length: bytes as u32,
+                ..frame
+            },
+        };
+        let at = self.at;
+        self.at = self.at.saturating_add(bytes);
+        Some(Piece {
+            at,
+            bytes,
+            header,
+            is_new,
+        })
+    }
 }
 
 fn take_frame(bytes: &[u8]) -> Option<(FrameHeader, &[u8], &[u8])> {
@@ -68,4 +134,48 @@ fn take_frame(bytes: &[u8]) -> Option<(FrameHeader, &[u8], &[u8])> {
     let whole = HEADER_BYTES.saturating_add(header.length as usize);
     let (frame, after) = bytes.split_at_checked(whole)?;
     Some((header, frame, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: FrameKind, request: u32, payload: &[u8]) -> Vec<u8> {
+        let header = FrameHeader {
+            length: payload.len() as u32,
+            kind: kind.number(),
+            request,
+            ..FrameHeader::default()
+        };
+        [&header.to_bytes()[..], payload].concat()
+    }
+
+    #[test]
+    fn frames_are_cut_in_place_and_what_lies_before_and_between_stays() {
+        let max = 10;
+        let lengths = [0, 5, 10, 11, 3, 20, 21, 40, 0, 7, 95];
+        let (mut whole, mut expected) = (vec![99; 3], vec![99; 3]);
+        for (request, length) in (1..).zip(lengths) {
+            let payload: Vec<u8> = (0..length).collect();
+            whole.extend(frame(FrameKind::Updates, request, &payload));
+            let mut parts = payload.chunks(max).peekable();
+            if payload.is_empty() {
+                expected.extend(frame(FrameKind::Updates, request, &[]));
+            }
+            while let Some(part) = parts.next() {
+                let kind = match parts.peek() {
+                    Some(_) => FrameKind::Part,
+                    None => FrameKind::Updates,
+                };
+                expected.extend(frame(kind, request, part));
+            }
+        }
+        let before = whole.len();
+        split_oversized(&mut whole, 3, max as u32);
+        assert_eq!(whole, expected);
+        assert!(whole.len() - before <= lengths.len() * part_bytes(95, max as u32));
+        // Nothing is left to be cut.
+        split_oversized(&mut whole, 3, max as u32);
+        assert_eq!(whole, expected);
+    }
 }

@@ -7,6 +7,7 @@ mod exercise;
 mod random_values;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use exercise::exercise;
@@ -17,7 +18,8 @@ use trunkline_record::{
     series_path,
 };
 use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Text, Writer, WriterOptions};
-use trunkline_types::{Lost, Timestamp, Value};
+use trunkline_types::text::parse_type;
+use trunkline_types::{Lost, Quality, Sample, Timestamp, Value};
 
 const GROUP: &str = "rig/odd";
 
@@ -263,4 +265,68 @@ fn series_of_variables_with_bytes_altered_play_or_are_refused() {
         }
     }
     assert!((1..480).contains(&accepted), "{accepted}");
+}
+
+/// Strings in three segments, in the second of which the ends of strings are damaged from the
+/// second one on, beside a variable without strings.
+///
+/// Behaviour: B-70.
+#[test]
+fn updates_whose_text_cannot_be_read_are_left_out_and_counted_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
+    let mut add = |name: &str, of: &str| sut.add(name, &parse_type(of).unwrap()).unwrap();
+    let note = add("rig/note", "string");
+    let pair = add("rig/pair", "struct(n: u8, s: string)");
+    let number = add("rig/number", "i64");
+    for turn in 0..12_i64 {
+        let text = Value::String(format!("text {turn:02}").into());
+        let both = Value::Struct(Arc::from([Value::U8(turn as u8), text.clone()]));
+        let time = Timestamp::from_nanos(turn);
+        for (variable, value) in [(note, text), (pair, both), (number, Value::I64(turn))] {
+            let sample = Sample {
+                value,
+                source_timestamp: time,
+                engine_timestamp: time,
+                quality: Quality::GOOD,
+            };
+            sut.take(variable, &sample, &Lost::NONE).unwrap();
+        }
+        if turn % 4 == 3 {
+            sut.write_out().unwrap();
+        }
+    }
+    sut.finish().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let ends: Vec<u8> = [7_u32, 14, 21, 28]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    let places = bytes.windows(ends.len()).enumerate();
+    let places: Vec<usize> = places
+        .filter(|(_, w)| *w == ends)
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(places.len(), 6, "two columns of strings in three segments");
+    for place in &places[2..4] {
+        bytes[place + 4..place + 8].fill(0xff);
+    }
+    std::fs::write(&path, bytes).unwrap();
+
+    let mut sut = RecordedVariables::open(&path).unwrap();
+    let mut played: [Vec<i64>; 3] = Default::default();
+    while let Some(update) = sut.next_update().unwrap() {
+        played[update.variable].push(update.source_timestamp.as_nanos());
+        let expected = format!("text {:02}", update.source_timestamp.as_nanos());
+        match &update.value {
+            Value::String(text) => assert_eq!(**text, *expected),
+            Value::Struct(parts) => assert_eq!(parts[1], Value::String(expected.into())),
+            _ => {}
+        }
+    }
+    let sound: Vec<i64> = (0..5).chain(8..12).collect();
+    assert_eq!(played, [sound.clone(), sound, (0..12).collect()]);
+    let unreadable: Vec<u64> = sut.variables().iter().map(|one| one.unreadable).collect();
+    assert_eq!(unreadable, [3, 3, 0]);
 }

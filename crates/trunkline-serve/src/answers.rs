@@ -1,25 +1,33 @@
 //! Frames on their way out that are no updates: answers, keep-alives, the last word.
 
+use std::collections::VecDeque;
+
 use trunkline_proto::part::split_oversized;
 
 /// A buffer that has grown beyond this is given back once it is empty.
 const KEPT_BYTES_MAX: usize = 128 << 10;
+
+/// Buffers up to this size are joined rather than kept one by one.
+const JOINED_BYTES_MAX: usize = 64 << 10;
 
 /// What is to be sent before any update.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// Whole frames, as they are written.
     pub(crate) frames: Vec<u8>,
-    /// Bytes that found no room, cut into parts already.
-    waiting: Vec<u8>,
-    /// How many of them have been sent since.
+    /// Bytes that found no room, cut into parts already. A long answer stays where it was written:
+    /// there may be no memory for another copy of it.
+    waiting: VecDeque<Vec<u8>>,
+    /// Bytes in it.
+    waiting_bytes: usize,
+    /// How many of the first of them have been sent since.
     sent: usize,
 }
 
 impl Answers {
     /// Bytes that are not sent.
     pub(crate) fn len(&self) -> usize {
-        self.frames.len() + self.waiting.len() - self.sent
+        self.frames.len() + self.waiting_bytes - self.sent
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -28,25 +36,40 @@ impl Answers {
 
     /// Moves at most `room` bytes to the end of `out`. Frames beyond `frame_max` are cut into
     /// parts.
-    pub(crate) fn send(&mut self, out: &mut Vec<u8>, room: usize, frame_max: u32) {
+    pub(crate) fn send(&mut self, out: &mut Vec<u8>, mut room: usize, frame_max: u32) {
         split_oversized(&mut self.frames, 0, frame_max);
         if self.waiting.is_empty() && self.frames.len() <= room {
             out.append(&mut self.frames);
             give_back(&mut self.frames);
             return;
         }
-        self.waiting.append(&mut self.frames);
-        give_back(&mut self.frames);
-        let unsent = self.waiting.get(self.sent..).unwrap_or_default();
-        let taken = unsent.get(..room).unwrap_or(unsent);
-        out.extend_from_slice(taken);
-        self.sent += taken.len();
-        if self.sent > self.waiting.len() / 2 {
-            self.waiting.drain(..self.sent);
-            self.sent = 0;
-            if self.waiting.is_empty() {
-                give_back(&mut self.waiting);
+        self.queue();
+        while let Some(first) = self.waiting.front() {
+            let unsent = first.get(self.sent..).unwrap_or_default();
+            let taken = unsent.get(..room).unwrap_or(unsent);
+            out.extend_from_slice(taken);
+            self.sent += taken.len();
+            room -= taken.len();
+            if self.sent < first.len() {
+                break;
             }
+            self.waiting_bytes -= self.sent;
+            self.sent = 0;
+            self.waiting.pop_front();
+        }
+    }
+
+    /// The frames wait behind those that do already.
+    fn queue(&mut self) {
+        self.waiting_bytes += self.frames.len();
+        match self.waiting.back_mut() {
+            Some(last) if last.len() + self.frames.len() <= JOINED_BYTES_MAX => {
+                last.append(&mut self.frames);
+            }
+            _ if !self.frames.is_empty() => {
+                self.waiting.push_back(std::mem::take(&mut self.frames));
+            }
+            _ => {}
         }
     }
 
@@ -108,10 +131,7 @@ mod tests {
             sut.send(&mut out, 16 + 61, 100);
             out.clear();
         }
-        assert!(
-            sut.waiting.capacity() < 1024,
-            "{} bytes",
-            sut.waiting.capacity()
-        );
+        let kept: usize = sut.waiting.iter().map(Vec::capacity).sum();
+        assert!(kept < 256 << 10, "{kept} bytes");
     }
 }

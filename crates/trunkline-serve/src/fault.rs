@@ -55,6 +55,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::UnknownHandle { .. } => FaultCode::UnknownHandle,
         Refusal::Late { .. } => FaultCode::Late,
         Refusal::Gone => FaultCode::Gone,
+        Refusal::NoMemory { .. } => FaultCode::MemoryFull,
         Refusal::Conflict { .. } => FaultCode::Conflict,
         Refusal::Forced { .. } => FaultCode::Forced,
         Refusal::NotForced => FaultCode::NotForced,

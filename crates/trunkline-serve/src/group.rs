@@ -12,7 +12,7 @@ use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, Frame};
 use trunkline_types::{Tick, Timestamp};
 
-use crate::fault::of_access;
+use crate::fault::{of_access, out_of_memory};
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, Work};
 use crate::write::verb_of;
@@ -56,11 +56,17 @@ impl Session {
         let mut writes = Vec::with_capacity(count);
         for write in group {
             let write = write?;
+            let mut value = Vec::new();
+            if value.try_reserve_exact(write.value.len()).is_err() {
+                self.put_fault(request, &out_of_memory(write.value.len()));
+                return Ok(());
+            }
+            value.extend_from_slice(write.value);
             writes.push(OwnedWrite {
                 id: write.write,
                 handle: write.handle,
                 options: write.options,
-                value: write.value.into(),
+                value: value.into_boxed_slice(),
                 is_published: false,
             });
         }
@@ -180,7 +186,7 @@ impl Session {
         for (handle, update) in slice.iter().zip(updates) {
             page.next += 1;
             let update = update.clone().map_err(|error| of_access(&error));
-            match update.and_then(|update| self.records.check(update)) {
+            match update.and_then(|update| self.records.check(update, &mut readings)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
                 Err(fault) => readings.push_fault(fault.as_ref()),
             }

@@ -80,7 +80,10 @@ impl Session {
                     let handle = variable.handle();
                     let update = options.read.then(|| self.readable(&variable).ok());
                     let reading = update.as_ref().map(|update| match update {
-                        Some(update) => self.records.record(handle, update),
+                        Some(update) => {
+                            let records = self.records.within(update, |room| frame.make_room(room));
+                            records.record(handle, update)
+                        }
                         None => Records::not_readable(handle),
                     });
                     frame.push(

@@ -67,7 +67,10 @@ impl Session {
                 subscription,
                 whole: true,
             } => {
-                self.consumer.unsubscribe(subscription, None, wakes);
+                // Requests behind it wait, and other sessions have their turns in between.
+                if !self.consumer.unsubscribe_some(subscription, wakes) {
+                    return Progress::More;
+                }
                 self.answer_closed(page, handles);
             }
             HandlesVerb::Unsubscribe {
@@ -140,7 +143,7 @@ impl Session {
                 Some(variable) if variable.is_gone() => Err(of_access(&AccessError::Gone)),
                 Some(variable) => self.readable(&variable).map_err(|error| of_access(&error)),
             };
-            match update.and_then(|update| self.records.check(update)) {
+            match update.and_then(|update| self.records.check(update, &mut readings)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
                 Err(fault) => readings.push_fault(fault.as_ref()),
             }

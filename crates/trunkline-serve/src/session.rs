@@ -136,7 +136,7 @@ impl Session {
             sweep: Sweep::default(),
             features: Features::NONE,
             frame_max: FRAME_MAX_MIN,
-            records: Records::new(caller.session, 0),
+            records: Records::new(caller.session, 0, 0),
             sampled_due: None,
             wake,
             gathering: None,
@@ -187,7 +187,7 @@ impl Session {
         self.welcome(&agreement, throughput, resumed, wall);
         self.features = agreement.features;
         self.frame_max = agreement.frame_max;
-        self.records = Records::new(self.caller.session, agreement.message_max);
+        self.records = Records::new(self.caller.session, agreement.message_max, self.frame_max);
         self.window = Window::of(hello);
         if agreement.features.contains(Features::ENDS) {
             self.window.count_ends();

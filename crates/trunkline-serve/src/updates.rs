@@ -2,17 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_engine::{Delivery, EndedItem, PlainUpdate, SharedRun, Sink, Update};
+use trunkline_engine::{Delivery, EndedItem, LARGE_BYTES, PlainUpdate, SharedRun, Sink, Update};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::ended::{self, EndReason, EndedBuilder, EndedHead};
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
+use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::{RECORD_HEAD_BYTES_MAX, RunState, UpdateRecord};
 use trunkline_proto::message::updates::run_header;
+use trunkline_proto::part::part_bytes;
 use trunkline_proto::{Fault, FaultCode, digest};
 use trunkline_types::{Quality, Reason};
 
+use crate::fault::out_of_memory;
 use crate::window::Window;
 
 /// A run is closed when it has this many bytes, so that a long one does not hold up what follows.
@@ -27,6 +30,8 @@ pub(crate) struct Records {
     session: u32,
     /// Longest value that fits a message of the connection.
     value_max: usize,
+    /// Longest frame of the connection.
+    frame_max: u32,
 }
 
 /// Writes deliveries at the end of `out`, as far as the budget and the client's window go.
@@ -55,9 +60,40 @@ struct Run {
 }
 
 impl Records {
-    pub(crate) fn new(session: u32, message_max: u32) -> Self {
+    pub(crate) fn new(session: u32, message_max: u32, frame_max: u32) -> Self {
         let value_max = (message_max as usize).saturating_sub(MESSAGE_HEAD_BYTES);
-        Self { session, value_max }
+        Self {
+            session,
+            value_max,
+            frame_max,
+        }
+    }
+
+    /// Bytes that have to be free for an update with a long value, cut into parts; `None`: its
+    /// value is short.
+    pub(crate) fn room_for(self, update: &Update) -> Option<usize> {
+        let bytes = update.value.as_slice().len();
+        let room = bytes + part_bytes(bytes, self.frame_max) + MESSAGE_HEAD_BYTES + HEADER_BYTES;
+        (bytes >= LARGE_BYTES).then_some(room)
+    }
+
+    /// The same for an update for which `make_room` makes room, if there is memory: where there is
+    /// none for a long value it is left out, and the reading says so.
+    pub(crate) fn within(self, update: &Update, make_room: impl FnOnce(usize) -> bool) -> Self {
+        let has_room = self.room_for(update).is_none_or(make_room);
+        let value_max = if has_room { self.value_max } else { 0 };
+        Self { value_max, ..self }
+    }
+
+    /// [`record`](Self::record) at the end of `out`, [within](Self::within) the memory there is.
+    pub(crate) fn record_in<'u>(
+        self,
+        out: &mut Vec<u8>,
+        handle: u32,
+        update: &'u Update,
+    ) -> UpdateRecord<'u> {
+        let records = self.within(update, |bytes| out.try_reserve_exact(bytes).is_ok());
+        records.record(handle, update)
     }
 
     /// An update as it stands in a frame. A value that is too long for the connection's messages is
@@ -113,11 +149,18 @@ impl Records {
     /// An update that is the answer to a request, which can say in words what is wrong.
     ///
     /// # Errors
-    /// The value is too long for the connection's messages.
-    pub(crate) fn check(self, update: Update) -> Result<Update, Fault> {
+    /// The value is too long for the connection's messages, or for the engine's memory.
+    pub(crate) fn check(
+        self,
+        update: Update,
+        readings: &mut ReadingsBuilder<'_>,
+    ) -> Result<Update, Fault> {
         let (bytes, max) = (update.value.as_slice().len(), self.value_max);
         if bytes <= max {
-            return Ok(update);
+            return match self.room_for(&update) {
+                Some(room) if !readings.make_room(room) => Err(out_of_memory(bytes)),
+                _ => Ok(update),
+            };
         }
         let sentence = format!(
             "the value has {bytes} bytes, the client takes messages with values of {max}; connect \
@@ -256,7 +299,7 @@ impl Sink for UpdateSink<'_> {
             disconnect: delivery.lost.disconnect,
             unknown: delivery.lost.unknown,
         };
-        let record = self.records.record(handle, delivery.update);
+        let record = self.records.record_in(self.out, handle, delivery.update);
         let mut state = self.run_for(delivery.subscription, lost).state;
         let before = self.out.len();
         state.put(self.out, &record);
@@ -294,7 +337,7 @@ impl Sink for UpdateSink<'_> {
             let before = self.out.len();
             let (mut count, mut digest, mut bytes) = (0_u32, 0_u64, 0);
             while let Some((handle, update)) = next.take() {
-                let record = self.records.record(handle, update);
+                let record = self.records.record_in(self.out, handle, update);
                 state.put(self.out, &record);
                 count += 1;
                 digest = digest.wrapping_add(digest::of_position(handle, record.sequence));
@@ -325,6 +368,10 @@ impl Sink for UpdateSink<'_> {
     ) -> Option<u64> {
         let (mut state, mut digest) = (RunState::START, 0_u64);
         for (handle, update) in updates {
+            if update.value.as_slice().len() >= LARGE_BYTES {
+                // Each session puts it down by itself, where it may find no memory.
+                return None;
+            }
             let record = UpdateRecord {
                 handle,
                 sequence: update.sequence,

@@ -100,7 +100,7 @@ fn a_file_ends_where_the_next_segment_is_not_written_yet() {
                 ..Limits::default()
             };
             let sut = TdmsFile::open_with(&bytes, limits).unwrap();
-            let finding = sut.report().incomplete.clone().unwrap();
+            let finding = sut.report().incomplete.unwrap();
             assert_eq!(finding.position, whole.len() as u64);
             assert_eq!(finding.fault, Fault::Unwritten { bytes: length });
             let a = sut.channel(&ObjectPath::channel("g", "a")).unwrap();

@@ -59,7 +59,20 @@ pub(crate) fn cell(value: &Value, data_type: &DataType, style: ValueStyle) -> St
     }
 }
 
-/// Cells as one line.
+/// What a cell begins with that spreadsheets compute, unless it is a number.
+const FORMULA_BEGINS: [char; 4] = ['=', '+', '-', '@'];
+
+/// A text as people write it in a spreadsheet: one that begins as a formula or a number with a sign
+/// gets a `'` in front. [`line`] leaves it as it is then.
+pub(crate) fn spreadsheet_text(text: &str) -> String {
+    match text.starts_with(FORMULA_BEGINS) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    }
+}
+
+/// Cells as one line. One that spreadsheets would compute, or that is not printable, is a JSON
+/// string.
 pub(crate) fn line(cells: &[&str]) -> String {
     let cells: Vec<Cow<'_, str>> = cells.iter().map(|cell| quoted(harmless(cell))).collect();
     cells.join(",")
@@ -79,7 +92,7 @@ fn is_formula(cell: &str) -> bool {
         let digits = text.strip_prefix('-').unwrap_or(text);
         text.parse::<f64>().is_ok() || digits.starts_with("0x")
     };
-    cell.len() > 1 && cell.starts_with(['=', '+', '-', '@']) && !is_number(cell)
+    cell.len() > 1 && cell.starts_with(FORMULA_BEGINS) && !is_number(cell)
 }
 
 fn quoted(cell: Cow<'_, str>) -> Cow<'_, str> {
@@ -186,6 +199,13 @@ mod tests {
         for plain in ["-1.5e3", "-0x1f", "-inf", "-", "a=b", "°C"] {
             assert_eq!(cells(plain), plain);
         }
+        // Whatever begins a formula, the other form needs no JSON string.
+        for begin in FORMULA_BEGINS {
+            let text = spreadsheet_text(&format!("{begin}1+1"));
+            assert_eq!(line(&[&text]), format!("'{begin}1+1"));
+        }
+        assert_eq!(spreadsheet_text("\t=1"), "\t=1");
+        assert_eq!(cells("\t=1"), "\"\"\"\\t=1\"\"\"");
     }
 
     #[test]

@@ -6,15 +6,17 @@ use std::time::Duration;
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
     Gaps, MissingPart, Pace, PacedDrain, Pacer, PlayOptions, PlayVariablesOptions, PlaybackError,
-    RecordedVariables, Recording, Selection, Stopper, StreamPlayed, TdmsPlayback, VariablesPlayed,
-    play_into_stream, play_into_variables, stopper,
+    RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed, TdmsPlayback,
+    VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
 use trunkline::stream::{Options, ValueWriter};
+use trunkline_tdms::ObjectPath;
 use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Tick};
 
 use super::record::{meet, problem};
 use super::stream::units::{per_second, rate_text};
+use super::tdms::columns::{name_of, names_of};
 use super::tdms::sums::{say_sums, sums_of};
 use super::{Context, Verb};
 use crate::connection::Connection;
@@ -36,7 +38,8 @@ use crate::terminal::plain;
 /// Where `x.tdms.sums` lies beside `x.tdms`, all of the first file is compared with it before
 /// anything is played. It is as fast as it was, with --speed so many times as fast, with --full as
 /// fast as it goes.
-/// Ctrl-C ends it. Exit code 1 says that some could not be played.
+/// Ctrl-C ends it. Exit code 1 says that some could not be played; --exclude leaves variables out,
+/// with --stream channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -181,13 +184,27 @@ fn into_variables(
             Problem::new(Exit::SomeFailed, failure.code.clone(), &sentence).of(&failure.name);
         context.terminal.problem(&failed, failure.name.len())?;
     }
+    for one in recorded.variables().iter().filter(|one| one.unreadable > 0) {
+        let Some(name) = target(&one.name) else {
+            continue;
+        };
+        let sentence = format!(
+            "{} of it cannot be read and are not played: the ends of strings do not fit the text \
+             they are in; --exclude '{}' leaves the variable out",
+            counted(one.unreadable, "update"),
+            plain(&name)
+        );
+        let unreadable = Problem::new(Exit::SomeFailed, "unreadable", &sentence).of(&name);
+        context.terminal.problem(&unreadable, name.len())?;
+    }
     for (name, why) in &done.refused {
         let refused = Problem::new(Exit::SomeFailed, "not-played", &plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
     }
     Ok(match done.is_complete {
         false => Exit::Interrupted,
-        true if done.failed > 0 || !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
+        true if done.failed > 0 || done.unreadable > 0 => Exit::SomeFailed,
+        true if !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
         true => Exit::Done,
     })
 }
@@ -226,6 +243,7 @@ fn sum_up_variables(done: &VariablesPlayed, started: Tick, context: &Context) ->
         object.put("applied", done.applied);
         object.put("unchanged", done.unchanged);
         object.put("failed", done.failed);
+        object.put("unreadable", done.unreadable);
         object.put("late", done.late);
         object.put("lateness_max_seconds", done.lateness_max.as_secs_f64());
         object.put("seconds", seconds);
@@ -251,13 +269,14 @@ fn into_stream(
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
         times: args.times.as_deref().map(Into::into),
+        left_out: left_out(args, context)?,
         ..Selection::default()
     };
     let gaps = match args.skip_gaps {
         true => Gaps::Skipped,
         false => Gaps::AsTime,
     };
-    let in_recording = |error: PlaybackError| problem(&error.into());
+    let in_recording = |error: PlaybackError| not_played(&error.into());
     let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
     let is_whole = say_missing(recording.missing(), context)?;
     check_sums(args, context)?;
@@ -309,7 +328,7 @@ fn into_stream(
             )
         });
     });
-    let done = done.map_err(|error| problem(&error))?;
+    let done = done.map_err(|error| not_played(&error))?;
     let left = stream.close(context.settings.patience()).elements;
     sum_up_stream(&done, left, started, context)?;
     Ok(match (left, done.is_complete) {
@@ -318,6 +337,32 @@ fn into_stream(
         (0, true) if !is_whole => Exit::SomeFailed,
         (0, true) => Exit::Done,
     })
+}
+
+/// Channels that --exclude leaves out of the rows.
+fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, Stop> {
+    if context.settings.exclude.is_empty() {
+        return Ok(Vec::new());
+    }
+    let file = super::record::open(&args.file)?;
+    let channels = file.paths().filter(|path| path.is_channel());
+    let is_excluded = |path: &&ObjectPath| {
+        let names = names_of(path);
+        names.iter().any(|name| context.settings.is_excluded(name))
+    };
+    Ok(channels.filter(is_excluded).cloned().collect())
+}
+
+/// Why rows are not played, and what plays the others.
+fn not_played(error: &RecordingError) -> Problem {
+    let mut found = problem(error);
+    if let RecordingError::Playback(error) = error
+        && let Some(channel) = error.channel()
+    {
+        let name = plain(&name_of(channel));
+        found.hint = Some(format!("--exclude '{name}' plays the others"));
+    }
+    found
 }
 
 fn sum_up_stream(

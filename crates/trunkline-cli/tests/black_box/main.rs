@@ -32,6 +32,8 @@ mod keeping;
 mod libraries;
 mod local_sockets;
 #[cfg(target_os = "linux")]
+mod memory_limits;
+#[cfg(target_os = "linux")]
 mod playing;
 mod providers;
 mod reading;

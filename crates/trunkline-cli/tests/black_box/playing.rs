@@ -1,6 +1,6 @@
 //! Recordings that others have made, as they are played.
 
-use trunkline_tdms::{Arrangement, Data, TdmsTime, Writer, WriterOptions};
+use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Text, Writer, WriterOptions};
 use trunkline_types::Timestamp;
 
 use crate::rig::Served;
@@ -42,5 +42,102 @@ fn rows_go_into_a_stream_as_fast_as_a_channel_of_times_says() {
     player.signal("INT");
     player.error_with("2 rows played");
     assert_eq!(player.end().0, Some(130));
+    assert_eq!(reader.end(), (Some(0), Vec::new()));
+}
+
+/// A text in three chunks, the ends of whose second one are damaged, and a number beside it.
+fn damaged() -> Vec<u8> {
+    let mut writer = Writer::new(WriterOptions::default());
+    let mut bytes = Vec::new();
+    for group in ["rig/note", "rig/level"] {
+        let object = ObjectPath::group(group);
+        let of = if group == "rig/note" { "string" } else { "f64" };
+        writer.set(&object, "variable_type", of).unwrap();
+    }
+    for chunk in 0..3_i64 {
+        let rows = chunk * 2..chunk * 2 + 2;
+        let time = |row: i64| TdmsTime::from(Timestamp::from_nanos(row));
+        let times: Vec<TdmsTime> = rows.clone().map(time).collect();
+        let texts: Vec<Text> = rows
+            .clone()
+            .map(|row| format!("text {row}").into())
+            .collect();
+        let numbers: Vec<f64> = rows.map(|row| row as f64).collect();
+        let data = [
+            ("rig/note", "time", Data::from(&times[..])),
+            ("rig/note", "value", Data::from(&texts[..])),
+            ("rig/level", "time", Data::from(&times[..])),
+            ("rig/level", "value", Data::from(&numbers[..])),
+        ];
+        let data = data.map(|(group, name, data)| {
+            let channel = writer.channel(group, name, data.data_type()).unwrap();
+            (channel, data)
+        });
+        writer
+            .write(&data, Arrangement::Contiguous, &mut bytes)
+            .unwrap();
+    }
+    let ends: Vec<u8> = [6_u32, 12].into_iter().flat_map(u32::to_le_bytes).collect();
+    let places = bytes.windows(ends.len()).enumerate();
+    let places: Vec<usize> = places
+        .filter(|(_, w)| *w == ends)
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(places.len(), 3);
+    bytes[places[1]..places[1] + 4].fill(0xff);
+    bytes
+}
+
+/// Behaviour: B-70.
+#[test]
+fn updates_whose_text_is_damaged_are_counted_and_all_others_played() {
+    let served = Served::rig();
+    let folder = served.folder.path();
+    let library = "[library]\nname = \"test\"\n\n[[variable]]\nname = \"note\"\ntype = \"string\"\n\n\
+                   [[variable]]\nname = \"level\"\ntype = \"f64\"\n";
+    std::fs::write(folder.join("test.toml"), library).unwrap();
+    let deployed = served.run(&["deploy", folder.join("test.toml").to_str().unwrap()]);
+    assert_eq!(deployed.code, Some(0), "{deployed:?}");
+    let file = folder.join("damaged.tdms");
+    std::fs::write(&file, damaged()).unwrap();
+    let play = [
+        "play",
+        file.to_str().unwrap(),
+        "--as",
+        "rig/=test/",
+        "--full",
+    ];
+    let played = served.run(&play);
+    assert_eq!(played.code, Some(1), "{played:?}");
+    assert!(played.err.contains("10 updates played"), "{played:?}");
+    for part in ["test/note", "2 updates", "--exclude 'test/note'"] {
+        assert!(played.err.contains(part), "{part}: {played:?}");
+    }
+    let sound = served.run(&[&play[..], &["--exclude", "test/note"]].concat());
+    assert_eq!(sound.code, Some(0), "{sound:?}");
+    assert!(sound.err.contains("6 updates played"), "{sound:?}");
+}
+
+/// Behaviour: B-72.
+#[test]
+fn rows_go_into_a_stream_without_the_channels_that_are_excluded() {
+    let served = Served::rig();
+    let file = served.folder.path().join("timed.tdms");
+    std::fs::write(&file, timed()).unwrap();
+    let file = file.to_str().unwrap();
+    let play = [
+        "play",
+        file,
+        "--stream",
+        "p",
+        "--full",
+        "--exclude",
+        "g/when",
+    ];
+    let player = served.spawn(&play);
+    let reader = served.spawn(&["stream", "read", "r", "--from", "p"]);
+    let lines = [reader.line(), reader.line(), reader.line()];
+    assert_eq!(lines, ["1.5", "2.5", "3.5"]);
+    assert_eq!(player.end().0, Some(0));
     assert_eq!(reader.end(), (Some(0), Vec::new()));
 }

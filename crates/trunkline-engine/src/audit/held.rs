@@ -58,7 +58,10 @@ impl Held {
             return Held::Long(bytes.len());
         }
         match wire::check_value(data_type, bytes) {
-            Ok(()) => Held::Value(Encoded::from_bytes(bytes)),
+            Ok(()) => match Encoded::try_from_bytes(bytes) {
+                Ok(value) => Held::Value(value),
+                Err(bytes) => Held::Long(bytes),
+            },
             Err(_) => {
                 let text = format!("({} bytes that are no value)", bytes.len());
                 Held::Text(text.into())

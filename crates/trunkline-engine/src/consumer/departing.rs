@@ -60,7 +60,14 @@ impl Leftover {
         Self { items, interest }
     }
 
-    fn give_up(&self, index: u32, variable: &Variable, outbox: &Arc<Outbox>, wakes: &mut Wakes) {
+    /// Takes an item out of what its variable knows of it.
+    pub(super) fn give_up(
+        &self,
+        index: u32,
+        variable: &Variable,
+        outbox: &Arc<Outbox>,
+        wakes: &mut Wakes,
+    ) {
         match &self.interest {
             LeftInterest::Own => {
                 let interest = forget(variable, outbox, index);

@@ -3,11 +3,13 @@
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 use trunkline_types::{Contract, Position};
 
+use super::departing::{LeftInterest, Leftover};
 use super::indices::Indices;
 use super::item::VariableItem;
 use super::membership::Membership;
 use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
 use crate::caller::Caller;
+use crate::engine::SLICE;
 use crate::interest::{FeedInterest, Interest, Kind};
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::AccessError;
@@ -245,6 +247,46 @@ impl Consumer {
         let closed = closed.count();
         self.remove_if_empty(subscription, wakes);
         closed
+    }
+
+    /// Ends a subscription in slices: nothing of it is delivered any more, and at most [`SLICE`]
+    /// items are closed. False: call it again, before anything else is subscribed.
+    ///
+    /// [`SLICE`]: crate::engine::SLICE
+    pub fn unsubscribe_some(&mut self, subscription: u32, wakes: &mut Wakes) -> bool {
+        if let Some(entry) = self.subscriptions.remove(&subscription) {
+            self.sampled.retain(|sampled| *sampled != subscription);
+            let items = entry.items;
+            let leftover = match entry.feed {
+                None => Leftover {
+                    items,
+                    interest: LeftInterest::Own,
+                },
+                Some(mut membership) => {
+                    let past = std::mem::take(&mut membership.past);
+                    self.past.give_back(past.cost(), wakes);
+                    self.free(membership.mark);
+                    Leftover::of_feed(items, membership, wakes)
+                }
+            };
+            self.leftovers.push(leftover);
+        }
+        let mut budget = SLICE;
+        while let Some(mut leftover) = self.leftovers.pop() {
+            while let Some(index) = leftover.items.pop() {
+                if budget == 0 {
+                    leftover.items.insert(index);
+                    self.leftovers.push(leftover);
+                    return false;
+                }
+                budget -= 1;
+                if let Some(variable) = self.bound.get(index) {
+                    leftover.give_up(index, variable, &self.outbox, wakes);
+                }
+                self.free(index);
+            }
+        }
+        true
     }
 
     /// Takes one item out of its variable's interests, out of its subscription and away.

@@ -51,6 +51,10 @@ impl Consumer {
                 }
                 Some(Slot::Variable(item)) => item,
             };
+            if !self.leftovers.is_empty() && !self.subscriptions.contains_key(&item.subscription) {
+                // Its subscription has ended, and it has not gone yet.
+                continue;
+            }
             let Some(variable) = self.bound_in_use(index) else {
                 continue;
             };

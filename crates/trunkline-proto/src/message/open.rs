@@ -207,6 +207,12 @@ impl<'a> OpenedBuilder<'a> {
         }
     }
 
+    /// Makes room for a reading with a long value; false where there is no memory for it.
+    #[must_use]
+    pub fn make_room(&mut self, bytes: usize) -> bool {
+        self.frame.payload().try_reserve_exact(bytes).is_ok()
+    }
+
     /// The next name was opened. `reading` and `properties` are written if the options ask for
     /// them; a reading that is missing then says that nothing was written yet, missing properties
     /// are those of a plain variable.

@@ -143,6 +143,23 @@ pub enum PlaybackError {
     Ring(#[from] NoRegion),
 }
 
+impl PlaybackError {
+    /// The channel because of which nothing is played, where others could be without it.
+    #[must_use]
+    pub fn channel(&self) -> Option<&ObjectPath> {
+        match self {
+            Self::NoSize { channel, .. } => Some(channel),
+            Self::Read { source, .. } => match &**source {
+                ReadError::Damaged { path, .. }
+                | ReadError::WrongType { path, .. }
+                | ReadError::NoScaler { path, .. } => Some(path),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 fn listed(groups: &[Text], further: usize) -> String {
     let names: Vec<_> = groups.iter().map(ToString::to_string).collect();
     match (names.join(", "), further) {

@@ -27,6 +27,8 @@ pub struct Selection {
     /// Channels of it, in the order in which their values lie in a row. Empty: all that have values
     /// of a fixed size and are not the channel of times, in the order of the file.
     pub channels: Vec<Text>,
+    /// Channels that are not played where `channels` is empty.
+    pub left_out: Vec<ObjectPath>,
     /// Engineering values, as 64-bit floats, of channels that have scales.
     pub is_scaled: bool,
     /// The channel that says when each row was taken; it is of type TimeStamp. None: the property
@@ -119,7 +121,10 @@ impl Recording {
                 of_group(channel.path()) && channel.data_type().size().is_some_and(|size| size > 0)
             });
             let all = all.map(|channel| channel.path().clone());
-            wanted = all.filter(|path| Some(path) != times.as_ref()).collect();
+            let is_row = |path: &ObjectPath| {
+                Some(path) != times.as_ref() && !selection.left_out.contains(path)
+            };
+            wanted = all.filter(is_row).collect();
         }
         let (mut channels, mut row_bytes) = (Vec::new(), 0);
         for path_of_channel in wanted {

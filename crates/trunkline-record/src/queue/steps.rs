@@ -316,8 +316,8 @@ pub(super) fn submit(
         position: state.position,
         memory: state.memory,
     };
-    // SAFETY: regions, staging and the placeholder stay until the completion has come: the queue keeps both, and
-    // uses neither again before; and when it is dropped the backend goes first.
+    // SAFETY: regions, staging and the placeholder stay until the completion has come: the queue
+    // keeps them, and changes none before; and when it is dropped the backend goes first.
     let begun = unsafe { backend.submit(write) };
     state.is_running = begun.is_ok();
     begun

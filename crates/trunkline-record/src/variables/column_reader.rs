@@ -1,6 +1,7 @@
 //! Values of one channel, read ahead as far as memory allows.
 
 use std::fs::File;
+use std::ops::Range;
 
 use trunkline_tdms::{ObjectPath, ReadError, TdmsFile, TdmsType, Values};
 use trunkline_types::wire::VALUE_BYTES_MAX;
@@ -32,6 +33,10 @@ pub(super) struct ColumnReader {
     from: u64,
     at: usize,
     values: Values,
+    /// Which of those are empty because they cannot be read.
+    unreadable: Vec<Range<usize>>,
+    /// Such a value was taken.
+    has_taken_unreadable: bool,
 }
 
 impl ColumnReader {
@@ -43,7 +48,14 @@ impl ColumnReader {
             from: 0,
             at: 0,
             values: no_values(data_type),
+            unreadable: Vec::new(),
+            has_taken_unreadable: false,
         }
+    }
+
+    /// Whether one of the values that were taken since the last call cannot be read, and is empty.
+    pub(super) fn take_unreadable(&mut self) -> bool {
+        std::mem::take(&mut self.has_taken_unreadable)
     }
 
     pub(super) fn path(&self) -> &ObjectPath {
@@ -60,6 +72,9 @@ impl ColumnReader {
         self.make_ready(file, count, ahead)?;
         let at = self.at;
         self.at += count as usize;
+        let taken = at..self.at;
+        let is_of_taken = |one: &Range<usize>| one.start < taken.end && taken.start < one.end;
+        self.has_taken_unreadable |= self.unreadable.iter().any(is_of_taken);
         Ok((&self.values, at))
     }
 
@@ -105,13 +120,15 @@ impl ColumnReader {
             return Err(wrong(&self.path, "has more elements than a value can have"));
         }
         self.values = Values::Void;
+        self.unreadable.clear();
         (self.from, self.at) = (begin, 0);
         let wanted = count.max(ahead.values).min(left);
         let read = match channel.data_type() {
             TdmsType::String => {
                 let bytes = if count > 1 { most } else { ahead.text_bytes };
-                let strings = channel.read_strings_within(begin, wanted, bytes);
-                strings.map(|mut strings| {
+                let strings = channel.read_strings_lossy(begin, wanted, bytes);
+                strings.map(|(mut strings, unreadable)| {
+                    self.unreadable = unreadable;
                     let length: usize = strings.iter().map(|text| text.as_bytes().len()).sum();
                     if strings.len() as u64 > count && length as u64 > 2 * bytes {
                         // The long one is read again when it is its turn.
@@ -122,7 +139,11 @@ impl ColumnReader {
             }
             _ => channel.read(begin, wanted),
         };
-        self.values = read.map_err(|error| Fault::Read(Box::new(error)))?;
+        self.values = read.map_err(|error| match error {
+            ReadError::Source { .. } => Fault::Read(Box::new(error)),
+            // The channel is as it is; others can be read.
+            other => Fault::Wrong(other.to_string()),
+        })?;
         match self.values.len() as u64 >= count {
             true => Ok(()),
             false => Err(wrong(&self.path, "has more text than a value can have")),

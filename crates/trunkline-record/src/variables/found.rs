@@ -178,7 +178,12 @@ fn recorded(
         let counts = column.counted_by.and_then(|at| channels.get(at)?.as_ref());
         if let Some(counts) = counts {
             let there = elements.as_ref().map_or(0, Channel::len);
-            whole = whole_updates(counts, whole, there)?;
+            whole = match whole_updates(counts, whole, there) {
+                Ok(whole) => whole,
+                Err(error @ ReadError::Source { .. }) => return Err(error),
+                // The variable cannot be played; others can.
+                Err(_) => return Ok(None),
+            };
         }
     }
     let lengths = channels
@@ -210,6 +215,7 @@ fn recorded(
         data_type: data_type.clone(),
         updates: whole,
         cut_off: rows - whole,
+        unreadable: 0,
     };
     Ok(Some((variable, reader, paths)))
 }
@@ -306,6 +312,7 @@ fn alone(
         data_type,
         updates,
         cut_off: channel.len() - updates,
+        unreadable: 0,
     };
     Some((variable, reader))
 }

@@ -129,11 +129,12 @@ impl Opened {
         }
     }
 
-    /// The next value of a variable, and its quality; whether a file before has it.
+    /// The next value of a variable, and its quality, none where it cannot be read; whether a file
+    /// before has it.
     pub(super) fn read(
         &mut self,
         variable: usize,
-    ) -> Result<(Value, Quality, bool), PlaybackError> {
+    ) -> Result<(Option<(Value, Quality)>, bool), PlaybackError> {
         let unknown = || PlaybackError::Damaged {
             path: self.path.clone(),
             variable: variable.to_string(),
@@ -146,7 +147,7 @@ impl Opened {
         };
         let was_played = reader.played < reader.skip;
         let read = reader.read(&self.file, &known.data_type, self.ahead);
-        let (value, quality) = read.map_err(|fault| match fault {
+        let read = read.map_err(|fault| match fault {
             Fault::Read(source) => PlaybackError::Read {
                 path: self.path.clone(),
                 source,
@@ -158,6 +159,6 @@ impl Opened {
                 why,
             },
         })?;
-        Ok((value, quality, was_played))
+        Ok((read, was_played))
     }
 }

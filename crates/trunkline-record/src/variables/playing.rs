@@ -24,6 +24,8 @@ pub struct PlayedVariable {
     pub updates: u64,
     /// Updates that a file has in part only, because it was cut off. They are not played.
     pub cut_off: u64,
+    /// Updates that are left out because their text cannot be read, as far as it was played.
+    pub unreadable: u64,
 }
 
 /// An update of a recording.
@@ -196,13 +198,14 @@ impl RecordedVariables {
         &self.missing
     }
 
-    /// The next update; none when there are no more. Where a clock was put back, what came later is
-    /// played at once.
+    /// The next update that can be read; none when there are no more. Where a clock was put back,
+    /// what came later is played at once.
     ///
     /// # Errors
-    /// [`PlaybackError::Read`]; [`PlaybackError::Damaged`]: it is no value of its variable, of
-    /// which nothing more is played. The next call goes on with the others. Where the next file of
-    /// a series cannot be opened any more, as [`open_series`](Self::open_series).
+    /// [`PlaybackError::Read`]: the file cannot be read; [`PlaybackError::Damaged`]: it is no value
+    /// of its variable, of which nothing more is played. The next call goes on with the others.
+    /// Where the next file of a series cannot be opened any more, as
+    /// [`open_series`](Self::open_series).
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         loop {
             let Some(Reverse((time, number, variable))) = self.next.pop() else {
@@ -215,11 +218,17 @@ impl RecordedVariables {
             if matches!(read, Err(PlaybackError::Damaged { .. })) {
                 self.ended.insert(number);
             }
-            let (value, quality, was_played) = read?;
+            let (update, was_played) = read?;
             self.line_up(variable)?;
             if was_played {
                 continue;
             }
+            let Some((value, quality)) = update else {
+                if let Some(one) = self.joined.variables.get_mut(number) {
+                    one.unreadable += 1;
+                }
+                continue;
+            };
             let first = *self.first.get_or_insert(time);
             self.last = self.last.max(time.saturating_sub(first));
             let after = u64::try_from(self.last).unwrap_or(u64::MAX);

@@ -6,7 +6,7 @@ use trunkline_tdms::{TdmsFile, TdmsTime, Values, Waveform};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Quality, Timestamp, Value};
 
-use super::column_reader::{Ahead, Fault};
+use super::column_reader::{Ahead, ColumnReader, Fault};
 use super::columns::{self, Source};
 use super::found::{Times, VariableReader};
 
@@ -41,13 +41,13 @@ impl VariableReader {
         }
     }
 
-    /// Takes the next update.
+    /// Takes the next update; none where parts of it cannot be read.
     pub(super) fn read(
         &mut self,
         file: &TdmsFile<File>,
         data_type: &DataType,
         ahead: Ahead,
-    ) -> Result<(Value, Quality), Fault> {
+    ) -> Result<Option<(Value, Quality)>, Fault> {
         let mut source = Next {
             reader: self,
             file,
@@ -76,7 +76,9 @@ impl VariableReader {
         }
         self.columns.iter_mut().for_each(|column| column.release());
         self.played += 1;
-        Ok((value, quality))
+        let unreadable = self.columns.iter_mut().map(ColumnReader::take_unreadable);
+        let is_unreadable = unreadable.fold(false, |all, one| all | one);
+        Ok((!is_unreadable).then_some((value, quality)))
     }
 }
 

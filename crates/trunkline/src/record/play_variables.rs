@@ -52,6 +52,9 @@ pub struct VariablesPlayed {
     pub updates: u64,
     /// Updates of variables that are not played into.
     pub left_out: u64,
+    /// Updates whose text cannot be read, of variables that are played into:
+    /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) says of which.
+    pub unreadable: u64,
     /// Updates that were handed over more than 20 ms after their time: the file, the program or the
     /// engine was too slow.
     pub late: u64,
@@ -166,6 +169,9 @@ pub fn play_into_variables(
     handed_over.take_outcomes(name);
     done.failures = handed_over.failures();
     done.is_complete = next.is_none();
+    let played = recorded.variables().iter().zip(&into);
+    let played = played.filter_map(|(one, target)| target.as_ref().map(|_| one.unreadable));
+    done.unreadable = played.sum();
     on_updates(&done);
     Ok(done)
 }

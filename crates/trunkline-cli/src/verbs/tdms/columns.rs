@@ -20,7 +20,7 @@ use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
 /// What a channel is called here: `group/channel`, and a group by its own name.
-pub(super) fn name_of(path: &ObjectPath) -> String {
+pub(crate) fn name_of(path: &ObjectPath) -> String {
     let segment = |text: &Text| escape_segment(&text.to_str()).into_owned();
     match path {
         ObjectPath::File => "/".to_owned(),
@@ -31,7 +31,7 @@ pub(super) fn name_of(path: &ObjectPath) -> String {
 
 /// The names that a channel is chosen by: its own, and that of a recorded variable, whose group is
 /// called `boiler/level` as it is, with the part of it behind.
-fn names_of(path: &ObjectPath) -> [String; 2] {
+pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
     let own = name_of(path);
     match path {
         ObjectPath::Channel(group, channel) => {

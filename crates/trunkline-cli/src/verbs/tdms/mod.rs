@@ -14,7 +14,7 @@ mod arrow;
 mod blocks;
 mod cat;
 mod checks;
-mod columns;
+pub(crate) mod columns;
 mod convert;
 mod info;
 pub(crate) mod opened;

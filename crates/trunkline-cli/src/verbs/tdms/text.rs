@@ -123,7 +123,7 @@ impl Lines {
     fn header_cells(&self) -> Vec<String> {
         let time = self.axis.map(|_| TIME.to_owned());
         let names = self.names.iter();
-        let names = names.map(|name| self.safe(self.guarded(name.clone())));
+        let names = names.map(|name| self.safe(self.guarded(name)));
         time.into_iter().chain(names).collect()
     }
 
@@ -151,10 +151,10 @@ impl Lines {
     }
 
     /// Text that a spreadsheet takes for text and not for a formula, where that is wanted.
-    fn guarded(&self, text: String) -> String {
-        match self.is_guarded && text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-            true => format!("'{text}"),
-            false => text,
+    fn guarded(&self, text: &str) -> String {
+        match self.is_guarded {
+            true => csv::spreadsheet_text(text),
+            false => text.to_owned(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Lines {
     fn text(&self, cell: Option<Value>, ty: &DataType) -> String {
         match cell {
             None => String::new(),
-            Some(Value::String(text)) if self.is_guarded => self.guarded(text.to_string()),
+            Some(Value::String(text)) if self.is_guarded => self.guarded(&text),
             Some(value) if self.form == Form::Csv => csv::cell(&value, ty, self.style),
             // As it is: `safe` takes care of it.
             Some(Value::String(text)) => text.to_string(),
