@@ -332,7 +332,7 @@ fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_
         written,
         "each write that was carried out"
     );
-    assert_eq!(puts.next_back().unwrap().new, format!("{last:?}"));
+    assert_eq!(puts.last().unwrap().new, format!("{last:?}"));
     let is_lost = |entry: &AuditEntry| matches!(entry.outcome, AuditOutcome::Lost(_));
     assert!(!entries.iter().any(is_lost));
     variable.write(-1.0).expect("there is room again");

@@ -22,6 +22,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
+    clippy::disallowed_methods,
     reason = "a rig that does not work fails its test, and says what it measured"
 )]
 
