@@ -20,16 +20,7 @@ enum Form {
         len: u8,
         bytes: Words,
     },
-    Shared(Shared),
-}
-
-/// The bytes of a longer value, which all who have it share.
-#[derive(Clone, Debug)]
-pub(crate) enum Shared {
-    /// In one piece with their count.
-    Joined(Arc<[u8]>),
-    /// Apart from it: memory for them was asked for, and might have been refused.
-    Apart(Arc<Vec<u8>>),
+    Shared(Arc<[u8]>),
 }
 
 /// From this length on a copy of a value is refused where the system has no memory for it; for
@@ -38,15 +29,6 @@ pub const LARGE_BYTES: usize = 64 << 10;
 
 /// The last of the memory is for what cannot be refused: a value takes none of it.
 const MARGIN_BYTES: usize = 8 << 20;
-
-impl Shared {
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match self {
-            Shared::Joined(bytes) => bytes,
-            Shared::Apart(bytes) => bytes,
-        }
-    }
-}
 
 /// Aligned, so that it is copied word by word.
 #[derive(Clone, Copy, Debug)]
@@ -71,23 +53,26 @@ impl Encoded {
                     bytes: Words(inline),
                 })
             }
-            None => Self(Form::Shared(Shared::Joined(Arc::from(bytes)))),
+            None => Self(Form::Shared(Arc::from(bytes))),
         }
     }
 
     /// [`from_bytes`](Self::from_bytes), or how many bytes of memory a long value would need that
     /// the system has not.
+    ///
+    /// No counted buffer can be asked for fallibly. So the memory is asked for, with a margin,
+    /// given back untouched, and taken. A form of its own for large values would not need this, but
+    /// costs every small update 3 % more instructions.
     pub(crate) fn try_from_bytes(bytes: &[u8]) -> Result<Self, usize> {
-        if bytes.len() < LARGE_BYTES {
-            return Ok(Self::from_bytes(bytes));
+        if bytes.len() >= LARGE_BYTES {
+            let margin = bytes.len().min(MARGIN_BYTES);
+            let mut room: Vec<u8> = Vec::new();
+            room.try_reserve_exact(bytes.len() + margin)
+                .map_err(|_| bytes.len())?;
+            // Not left out by the compiler, which may drop memory that nobody uses.
+            std::hint::black_box(&mut room);
         }
-        let mut copy = Vec::new();
-        let margin = bytes.len().min(MARGIN_BYTES);
-        copy.try_reserve_exact(bytes.len() + margin)
-            .map_err(|_| bytes.len())?;
-        copy.extend_from_slice(bytes);
-        copy.shrink_to_fit();
-        Ok(Self(Form::Shared(Shared::Apart(Arc::new(copy)))))
+        Ok(Self::from_bytes(bytes))
     }
 
     /// The `len` bytes that these words hold in little-endian order; at most [`INLINE_BYTES`].
@@ -152,12 +137,12 @@ impl Encoded {
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Form::Inline { len, bytes } => bytes.0.get(..usize::from(*len)).unwrap_or(&bytes.0),
-            Form::Shared(bytes) => bytes.as_slice(),
+            Form::Shared(bytes) => bytes,
         }
     }
 
     /// The counted buffer, when the value is too long to be kept in place.
-    pub(crate) fn shared(&self) -> Option<&Shared> {
+    pub(crate) fn shared(&self) -> Option<&Arc<[u8]>> {
         match &self.0 {
             Form::Inline { .. } => None,
             Form::Shared(bytes) => Some(bytes),
@@ -166,10 +151,10 @@ impl Encoded {
 
     /// Bytes that it holds beside itself.
     pub(crate) fn shared_bytes(&self) -> usize {
-        self.shared().map_or(0, |bytes| bytes.as_slice().len())
+        self.shared().map_or(0, |bytes| bytes.len())
     }
 
-    pub(crate) fn from_shared(bytes: Shared) -> Self {
+    pub(crate) fn from_shared(bytes: Arc<[u8]>) -> Self {
         Self(Form::Shared(bytes))
     }
 

@@ -23,7 +23,7 @@ use crate::plain::PlainUpdate;
 use crate::provider::ProviderId;
 use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
-use crate::update::{Encoded, Shared, Update};
+use crate::update::{Encoded, Update};
 
 /// A deployed variable. Kept small: a plain `f64` costs under 300 bytes with its name and its slot.
 pub struct Variable {
@@ -364,7 +364,7 @@ impl Variable {
     /// [`publish`](Self::publish) for a caller that has the rest of the state in use: `shared` is
     /// the state's.
     #[inline]
-    pub(crate) fn publish_to(&self, shared: &mut Option<Shared>, update: &mut Update) {
+    pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
         *shared = update.value.shared().cloned();
         update.sequence = self.cell.publish(self.data_type(), update);
     }

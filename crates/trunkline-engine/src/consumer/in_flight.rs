@@ -75,6 +75,7 @@ impl InFlight {
     }
 
     /// Adds a delivery of an item, or one that counts nowhere; false when nobody confirms.
+    #[inline]
     pub(super) fn push(&mut self, index: Option<u32>) -> bool {
         if let Some(queue) = &mut self.queue {
             queue.push_back(index.unwrap_or(UNCOUNTED));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::sync::Arc;
-use crate::update::{Encoded, Shared};
+use crate::update::Encoded;
 
 /// Bytes that are kept for later values, at most.
 const KEPT_BYTES_MAX: usize = 2 << 20;
@@ -34,7 +34,7 @@ impl Buffers {
         if most > 0 {
             self.given.push_back(Arc::clone(&buffer));
         }
-        Encoded::from_shared(Shared::Joined(buffer))
+        Encoded::from_shared(buffer)
     }
 }
 

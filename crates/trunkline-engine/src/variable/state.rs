@@ -10,7 +10,6 @@ use crate::latest::Plains;
 use crate::lease::Hold;
 use crate::outcome::Refusal;
 use crate::sync::Arc;
-use crate::update::Shared;
 use crate::variable::Variable;
 
 /// What the variable's lock guards.
@@ -30,7 +29,7 @@ pub(crate) struct State {
 pub(crate) struct Extra {
     pub(crate) interests: Interests,
     /// The value when it is longer than the cell keeps in place.
-    pub(crate) shared: Option<Shared>,
+    pub(crate) shared: Option<Arc<[u8]>>,
     /// What holds instead of the properties it was deployed with.
     pub(super) edited: Option<Arc<Properties>>,
     forced: Option<Box<Forced>>,
