@@ -17,6 +17,9 @@ use super::turns::{Share, TURN_TIME};
 
 /// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
 const QUANTUM: usize = 256 << 10;
+/// Bytes of input after which a turn looks at the clock: a look costs as much as a small request,
+/// and so much input is taken in within a tenth of a turn.
+const LOOK_BYTES: usize = 16 << 10;
 
 pub(super) struct Session {
     /// A turn is already planned.
@@ -91,6 +94,8 @@ pub(super) struct Moment {
     pub(super) wall: Timestamp,
     /// The server is shutting down: what is ready is sent, then the session closes.
     pub(super) closing: bool,
+    /// When the turn began: [`now`](Self::now) is when the first of the round did.
+    pub(super) began: Tick,
 }
 
 impl Session {
@@ -299,7 +304,12 @@ impl Live {
         buffer: &mut [u8],
         moment: Moment,
     ) -> Option<Turn> {
-        let Moment { now, wall, closing } = moment;
+        let Moment {
+            now,
+            wall,
+            closing,
+            began,
+        } = moment;
         // Before the lock: a writer that comes too late for this turn has it come again.
         self.notifier.target.accept();
         let mut guard = self.notifier.target.turn()?;
@@ -322,9 +332,8 @@ impl Live {
             endpoint.handle_connected(now, wall);
         }
         let clock = Clock::new();
-        let began = clock.now();
         let is_over = || clock.now().since(began) >= TURN_TIME;
-        let mut read = 0;
+        let (mut read, mut looked) = (0, 0);
         while read < QUANTUM && endpoint.wants_input() {
             let count = incoming.read(buffer);
             if count == 0 {
@@ -332,8 +341,11 @@ impl Live {
             }
             endpoint.handle_input(now, wall, &buffer[..count]);
             read += count;
-            if is_over() {
-                break;
+            if read - looked >= LOOK_BYTES {
+                looked = read;
+                if is_over() {
+                    break;
+                }
             }
         }
         if endpoint.poll_timeout().is_some_and(|due| due <= now) {

@@ -138,10 +138,10 @@ impl Worker {
             }
             self.read_mail(moment);
             self.fire_timers(moment.now);
-            self.run_turns(moment);
+            self.run_turns(&mut moment);
             // What those turns marked goes out before the thread sleeps.
             self.read_mail(moment);
-            self.run_turns(moment);
+            self.run_turns(&mut moment);
         }
         let now = Clock::new().now();
         self.slots
@@ -234,7 +234,12 @@ impl Worker {
     fn moment(&mut self) -> Moment {
         let closing = self.shutdown.is_some();
         let (now, wall) = Clock::new().moment();
-        Moment { now, wall, closing }
+        Moment {
+            now,
+            wall,
+            closing,
+            began: now,
+        }
     }
 
     fn next_timer(&self) -> Option<Tick> {
@@ -397,16 +402,12 @@ impl Worker {
 
     /// A turn for each session that has one planned now, those first that have had least time, and
     /// as far as the time of a turn goes: then it is looked for what has arrived meanwhile.
-    fn run_turns(&mut self, moment: Moment) {
-        let moment = Moment {
-            closing: self.shutdown.is_some(),
-            ..moment
-        };
+    fn run_turns(&mut self, moment: &mut Moment) {
+        moment.closing = self.shutdown.is_some();
         let clock = Clock::new();
-        let round_began = clock.now();
-        let mut began = round_began;
+        let round_began = moment.began;
         for _ in 0..self.turns.len() {
-            if began.since(round_began) >= TURN_TIME {
+            if moment.began.since(round_began) >= TURN_TIME {
                 return;
             }
             let Some(key) = self.turns.next() else {
@@ -419,11 +420,11 @@ impl Worker {
             let was_lingering = session.is_lingering();
             let buffer = &mut self.buffer;
             // A panic is a defect of one session's endpoint; the other sessions go on.
-            let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, moment)));
+            let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, *moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
             let ended = clock.now();
-            session.share.use_up(ended.since(began));
-            began = ended;
+            session.share.use_up(ended.since(moment.began));
+            moment.began = ended;
             if !was_lingering && session.is_lingering() {
                 self.lingering += 1;
                 if self.lingering > LINGERING_MAX {
