@@ -123,7 +123,11 @@ pub fn exercise_beside(bytes: &[u8]) {
     let (summed, check) = open(bytes, &sums, Unsummed::Keep).expect("as without them");
     assert_eq!(check.state, SumsState::OfThisFile);
     assert!(check.first_wrong.is_none());
-    assert_eq!(lengths(&file), summed);
+    // In a damaged file the walk that made these checksums and the search for sound segments may
+    // find others.
+    if file.report().is_sound() {
+        assert_eq!(lengths(&file), summed);
+    }
     let other = altered(&sums);
     for unsummed in [Unsummed::Cut, Unsummed::Keep] {
         let _ = open(bytes, &other, unsummed);
@@ -136,6 +140,10 @@ pub fn exercise_beside(bytes: &[u8]) {
     let check = check.expect("memory is read");
     match segments.iter().find(|(from, to)| (from..to).contains(&&at)) {
         Some((0, _)) if segments.len() == 1 => assert_eq!(check.state, SumsState::OfAnother),
+        // Its bytes may name checksums of its own, which are others.
+        Some((0, _)) if check.state == SumsState::OfAnother => {
+            assert!(damaged.windows(7).any(|name| name == b"sums_id"));
+        }
         Some((from, _)) => assert_eq!(check.first_wrong, Some(*from as u64)),
         None => assert!(check.first_wrong.is_none()),
     }
