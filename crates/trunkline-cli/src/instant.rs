@@ -4,6 +4,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 use trunkline_types::Timestamp;
+use trunkline_types::contract::parse_duration;
 use trunkline_types::text::parse_rfc3339;
 
 /// What may be written, for the errors of options that take a time.
@@ -132,39 +133,24 @@ fn duration(text: &str) -> Option<i64> {
         if unit.is_empty() && !behind.is_empty() {
             return None;
         }
-        sum = sum.checked_add(scaled(number, nanos_of(unit)?)?)?;
+        let (unit, times) = unit_of(unit)?;
+        let nanos = parse_duration(&format!("{number}{unit}"))?.as_nanos();
+        let nanos = i64::try_from(nanos).ok()?.checked_mul(times)?;
+        sum = sum.checked_add(nanos)?;
         rest = behind.trim_start();
     }
     Some(sum)
 }
 
-/// A decimal number of units.
-fn scaled(number: &str, unit: i64) -> Option<i64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) {
-        return None;
-    }
-    let mut nanos = whole.parse::<i64>().ok()?.checked_mul(unit)?;
-    let mut place = unit;
-    for digit in fraction.bytes() {
-        place /= 10;
-        nanos = nanos.checked_add(place * i64::from(digit - b'0'))?;
-    }
-    Some(nanos)
-}
-
-fn nanos_of(unit: &str) -> Option<i64> {
-    const SECOND: i64 = 1_000_000_000;
-    Some(match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "" | "s" | "sec" | "second" | "seconds" => SECOND,
-        "m" | "min" | "minute" | "minutes" => 60 * SECOND,
-        "h" | "hr" | "hour" | "hours" => 3_600 * SECOND,
-        "d" | "day" | "days" => 86_400 * SECOND,
-        "w" | "week" | "weeks" => 7 * 86_400 * SECOND,
+/// The unit of a duration as [`parse_duration`] knows it, and how many of it the word means.
+fn unit_of(word: &str) -> Option<(&str, i64)> {
+    Some(match word {
+        "sec" | "second" | "seconds" => ("s", 1),
+        "min" | "minute" | "minutes" => ("m", 1),
+        "hr" | "hour" | "hours" => ("h", 1),
+        "day" | "days" => ("d", 1),
+        "w" | "week" | "weeks" => ("d", 7),
+        "" | "ns" | "us" | "ms" | "s" | "m" | "h" | "d" => (word, 1),
         _ => return None,
     })
 }

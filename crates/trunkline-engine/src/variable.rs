@@ -332,7 +332,7 @@ impl Variable {
     /// The newest update, while the caller holds the variable's lock.
     pub(crate) fn update_locked(&self, state: &State) -> Update {
         if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
-            return self.cell.read_with(Encoded::from_shared(bytes.clone()));
+            return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
         }
         match self.cell.read(self.data_type()) {
             CellRead::Complete(update) => update,
@@ -353,7 +353,7 @@ impl Variable {
             self.publish_to(&mut extra.shared, update);
         } else {
             if let Some(bytes) = update.value.shared() {
-                state.extra.get_or_insert_default().shared = Some(bytes.clone());
+                state.extra.get_or_insert_default().shared = Some(Arc::clone(bytes));
             }
             update.sequence = self.cell.publish(self.data_type(), update);
         }
@@ -365,7 +365,7 @@ impl Variable {
     /// the state's.
     #[inline]
     pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
-        *shared = update.value.shared().cloned();
+        *shared = update.value.shared().map(Arc::clone);
         update.sequence = self.cell.publish(self.data_type(), update);
     }
 

@@ -64,7 +64,7 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// What is said of the removal of the oldest entries, by their numbers and times.
+    /// The entry that reports the removal of the oldest entries, with their numbers and times.
     pub fn of_removal(
         number: u64,
         when: Timestamp,

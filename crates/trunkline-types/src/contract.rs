@@ -115,9 +115,9 @@ impl FromStr for Contract {
     }
 }
 
-/// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare
-/// number is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not one
-/// or does not fit.
+/// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m`, `h` or `d`; a
+/// bare number is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not
+/// one or does not fit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text

@@ -126,7 +126,7 @@ bugs! {
     LateReadMoves = "late-read-moves",
     /// An aborted writer's reader is told that nothing is missing.
     AbortAsEnd = "abort-as-end",
-    /// A reader that has everything is told of an aborted writer that it has ended its stream.
+    /// A reader that has everything sees an orderly end although its writer was aborted.
     AbortForgotten = "abort-forgotten",
     /// The directory answers a peer that reads no answers.
     ListedWithoutEnd = "listed-without-end",

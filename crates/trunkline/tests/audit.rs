@@ -274,24 +274,29 @@ impl Store for Switch {
     }
 }
 
-/// An engine with a store that fails when it is told to.
+/// An engine with a store that fails on demand and has room for everything that may wait: the
+/// notes of the engine, and those that its audit log has taken and could not store.
 fn switched(path: &Path) -> (Engine, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
     let store = Switch {
         fails: Arc::clone(&fails),
         inner: SqliteStore::open(path).expect("there is room"),
     };
-    let options = EngineOptions::default();
+    let options = EngineOptions {
+        audit_entries: 1_000_000,
+        ..EngineOptions::default()
+    };
     let engine = Engine::start_with_store(options, Some(Box::new(store))).expect("it starts");
     (engine, fails)
 }
 
-/// Every page of the audit; those that were removed are not among them.
+/// Every page of the audit, of which nothing was removed.
 fn all_entries(engine: &Engine) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     let mut query = AuditQuery::default();
     loop {
         let page = engine.audit(&query).expect("it is read");
+        assert_eq!(page.removed, 0);
         entries.extend(page.entries);
         query.from = page.next;
         if page.next.is_none() {

@@ -50,6 +50,7 @@ mod schema;
 #[cfg(target_os = "linux")]
 mod shown;
 mod snapshots;
+mod stream_checksums;
 mod stream_fan_kills;
 mod stream_fans;
 mod stream_journals;

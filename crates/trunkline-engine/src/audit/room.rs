@@ -107,12 +107,15 @@ impl Engine {
     /// Asks for `outbox` to be woken when the host takes notes. False when it has since a claim
     /// last failed.
     pub(crate) fn park_for_audit(&self, outbox: &Arc<Outbox>) -> bool {
+        // Dropped after the lock: what it holds may have claimed room.
+        let _ended: Vec<Arc<Outbox>>;
         let mut notes = self.audit().notes.lock();
         if notes.full_since.is_none() {
             return false;
         }
         // Of a consumer that has ended nothing else is left.
-        notes.parked.retain(|known| Arc::strong_count(known) > 1);
+        let is_ended = |known: &mut Arc<Outbox>| Arc::strong_count(known) == 1;
+        _ended = notes.parked.extract_if(.., is_ended).collect();
         if !notes.parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {
             notes.parked.push(Arc::clone(outbox));
         }

@@ -156,8 +156,8 @@ impl Consumer {
     }
 }
 
-/// A session that broke and is still to be sorted out: which variables are owed, and what of the
-/// updates outside the feeds is kept for whoever comes back.
+/// A session that broke and is not sorted out yet. Sorting it out finds which variables it is owed,
+/// and which updates outside the feeds are kept for the session that follows it.
 pub(super) struct Leaving {
     pub(super) absent: Absent,
     unsorted: Vec<UnsortedFeed>,

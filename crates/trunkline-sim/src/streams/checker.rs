@@ -80,9 +80,9 @@ pub struct Life {
 pub enum StreamEnd {
     /// The writer closed in order.
     Ended,
-    /// The writer aborted, or gave up while it closed; so many bytes are missing.
+    /// The writer aborted, or gave up while it closed.
     Aborted {
-        /// Bytes.
+        /// Bytes that the writer accepted and the reader did not get.
         missing: u64,
     },
     /// Something else.
@@ -211,8 +211,8 @@ impl Checker {
         }
     }
 
-    /// A reader has everything that came, and is told that no more does, and why. `peer`: the
-    /// writer that it was connected with last.
+    /// A reader has read everything that arrived, and its stream ends for this reason. `peer` is
+    /// the writer that it was connected to last.
     pub fn reader_over(&mut self, own: Lineage, peer: Option<Lineage>, end: StreamEnd) {
         self.totals.over += 1;
         let mut reading = self.reading(own);
@@ -246,7 +246,7 @@ impl Checker {
             }
             StreamEnd::Ended if ending != Some(true) => {
                 self.violate(|| {
-                    format!("I1: a reader is told that its stream has ended, not how: {ending:?}")
+                    format!("I1: a reader sees an orderly end, but the writer's end was {ending:?}")
                 });
             }
             StreamEnd::Aborted { .. } if ending.is_none() => {

@@ -65,8 +65,7 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
     }
 }
 
-/// Entries of the audit with these numbers, one a second.
-/// At most so many entries of the audit, whatever their age.
+/// Keeps at most this many entries of the audit, whatever their age.
 pub fn keep(entries: u64) -> AuditBound {
     AuditBound {
         entries,
@@ -75,6 +74,7 @@ pub fn keep(entries: u64) -> AuditBound {
     }
 }
 
+/// Entries of the audit with these numbers, one a second.
 pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
     let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
     let of = |number: u64| AuditEntry {

@@ -325,7 +325,7 @@ impl ReaderCore {
         Ok(())
     }
 
-    /// Copies so many bytes behind those that are copied.
+    /// Appends the next `bytes` bytes of the ring to the copy.
     fn copy_next(&mut self, bytes: usize) -> Result<(), StreamError> {
         let offset = self.copied.len();
         let position = self.ring.read() + offset as u64;

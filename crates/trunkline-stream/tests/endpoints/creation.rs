@@ -247,8 +247,7 @@ fn an_end_that_may_not_have_its_name_does_not_dial_under_it() {
     let waiting = url(listener.local_addr().unwrap(), "waiting");
     let duplicate = writes(&url(at, "passive"), naming(&waiting, options(4)));
     refused(duplicate, FaultCode::EndpointTaken);
-    let dialled = listener.accept().map(|(_, from)| from);
-    let error = dialled.expect_err("nobody has dialled");
+    let error = listener.accept().expect_err("nobody has dialled");
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     // One that may have its name does.
     let free = writes(&fresh("free"), naming(&waiting, in_vain(options(4))));
