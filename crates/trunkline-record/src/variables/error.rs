@@ -86,6 +86,20 @@ pub enum VariableRecordError {
     },
 }
 
+impl VariableRecordError {
+    /// Whether there is no room on the disk: what waits is written when there is.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(
+            self,
+            Self::File(error) if matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        )
+    }
+}
+
 fn copy_hint(displaced: &Displaced) -> String {
     match &displaced.now {
         Whereabouts::Removed {
