@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   stream ----> record_stream ----> TDMS file ----> play_into_stream ----> stream
+//!          \---> record_elements --> TDMS file ----> play_elements_into_stream
 //!   variables -> VariableRecorder -> TDMS file ----> play_into_variables -> variables
 //! ```
 //!
