@@ -20,6 +20,7 @@ use trunkline_record::{
     ElementSeries, PlayedUpdate, RecordedVariables, Rotation, SegmentFile, Segments,
     VariableRecordError, series_file,
 };
+use trunkline_tdms::{ObjectPath, TdmsFile};
 use trunkline_types::text::parse_type;
 use trunkline_types::{Array, DataType, Elements, Timestamp, Value, Waveform};
 
@@ -321,6 +322,46 @@ fn what_is_given_up_is_counted() {
         (progress.updates, progress.in_file, progress.lost),
         (4, 1, 3)
     );
+}
+
+/// A file of a series that is removed takes its elements with it: they are counted, and the next
+/// file says that they are missing. No element is in two files.
+///
+/// Behaviour: B-70.
+#[test]
+fn elements_of_a_file_that_is_removed_are_counted_and_the_next_one_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let mut sut = start(&path, &DataType::String, Some(Rotation::default()));
+    let take = |sut: &mut ElementSeries<SegmentFile, Open>, count| {
+        for number in 0..count {
+            let text = format!("element {number}");
+            sut.take(Value::String(text.into()), Timestamp::UNIX_EPOCH)
+                .unwrap();
+        }
+    };
+    take(&mut sut, 5);
+    sut.write_out(NOW).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    take(&mut sut, 3);
+    // It has come into the file that is gone, which is noticed.
+    sut.write_out(NOW).unwrap();
+    take(&mut sut, 2);
+    sut.finish(NOW).unwrap();
+    let progress = sut.progress();
+    assert_eq!((sut.number(), progress.updates), (2, 10));
+    let recorded = RecordedVariables::open(&series_file(&path, 2)).unwrap();
+    let there = recorded.variables()[0].updates;
+    assert_eq!(progress.lost + there, 10, "{progress:?}");
+    assert_eq!(progress.on_disk, there);
+    assert!(progress.lost >= 5);
+    let second = TdmsFile::open(std::fs::read(series_file(&path, 2)).unwrap()).unwrap();
+    let properties = second.properties(&ObjectPath::group("stream")).unwrap();
+    let number = |name: &str| properties.get(name.as_bytes()).and_then(|one| one.as_u64());
+    assert_eq!(number("gap_1_row"), Some(0));
+    assert_eq!(number("gap_1_lost"), Some(progress.lost));
+    assert_eq!(number("series_row"), Some(progress.lost));
+    assert_eq!(number("carried_rows"), None);
 }
 
 #[test]

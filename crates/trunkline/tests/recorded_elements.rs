@@ -383,6 +383,55 @@ fn elements_are_played_at_the_rate_at_which_they_were_recorded() {
     assert_eq!(reader.join().unwrap(), (text(0), true));
 }
 
+/// A file whose disk does not keep what it has taken.
+struct Unsafe(SegmentFile);
+
+impl Segments for Unsafe {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(5))
+    }
+}
+
+/// A recording that cannot be made safe is none that has succeeded, though its file has everything.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_recording_of_text_whose_sync_fails_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = listening();
+    let writer = thread::spawn({
+        let of_writer = options(&engine, Some("in"));
+        move || {
+            let mut writer = Writer::<String>::create("out", of_writer).unwrap();
+            writer.write_many(&[text(0), text(1)], CUT_OFF).unwrap();
+            writer.close(CUT_OFF);
+        }
+    });
+    let of = DataType::String;
+    let mut stream = ValueReader::create("in", &of, options(&engine, None)).unwrap();
+    let open = |_| SegmentFile::create(&path).map(Unsafe);
+    let recording = ElementSeries::start(open, None, MEMORY, ("stream", &of), Duration::ZERO);
+    let (_stopper, stopped) = stopper();
+    let options = RecordElementsOptions::default();
+    let mut recording = recording.unwrap();
+    let done = record_elements(&mut stream, &mut recording, options, &stopped, |_| ());
+    let error = done.unwrap_err();
+    assert!(matches!(error, RecordingError::Variables(_)), "{error}");
+    assert!(error.to_string().contains("syncing failed"), "{error}");
+    let progress = recording.progress();
+    assert_eq!(
+        (progress.in_file, progress.on_disk, progress.lost),
+        (2, 0, 0)
+    );
+    assert_eq!(texts(&path).len(), 2);
+    writer.join().unwrap();
+}
+
 #[test]
 fn a_stream_of_another_type_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -47,7 +47,7 @@ impl Default for RecordElementsOptions {
 
 /// Records elements of any type into a file or a series until the stream ends or it is stopped;
 /// `on_turn` is called after each attempt to read and to write. Elements of a fixed size are
-/// recorded much faster by [`record_stream`](super::record_stream).
+/// recorded faster by [`record_stream`](super::record_stream).
 ///
 /// The stream waits while the disk does, and while it is full: nothing is lost. What was taken from
 /// it waits in memory, in as many bytes as the recording says, as many again in a segment that the
