@@ -199,3 +199,31 @@ fn what_was_in_the_file_of_a_recorder_that_is_killed_is_played() {
         assert!(expected.eq(played.into_iter().map(str::to_owned)));
     }
 }
+
+/// A recorded variable is played into a stream as a recorded stream is; of several, the one that is
+/// named.
+///
+/// Behaviour: B-72.
+#[test]
+fn updates_of_one_recorded_variable_are_played_into_a_stream() {
+    let served = Served::rig();
+    let file = path(&served, "run.tdms");
+    let start = ["record", "start", &file, "rig/level", "rig/mode"];
+    let recorder = served.spawn(&start);
+    recorder.error_with("recording to");
+    for level in ["12.5", "13.5"] {
+        assert_eq!(served.run(&["put", "rig/level", level]).code, Some(0));
+    }
+    let stopped = served.run(&["record", "stop", &file]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    assert_eq!(recorder.end().0, Some(0));
+    let unnamed = served.run(&["play", &file, "--full", "--stream", "player"]);
+    assert_eq!(unnamed.code, Some(1), "{unnamed:?}");
+    assert!(unnamed.err.contains("name one"), "{unnamed:?}");
+    let to = ["--full", "--stream", "player", "--group", "rig/level"];
+    let player = served.spawn(&[&["play", &file][..], &to].concat());
+    let read = served.run(&["stream", "read", "again", "--from", "player"]);
+    assert_eq!(player.end().0, Some(0));
+    let lines: Vec<_> = read.out.lines().collect();
+    assert!(lines.ends_with(&["12.5", "13.5"]), "{read:?}");
+}
