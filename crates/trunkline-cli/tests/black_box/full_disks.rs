@@ -187,6 +187,41 @@ fn a_stream_of_text_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     assert!(found.eq((0..LINES).map(text)));
 }
 
+/// Behaviour: B-70.
+#[test]
+fn a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it() {
+    let name =
+        "full_disks::a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it";
+    let Some(folder) = small_disk(name, HALF) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("log.tdms");
+    let path = file.to_str().unwrap();
+    let _ballast = ballast(&folder, HALF - (2 << 20));
+    let of = ["--stream", "in", "--type", "string", "--json"];
+    let recorder = served.spawn(&[&["record", "start", path][..], &of].concat());
+    let write = ["stream", "write", "out", "--to", "in", "--type", "string"];
+    let mut writer = Running::spawn_reading(&mut served.command(&write), Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || {
+        let line = format!("\"{}\"\n", "x".repeat(1_000));
+        // Until nobody takes it any more.
+        while input.write_all(line.as_bytes()).is_ok() {}
+    });
+    recorder.error_with("\"disk-full\"");
+    let stopped = served.run(&["record", "stop", path]);
+    assert_eq!(stopped.code, Some(7), "{stopped:?}");
+    assert!(stopped.err.contains("not in the recording"), "{stopped:?}");
+    assert!(!stopped.err.contains("tried again"), "{stopped:?}");
+    assert_eq!(recorder.end().0, Some(7));
+    drop(writer);
+    feeding.join().unwrap();
+    // What is in it is whole.
+    let info = served.run(&["record", "info", path]);
+    assert_eq!(info.code, Some(0), "{info:?}");
+}
+
 /// The disk of a writer's journal is full: the command waits for room, says so, and goes on.
 ///
 /// Behaviour: B-60.
