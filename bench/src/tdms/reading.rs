@@ -151,6 +151,7 @@ fn raw(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()> {
             // First the old one, so that there are never two.
             drop(std::mem::take(&mut values));
             values = vec![0.0; specimen.values];
+            trunkline_ring::advise_large_pages(bytemuck::cast_slice_mut(&mut values));
         }
         let segments = values.chunks_mut(PER_SEGMENT).zip(&specimen.places);
         for (segment, place) in segments {
@@ -178,15 +179,16 @@ fn whole(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()>
     let is_fresh = is_fresh(settings)?;
     let mut columns = vec![vec![0.0_f64; per_channel]; specimen.channels];
     let passes = Passes::of(time(settings)?, || {
-        if is_fresh {
-            for column in &mut columns {
-                drop(std::mem::take(column));
-                *column = vec![0.0; per_channel];
-            }
-        }
         let file = TdmsFile::open(File::open(&specimen.path)?)?;
         for (at, column) in columns.iter_mut().enumerate() {
-            channel(&file, at)?.read_into(0, column)?;
+            let channel = channel(&file, at)?;
+            if is_fresh {
+                // First the old one, so that there are never two.
+                drop(std::mem::take(column));
+                *column = channel.read_vec(0, per_channel as u64)?;
+            } else {
+                channel.read_into(0, column)?;
+            }
         }
         Ok(())
     })?;

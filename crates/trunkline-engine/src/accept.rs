@@ -234,13 +234,12 @@ pub(crate) fn encode(
                 // Before anything is allocated for it.
                 check_size(wire::encoded_len(value))?;
             }
-            encoded.set(value);
+            encoded.try_set(value)?;
         }
         WriteValue::Value(_) => return Err(wrong_type(data_type)),
         WriteValue::Wire(bytes) => {
             wire::check_value(data_type, bytes).map_err(Refusal::InvalidValue)?;
-            let copy = Encoded::try_from_bytes(bytes);
-            *encoded = copy.map_err(|bytes| Refusal::NoMemory { bytes })?;
+            *encoded = Encoded::try_from_bytes(bytes)?;
         }
         WriteValue::Encoded(value) => {
             wire::check_value(data_type, value.as_slice()).map_err(Refusal::InvalidValue)?;

@@ -165,11 +165,13 @@ impl Engine {
             return;
         }
         if let Some(index) = variable.provider_index() {
-            let value = variable.update().value.decode(variable.data_type());
-            let raw = match &properties.scaling {
-                Some(scaling) => scaling.to_raw(&value, properties.raw_type()).ok(),
-                None => Some(value),
+            let value = variable.update().value.try_decode(variable.data_type());
+            let raw = match (value, &properties.scaling) {
+                (Ok(value), Some(scaling)) => scaling.to_raw(&value, properties.raw_type()).ok(),
+                (value, _) => value.ok(),
             };
+            // What cannot be handed over for lack of memory is a provider that does not follow,
+            // too.
             if let Some(raw) = raw
                 && let Some(known) = self.variable(variable.handle())
             {

@@ -104,7 +104,7 @@ pub use provider::{
 };
 pub use registry::{FollowedHandles, Handles, SlotCounts, VARIABLES_MAX};
 pub use retained::BUFFER_BYTES_MAX;
-pub use update::{Encoded, LARGE_BYTES, Update};
+pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
 pub use variable::Variable;
 pub use watch::{Watch, WatchProgress, WatchSlice};
 pub use write::{Completion, Origin, Verb, Write, WriteValue};

@@ -129,6 +129,8 @@ pub enum OrderRule {
     InUse,
     /// It could not be stored.
     StoreFailed,
+    /// The system has no memory for it.
+    NoMemory,
     /// Too many orders wait.
     Overloaded,
     /// The engine is being stopped.

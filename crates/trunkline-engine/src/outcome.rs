@@ -7,6 +7,8 @@ use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
 use trunkline_types::{Access, Tick, Timestamp};
 
+use crate::update::NoMemory;
+
 /// The end of a write. Every write has exactly one (B-20).
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -55,14 +57,8 @@ pub enum Attempt {
 #[non_exhaustive]
 pub enum Refusal {
     /// The system has no memory for a copy of the value.
-    #[error(
-        "the engine's machine has no {bytes} bytes of memory left for the value; try again later, \
-         or give the engine more memory"
-    )]
-    NoMemory {
-        /// Bytes of the value.
-        bytes: usize,
-    },
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
     /// The access type forbids it.
     #[error("the variable is read-only: only its source writes it; change `access` in its library")]
     ReadOnly,
@@ -270,6 +266,14 @@ pub enum UnknownCause {
         provider: Arc<str>,
         /// The rule that the value read back breaks.
         why: String,
+    },
+    /// The provider says it is done, and the system has no memory for what the device holds.
+    #[error("{provider} took the value, but what it then read back cannot be shown: {error}")]
+    ReadBackMemory {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+        /// How much there would have to be.
+        error: NoMemory,
     },
 }
 

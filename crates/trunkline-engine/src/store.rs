@@ -11,6 +11,7 @@ use trunkline_types::{
 };
 
 use crate::library::LibraryState;
+use crate::update::Encoded;
 
 /// How much of the audit is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,8 +192,8 @@ pub struct RetainedValue {
     pub name: String,
     /// The type of the value: a variable that has become another one does not get it.
     pub data_type: DataType,
-    /// The value in wire form.
-    pub value: Vec<u8>,
+    /// The value in wire form. It shares the memory of the variable's own.
+    pub value: Encoded,
     /// When it was measured.
     pub source_timestamp: Timestamp,
     /// What it was worth.
@@ -226,6 +227,8 @@ pub enum StoreTrouble {
     InUse,
     /// The disk is full.
     Full,
+    /// The system has no memory for the step.
+    NoMemory,
     /// It cannot be written.
     ReadOnly,
     /// It cannot be opened.
@@ -255,6 +258,10 @@ impl fmt::Display for StoreTrouble {
             StoreTrouble::Full => {
                 f.write_str("cannot be written: its disk is full; make room, then try again")
             }
+            StoreTrouble::NoMemory => f.write_str(
+                "cannot be used now: the engine's machine has no memory left for it; give the \
+                 engine more memory",
+            ),
             StoreTrouble::ReadOnly => f.write_str(
                 "cannot be written: the file, its folder or its disk is read-only; permit \
                  writing, then try again",

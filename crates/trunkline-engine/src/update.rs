@@ -57,21 +57,14 @@ impl Encoded {
         }
     }
 
-    /// [`from_bytes`](Self::from_bytes), or how many bytes of memory a long value would need that
-    /// the system has not.
+    /// [`from_bytes`](Self::from_bytes), where the system has the memory.
     ///
-    /// No counted buffer can be asked for fallibly. So the memory is asked for, with a margin,
-    /// given back untouched, and taken. A form of its own for large values would not need this, but
-    /// costs every small update 3 % more instructions.
-    pub(crate) fn try_from_bytes(bytes: &[u8]) -> Result<Self, usize> {
-        if bytes.len() >= LARGE_BYTES {
-            let margin = bytes.len().min(MARGIN_BYTES);
-            let mut room: Vec<u8> = Vec::new();
-            room.try_reserve_exact(bytes.len() + margin)
-                .map_err(|_| bytes.len())?;
-            // Not left out by the compiler, which may drop memory that nobody uses.
-            std::hint::black_box(&mut room);
-        }
+    /// # Errors
+    /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
+    pub fn try_from_bytes(bytes: &[u8]) -> Result<Self, NoMemory> {
+        // A form of its own for large values would be asked for directly, but costs every small
+        // update 3 % more instructions.
+        check_room(bytes.len())?;
         Ok(Self::from_bytes(bytes))
     }
 
@@ -111,6 +104,19 @@ impl Encoded {
         }
     }
 
+    /// The wire form of the default of a type, where the system has the memory.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub(crate) fn try_default_of(data_type: &DataType) -> Result<Self, NoMemory> {
+        // The value beside its wire form.
+        let bytes = default_bytes(data_type);
+        check_room(bytes.saturating_mul(2)).map_err(|_| NoMemory { bytes })?;
+        let mut encoded = Self::EMPTY;
+        encoded.try_set(&Value::default_of(data_type))?;
+        Ok(encoded)
+    }
+
     /// Becomes the wire form of `value`, a number in place: to make it elsewhere and move it here
     /// takes longer than all the rest.
     #[inline]
@@ -125,12 +131,35 @@ impl Encoded {
         }
     }
 
+    /// [`set`](Self::set), where the system has the memory.
+    #[inline]
+    pub(crate) fn try_set(&mut self, value: &Value) -> Result<(), NoMemory> {
+        match word_of(value) {
+            Some(_) => self.set(value),
+            None => *self = Self::try_from_other(value)?,
+        }
+        Ok(())
+    }
+
     /// Apart, so that the common types are encoded where they are needed.
     #[inline(never)]
     fn from_other(value: &Value) -> Self {
         let mut bytes = Vec::new();
         wire::encode_value(value, &mut bytes);
         Self::from_bytes(&bytes)
+    }
+
+    #[inline(never)]
+    fn try_from_other(value: &Value) -> Result<Self, NoMemory> {
+        let len = wire::encoded_len(value);
+        if len < LARGE_BYTES {
+            return Ok(Self::from_other(value));
+        }
+        let mut bytes = Vec::new();
+        let reserved = bytes.try_reserve_exact(len);
+        reserved.map_err(|_| NoMemory { bytes: len })?;
+        wire::encode_value(value, &mut bytes);
+        Self::try_from_bytes(&bytes)
     }
 
     /// The bytes.
@@ -158,12 +187,83 @@ impl Encoded {
         Self(Form::Shared(bytes))
     }
 
+    /// [`decode`](Self::decode), where the system has the memory.
+    ///
+    /// # Errors
+    /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
+    pub fn try_decode(&self, data_type: &DataType) -> Result<Value, NoMemory> {
+        check_room_to_decode(data_type, self.as_slice())?;
+        Ok(self.decode(data_type))
+    }
+
     /// The value; the type's default when the bytes are not one of `data_type`, which the write
     /// path excludes by checking every value before it commits it.
     pub fn decode(&self, data_type: &DataType) -> Value {
         let mut reader = wire::Reader::new(self.as_slice());
         wire::decode_value(data_type, &mut reader).unwrap_or_else(|_| Value::default_of(data_type))
     }
+}
+
+impl PartialEq for Encoded {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+/// Bytes of the default of a type: only arrays of a fixed shape have a long one.
+fn default_bytes(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Array(ty) => {
+            let lengths = ty.shape.iter().map(|length| length.unwrap_or(0) as usize);
+            let count = lengths.fold(1, usize::saturating_mul);
+            count.saturating_mul(ty.element.fixed_size().unwrap_or(size_of::<Arc<str>>()))
+        }
+        DataType::Struct(ty) => {
+            let fields = ty.fields.iter().map(|(_, ty)| default_bytes(ty));
+            fields.fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    }
+}
+
+/// The system has no memory for a large value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the engine's machine has no {bytes} bytes of memory left for the value; try again later, or \
+     give the engine more memory"
+)]
+pub struct NoMemory {
+    /// Bytes of the value.
+    pub bytes: usize,
+}
+
+/// Whether the system has memory for a large value, and some beside it.
+///
+/// No counted buffer can be asked for fallibly. So the memory is asked for and given back
+/// untouched, and the caller then takes it.
+pub(crate) fn check_room(bytes: usize) -> Result<(), NoMemory> {
+    if bytes < LARGE_BYTES {
+        return Ok(());
+    }
+    let mut room: Vec<u8> = Vec::new();
+    let with_margin = bytes.saturating_add(bytes.min(MARGIN_BYTES));
+    let reserved = room.try_reserve_exact(with_margin);
+    reserved.map_err(|_| NoMemory { bytes })?;
+    // Not left out by the compiler, which may drop memory that nobody uses.
+    std::hint::black_box(&mut room);
+    Ok(())
+}
+
+/// Whether the system has memory for the decoded form of a large value in wire form.
+///
+/// # Errors
+/// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
+pub fn check_room_to_decode(data_type: &DataType, bytes: &[u8]) -> Result<(), NoMemory> {
+    if bytes.len() < LARGE_BYTES {
+        return Ok(());
+    }
+    check_room(wire::decoded_bytes_max(data_type, bytes))
+        .map_err(|_| NoMemory { bytes: bytes.len() })
 }
 
 /// The wire form of the most common types, as a word, and its length.

@@ -58,12 +58,13 @@ impl Engine {
         self.put(put, variable, write, wakes)
             .unwrap_or_else(|refusal| {
                 let outcome = count_refused(variable, refusal);
-                if write.origin == Origin::SourceRaw
-                    && matches!(outcome, WriteOutcome::Refused(Refusal::Scaling(_)))
+                if write.origin != Origin::Client
+                    && let WriteOutcome::Refused(refusal) = &outcome
+                    && let Some(reason) = reason_of(refusal)
                 {
                     // What the source says now is not what the variable shows: it must not look
                     // good.
-                    requalify(variable, Quality::bad(Reason::OutOfRange), now, wall, wakes);
+                    requalify(variable, Quality::bad(reason), now, wall, wakes);
                 }
                 Attempt::Done(outcome)
             })
@@ -195,7 +196,7 @@ impl Engine {
             self.check_guard(put.caller, put.now, variable, &mut state, &current)?;
             self.take_guard(put.caller, variable, &mut state, &current);
         }
-        let value = value.decode(&properties.data_type);
+        let value = value.try_decode(&properties.data_type)?;
         let raw = match &properties.scaling {
             Some(scaling) => scaling
                 .to_raw(&value, properties.raw_type())
@@ -230,6 +231,15 @@ impl Engine {
             SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
             SendFailure::Gone { provider } => Refusal::ProviderGone { provider },
         })
+    }
+}
+
+/// Why a variable is bad whose source says what cannot be committed; `None`: it stays as it is.
+pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
+    match refusal {
+        Refusal::Scaling(_) => Some(Reason::OutOfRange),
+        Refusal::NoMemory(_) => Some(Reason::MemoryFull),
+        _ => None,
     }
 }
 

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use rig::{Rig, Told, applied, define, drain, library_of, only_updates, sequences, updates};
 use trunkline_engine::{
-    DeployError, Deployed, LibraryState, Refusal, Retained, SubscribeOptions, Wakes, WriteOutcome,
+    DeployError, Deployed, Encoded, LibraryState, Refusal, Retained, SubscribeOptions, Wakes,
+    WriteOutcome,
 };
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value,
-    VariableDefinition, wire,
+    VariableDefinition,
 };
 
 fn f64_with(change: impl FnOnce(&mut Properties)) -> Properties {
@@ -225,15 +226,13 @@ fn variable_begins_with_its_retained_value_or_else_its_initial_one() {
     };
     let library = plant(vec![variable("kept"), variable("new"), variable("damaged")]);
     let measured = Timestamp::from_nanos(1_700_000_000_000_000_000);
-    let mut value = Vec::new();
-    wire::encode_value(&Value::F64(41.5), &mut value);
     let retained = |name: &Name, _: &Properties| match name.as_str() {
         "plant/kept" => Some(Retained {
-            value: value.clone(),
+            value: Encoded::from_value(&Value::F64(41.5)),
             source_timestamp: measured,
         }),
         "plant/damaged" => Some(Retained {
-            value: vec![1, 2, 3],
+            value: Encoded::from_bytes(&[1, 2, 3]),
             source_timestamp: measured,
         }),
         _ => None,

@@ -57,6 +57,7 @@
 //!   read them.
 //! - [`MarkSet`] in `mark_set`.
 //! - [`SlotTable`] in `slot_table`: the only one whose writers take a lock and free memory.
+//! - [`advise_large_pages`] in `large_pages`: for memory that is not a ring's.
 //! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
 
@@ -68,6 +69,9 @@ mod byte_ring;
 mod element_ring;
 mod fifo;
 mod four_slots;
+// It advises the system about memory of its caller.
+#[allow(unsafe_code)]
+mod large_pages;
 mod last_value;
 mod mark_set;
 mod padded;
@@ -111,6 +115,7 @@ pub use self::element_ring::{
 };
 pub use self::fifo::{Fifo, FifoReader, FifoReading};
 pub use self::four_slots::CellBusy;
+pub use self::large_pages::advise_large_pages;
 pub use self::last_value::LastValue;
 pub use self::mark_set::{Cursor, Drain, IndexTooLarge, MarkSet, Taken};
 pub use self::reader::{Reader, Reading, WordCell};

@@ -64,7 +64,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::UnknownHandle { .. } => FaultCode::UnknownHandle,
         Refusal::Late { .. } => FaultCode::Late,
         Refusal::Gone => FaultCode::Gone,
-        Refusal::NoMemory { .. } => FaultCode::MemoryFull,
+        Refusal::NoMemory(_) => FaultCode::MemoryFull,
         Refusal::Conflict { .. } => FaultCode::Conflict,
         Refusal::Forced { .. } => FaultCode::Forced,
         Refusal::NotForced => FaultCode::NotForced,
@@ -89,6 +89,7 @@ pub(crate) fn of_unknown(cause: &UnknownCause) -> Fault {
         UnknownCause::ProviderGone { .. } => FaultCode::ProviderGone,
         UnknownCause::Provider { .. } => FaultCode::ProviderUnsure,
         UnknownCause::ReadBack { .. } => FaultCode::InvalidValue,
+        UnknownCause::ReadBackMemory { .. } => FaultCode::MemoryFull,
         _ => FaultCode::Internal,
     };
     Fault::new(code, cause.to_string())

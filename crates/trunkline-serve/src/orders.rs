@@ -417,6 +417,7 @@ fn of_refused(refused: &OrderRefused) -> Fault {
         OrderRule::BadLibrary => FaultCode::BadLibrary,
         OrderRule::InUse => FaultCode::InUse,
         OrderRule::StoreFailed => FaultCode::StoreFailed,
+        OrderRule::NoMemory => FaultCode::MemoryFull,
         OrderRule::Overloaded => FaultCode::Overloaded,
         OrderRule::ShuttingDown => FaultCode::ShuttingDown,
         _ => FaultCode::Internal,

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use trunkline_engine::{
     Answer, PROVIDER_PENDING_MAX, ProviderId, ProviderOrder, Ticket, Variable, Wakes,
+    check_room_to_decode,
 };
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::open::OpenOptions;
@@ -25,6 +26,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Reason, Tick, Timestamp, Value};
 
+use crate::fault::out_of_memory;
 use crate::session::Session;
 
 /// Sent orders that are remembered: as many as can be open, and as many that are late.
@@ -130,8 +132,12 @@ impl Session {
         let variable = self.engine.variable(sent.handle);
         let value = match (back.value, variable) {
             (Some(bytes), Some(variable)) => {
-                let mut reader = Reader::new(bytes);
-                wire::decode_value(variable.properties().raw_type(), &mut reader).ok()
+                let properties = variable.properties();
+                let raw_type = properties.raw_type();
+                if let Err(error) = check_room_to_decode(raw_type, bytes) {
+                    return Answer::NoMemory(error);
+                }
+                wire::decode_value(raw_type, &mut Reader::new(bytes)).ok()
             }
             (None, _) => sent.value.clone(),
             (Some(_), None) => None,
@@ -189,7 +195,7 @@ impl Session {
         let provided = &mut self.provided;
         let out = &mut self.answers.frames;
         let mut frame = WriteBuilder::begin_provider_write(out, provided.next_ticket);
-        let mut order = Some(first);
+        let (mut order, mut refused) = (Some(first), Vec::new());
         while let Some(ProviderOrder::Write {
             ticket,
             handle,
@@ -198,6 +204,13 @@ impl Session {
         {
             // The writer of one that has timed out knows that it may not have been carried out.
             if self.engine.awaits_answer(ticket) {
+                let bytes = wire::encoded_len(&raw);
+                let room = self.records.room_for_bytes(bytes);
+                if room.is_some_and(|room| !frame.make_room(room)) {
+                    refused.push((ticket, handle, out_of_memory(bytes)));
+                    order = self.consumer.take_provider_order();
+                    continue;
+                }
                 let number = frame.push_value(handle, &WriteOptions::default(), &raw);
                 let value = Some(raw);
                 let sent = SentOrder {
@@ -214,6 +227,12 @@ impl Session {
             order = self.consumer.take_provider_order();
         }
         frame.finish();
+        let ((now, wall), mut wakes) = (self.last_seen, Wakes::new());
+        for (ticket, handle, fault) in refused {
+            let refused = Answer::Refused(fault.sentence);
+            self.engine
+                .answer(ticket, handle, refused, now, wall, &mut wakes);
+        }
         order
     }
 

@@ -72,7 +72,11 @@ impl Records {
     /// Bytes that have to be free for an update with a long value, cut into parts; `None`: its
     /// value is short.
     pub(crate) fn room_for(self, update: &Update) -> Option<usize> {
-        let bytes = update.value.as_slice().len();
+        self.room_for_bytes(update.value.as_slice().len())
+    }
+
+    /// The same for a record with a value of so many bytes.
+    pub(crate) fn room_for_bytes(self, bytes: usize) -> Option<usize> {
         let room = bytes + part_bytes(bytes, self.frame_max) + MESSAGE_HEAD_BYTES + HEADER_BYTES;
         (bytes >= LARGE_BYTES).then_some(room)
     }

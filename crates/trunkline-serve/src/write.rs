@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trunkline_engine::{Attempt, FollowedHandles, Origin, Verb, Wakes, Write, WriteValue};
+use trunkline_engine::{
+    Attempt, FollowedHandles, Origin, Verb, Wakes, Write, WriteValue, check_room_to_decode,
+};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
@@ -399,6 +401,7 @@ impl Session {
             let mut reader = Reader::new(record.value);
             // Of the type that the provider was told; what is wrong with it, the engine says.
             if raw_type != variable.data_type()
+                && check_room_to_decode(raw_type, record.value).is_ok()
                 && let Ok(decoded) = wire::decode_value(raw_type, &mut reader)
                 && reader.is_empty()
             {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use trunkline_engine::store::Start;
 use trunkline_engine::{
-    Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Principal, Retained, Rights,
-    Sink, SubscribeOptions, Wake, Wakes,
+    Caller, Consumer, Delivery, Encoded, EndedItem, Engine, EngineOptions, Principal, Retained,
+    Rights, Sink, SubscribeOptions, Wake, Wakes,
 };
 use trunkline_serve::{RequestBudget, ServeOptions, Session};
 use trunkline_types::{
@@ -124,7 +124,7 @@ pub enum Found {
 
 #[derive(Clone, Debug)]
 struct Stored {
-    value: Vec<u8>,
+    value: Encoded,
     data_type: DataType,
     source_timestamp: Timestamp,
 }
@@ -456,7 +456,7 @@ impl Sink for Changes<'_> {
             return;
         }
         let stored = Stored {
-            value: update.value.as_slice().to_vec(),
+            value: update.value.clone(),
             data_type: delivery.variable.data_type().clone(),
             source_timestamp: update.source_timestamp,
         };

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Transaction, params};
+use rusqlite::{Row, Transaction, params};
+use trunkline_engine::Encoded;
 use trunkline_engine::store::RetainedValue;
 use trunkline_types::wire::{Reader, decode_type, encode_type};
-use trunkline_types::{LibraryDefinition, Name, Quality, Timestamp};
+use trunkline_types::{DataType, LibraryDefinition, Name, Quality, Timestamp};
 
 use crate::trouble::Problem;
 
@@ -27,7 +28,7 @@ pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Re
         statement.execute(params![
             value.name,
             data_type,
-            value.value,
+            value.value.as_slice(),
             value.source_timestamp.as_nanos(),
             value.quality.to_bits(),
         ])?;
@@ -48,14 +49,11 @@ pub(crate) fn of_library(
     let mut rows = statement.query([first, end])?;
     let mut values = Vec::new();
     while let Some(row) = rows.next()? {
-        let bytes: Vec<u8> = row.get(1)?;
-        let mut reader = Reader::new(&bytes);
-        let data_type = decode_type(&mut reader)?;
-        reader.finish()?;
         values.push(RetainedValue {
             name: row.get(0)?,
-            data_type,
-            value: row.get(2)?,
+            data_type: type_of(row)?,
+            value: Encoded::try_from_bytes(row.get_ref(2)?.as_blob()?)
+                .map_err(|_| Problem::NoMemory)?,
             source_timestamp: Timestamp::from_nanos(row.get(3)?),
             quality: Quality::from_bits(row.get(4)?),
         });
@@ -63,12 +61,35 @@ pub(crate) fn of_library(
     Ok(values)
 }
 
+/// The names and types of the values, without the values themselves.
+fn types_of_library(
+    transaction: &Transaction<'_>,
+    library: &str,
+) -> Result<Vec<(String, DataType)>, Problem> {
+    let mut statement = transaction
+        .prepare_cached("SELECT name, type FROM retained WHERE name >= ?1 AND name < ?2")?;
+    let mut rows = statement.query(names_of(library))?;
+    let mut types = Vec::new();
+    while let Some(row) = rows.next()? {
+        types.push((row.get(0)?, type_of(row)?));
+    }
+    Ok(types)
+}
+
+fn type_of(row: &Row<'_>) -> Result<DataType, Problem> {
+    let bytes = row.get_ref(1)?.as_blob()?;
+    let mut reader = Reader::new(bytes);
+    let data_type = decode_type(&mut reader)?;
+    reader.finish()?;
+    Ok(data_type)
+}
+
 /// Drops the values of variables that the library does not have, or has with another type.
 pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
 ) -> Result<(), Problem> {
-    let known = of_library(transaction, &library.name)?;
+    let known = types_of_library(transaction, &library.name)?;
     if known.is_empty() {
         return Ok(());
     }
@@ -81,11 +102,11 @@ pub(crate) fn keep_only(
         })
         .collect();
     let mut delete = transaction.prepare_cached("DELETE FROM retained WHERE name = ?1")?;
-    for value in known {
-        let name = Name::parse(&value.name).ok();
+    for (spelt, data_type) in known {
+        let name = Name::parse(&spelt).ok();
         let wanted = name.and_then(|name| types.get(&name).copied());
-        if wanted != Some(&value.data_type) {
-            delete.execute([value.name])?;
+        if wanted != Some(&data_type) {
+            delete.execute([spelt])?;
         }
     }
     Ok(())

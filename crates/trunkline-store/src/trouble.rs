@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use rusqlite::ErrorCode;
+use rusqlite::types::FromSqlError;
 use trunkline_engine::store::{StoreError, StoreTrouble};
 use trunkline_types::wire::DecodeError;
 
@@ -16,6 +17,7 @@ pub(crate) enum Problem {
     ReadOnly,
     InUse,
     Replaced,
+    NoMemory,
     Io(io::Error),
 }
 
@@ -41,6 +43,7 @@ impl Problem {
             Problem::ReadOnly => StoreTrouble::ReadOnly,
             Problem::InUse => StoreTrouble::InUse,
             Problem::Replaced => StoreTrouble::Replaced,
+            Problem::NoMemory => StoreTrouble::NoMemory,
             Problem::Io(error) => of_system(&error),
             Problem::Sqlite(error) => of_sqlite(&error),
         };
@@ -55,6 +58,7 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreTrouble {
     let sentence = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreTrouble::Full,
+        Some(ErrorCode::OutOfMemory) => StoreTrouble::NoMemory,
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreTrouble::ReadOnly,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreTrouble::InUse,
         Some(ErrorCode::CannotOpen) => StoreTrouble::CannotOpen(sentence),
@@ -68,6 +72,7 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreTrouble {
 fn of_system(error: &io::Error) -> StoreTrouble {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreTrouble::Full,
+        ErrorKind::OutOfMemory => StoreTrouble::NoMemory,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreTrouble::ReadOnly,
         ErrorKind::NotFound | ErrorKind::NotADirectory => {
             StoreTrouble::CannotOpen(error.to_string())
@@ -79,6 +84,12 @@ fn of_system(error: &io::Error) -> StoreTrouble {
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Self {
         Problem::Io(error)
+    }
+}
+
+impl From<FromSqlError> for Problem {
+    fn from(error: FromSqlError) -> Self {
+        Problem::Damaged(error.to_string())
     }
 }
 

@@ -24,7 +24,8 @@ struct Strings {
 impl<R: ReadAt> Channel<'_, R> {
     /// Reads values from number `start` on into `out`; how many there were.
     ///
-    /// A channel of DAQmx data with one scaler is read as what that scaler finds.
+    /// A channel of DAQmx data with one scaler is read as what that scaler finds. Memory that is
+    /// used for several calls is fastest; for new memory see [`read_vec`](Self::read_vec).
     ///
     /// # Errors
     /// [`ReadError`]; `T` must be the type of the values (of a float with a unit: without).
@@ -43,6 +44,17 @@ impl<R: ReadAt> Channel<'_, R> {
         out: &mut [T],
     ) -> Result<usize, ReadError> {
         self.fill(start, out, Some(scale_id))
+    }
+
+    /// Reads values from number `start` on, at most `count`, into new memory.
+    ///
+    /// The memory of many numbers is in large pages where the system has them, and is not filled
+    /// with zeros first.
+    ///
+    /// # Errors
+    /// As of [`read_into`](Self::read_into).
+    pub fn read_vec<T: Element>(&self, start: u64, count: u64) -> Result<Vec<T>, ReadError> {
+        self.fill_vec(start, count, None)
     }
 
     /// Reads strings from number `start` on, at most `count`.
@@ -187,13 +199,10 @@ impl<R: ReadAt> Channel<'_, R> {
         count: u64,
         scale_id: Option<u32>,
     ) -> Result<Values, ReadError> {
-        let there = count.min(self.len().saturating_sub(start)) as usize;
         macro_rules! read {
-            ($variant:ident) => {{
-                let mut values = vec![Default::default(); there];
-                self.fill(start, &mut values, scale_id)?;
-                Values::$variant(values)
-            }};
+            ($variant:ident) => {
+                Values::$variant(self.fill_vec(start, count, scale_id)?)
+            };
         }
         Ok(match data_type.without_unit() {
             TdmsType::I8 => read!(I8),
@@ -223,6 +232,23 @@ impl<R: ReadAt> Channel<'_, R> {
         }
         let path = self.path().clone();
         Err(ReadError::WrongType { path, holds, asked })
+    }
+
+    fn fill_vec<T: Element>(
+        &self,
+        start: u64,
+        count: u64,
+        scale_id: Option<u32>,
+    ) -> Result<Vec<T>, ReadError> {
+        let there = count.min(self.len().saturating_sub(start)) as usize;
+        // Zeros of numbers are the system's, which provides them page by page.
+        let mut values = vec![T::default(); there];
+        if let Some(bytes) = T::as_bytes_mut(&mut values) {
+            trunkline_ring::advise_large_pages(bytes);
+        }
+        let read = self.fill(start, &mut values, scale_id)?;
+        values.truncate(read);
+        Ok(values)
     }
 
     fn fill<T: Element>(

@@ -388,6 +388,7 @@ reasons! {
     OutOfRange = 81, "out-of-range", "The source's value cannot be represented in this variable.";
     TimedOut = 82, "timed-out", "The source did not answer in time.";
     ConnectionLost = 83, "connection-lost", "The connection to the source was lost.";
+    MemoryFull = 84, "memory-full", "The engine has no memory for the source's value.";
 }
 
 const LEVEL_MASK: u32 = 3;

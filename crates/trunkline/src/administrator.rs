@@ -149,6 +149,9 @@ fn set_state(keeper: &Keeper, name: &str, state: LibraryState) -> Result<Report,
 fn rule_of(error: &LibraryError) -> OrderRule {
     match error {
         LibraryError::Deploy(DeployError::AlreadyDeployed { .. }) => OrderRule::LibraryExists,
+        LibraryError::Deploy(
+            DeployError::FifoMemory { .. } | DeployError::InitialMemory { .. },
+        ) => OrderRule::NoMemory,
         LibraryError::Deploy(_) => OrderRule::BadLibrary,
         LibraryError::Unknown(_) => OrderRule::UnknownLibrary,
         LibraryError::Reserved { .. } => OrderRule::Denied,

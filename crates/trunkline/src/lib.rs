@@ -83,10 +83,10 @@ pub mod realtime {
 
 /// What an engine remembers from one start to the next.
 pub mod store {
-    pub use trunkline_engine::LibraryState;
     pub use trunkline_engine::store::{
         AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
     };
+    pub use trunkline_engine::{Encoded, LibraryState};
     pub use trunkline_store::SqliteStore;
 }
 

@@ -162,7 +162,8 @@ impl Sink for Changes<'_> {
         let value = RetainedValue {
             name: variable.name().to_owned(),
             data_type: variable.data_type().clone(),
-            value: update.value.as_slice().to_vec(),
+            // Not copied: a large value may have no memory for that.
+            value: update.value.clone(),
             source_timestamp: update.source_timestamp,
             quality,
         };

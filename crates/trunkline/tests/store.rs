@@ -319,7 +319,7 @@ fn values_are_stored_as_soon_as_the_store_takes_them_again() {
     }
     let newest = store.values.lock().unwrap().last().unwrap().clone();
     assert_eq!(newest.name, "rig/kept");
-    assert_eq!(newest.value, 2.0_f64.to_le_bytes());
+    assert_eq!(newest.value.as_slice(), 2.0_f64.to_le_bytes());
 }
 
 /// An engine starts on a full disk: it serves what its files say, says that it keeps nothing, and

@@ -109,7 +109,7 @@ pub(crate) const TABLE: &[Row] = &[
         "boundary: the words every other crate speaks"),
     row(RING, 0, Only(&[]), Allowed,
         "unsafe: lock-free hand-off between threads"),
-    row(TDMS, 0, Only(&[TYPES]), Forbid,
+    row(TDMS, 0, Only(&[TYPES, RING]), Forbid,
         "independent use: TDMS bytes without an engine"),
     row(PROTO, 1, Only(&[TYPES]), Forbid,
         "boundary: no socket, clock, thread or environment"),

@@ -1,9 +1,18 @@
 //! An engine whose system gives it no more memory: it refuses what is large and goes on.
 
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
-use trunkline::types::Value;
-use trunkline::{Client, OpenOptions, VariableRef, Write, WriteOutcome};
+use trunkline::io::{Health, IoError, IoServer, ItemId, Scan, SendRefusal};
+use trunkline::types::{
+    DataType, Fifo, LibraryDefinition, Properties, Quality, Scope, Tick, Timestamp, Value,
+    VariableDefinition,
+};
+use trunkline::{
+    Client, ConnectOptions, OpenOptions, Provider, ProviderOptions, VariableRef, Write,
+    WriteOutcome,
+};
 
 use crate::rig::{CUT_OFF, Running, command};
 
@@ -11,38 +20,112 @@ use crate::rig::{CUT_OFF, Running, command};
 const ADDRESS_SPACE: u64 = 900 << 10;
 /// Of a value; one fits a message.
 const VALUE_BYTES: usize = 15 << 20;
+/// Of the values that are given back one by one.
+const STEP_BYTES: usize = 3 << 20;
 /// More values than the address space has room for.
 const VARIABLES: usize = 80;
 
-/// An engine under an address-space limit, and its URL.
-fn limited() -> (Running, String, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = String::from("[library]\nname = \"rig\"\n");
-    for index in 0..VARIABLES {
-        config += &format!("\n[[variable]]\nname = \"text{index}\"\ntype = \"string\"\n");
+/// An engine, its URL, and the folder of its configuration and its store.
+struct Engine {
+    running: Running,
+    url: String,
+    folder: tempfile::TempDir,
+}
+
+impl Engine {
+    /// An engine under an address-space limit, with text variables and this beside them.
+    fn limited(beside: &str, store: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = String::from("[library]\nname = \"rig\"\n");
+        for index in 0..VARIABLES {
+            config += &format!("\n[[variable]]\nname = \"text{index}\"\ntype = \"string\"\n");
+        }
+        config += "\n[[variable]]\nname = \"small\"\ntype = \"f64\"\n";
+        config += beside;
+        let file = folder.path().join("rig.toml");
+        std::fs::write(&file, config).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -v \"$1\" && shift && exec \"$@\"", "sh"]);
+        shell.arg(ADDRESS_SPACE.to_string());
+        Self::start(shell, folder, store)
     }
-    config += "\n[[variable]]\nname = \"small\"\ntype = \"f64\"\n";
-    let file = folder.path().join("rig.toml");
-    std::fs::write(&file, config).unwrap();
-    let serve = command(&["serve"]);
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "ulimit -v \"$1\" && shift && exec \"$@\"", "sh"])
-        .arg(ADDRESS_SPACE.to_string())
-        .arg(serve.get_program())
-        .arg("serve")
-        .arg(&file)
-        .args(["--listen", "127.0.0.1:0", "--store", "none"]);
-    for (name, value) in serve.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
+
+    /// The same engine again, without the limit.
+    fn unlimited(self, store: Option<&str>) -> Self {
+        self.running.signal("TERM");
+        let (code, lines) = self.running.end();
+        assert_eq!(code, Some(0), "{lines:?}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec \"$@\"", "sh"]);
+        Self::start(shell, self.folder, store)
     }
-    let engine = Running::spawn(&mut shell);
-    let line = engine.line_with("Listening on tl://");
-    let url = line.split(' ').find(|word| word.starts_with("tl://"));
-    (engine, url.unwrap().to_owned(), folder)
+
+    fn start(mut shell: Command, folder: tempfile::TempDir, store: Option<&str>) -> Self {
+        let serve = command(&["serve"]);
+        let path = |name: &str| folder.path().join(name);
+        shell.arg(serve.get_program()).arg("serve");
+        shell.arg(path("rig.toml"));
+        shell.args(["--listen", "127.0.0.1:0", "--store"]);
+        shell.arg(store.map_or("none".into(), path));
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let running = Running::spawn(&mut shell);
+        let line = running.line_with("Listening on tl://");
+        let url = line.split(' ').find(|word| word.starts_with("tl://"));
+        let url = url.unwrap().to_owned();
+        Self {
+            running,
+            url,
+            folder,
+        }
+    }
+
+    /// A small value is written as ever.
+    fn assert_goes_on(&mut self, client: &Client, small: VariableRef, number: f64) {
+        let ended = self.running.child.try_wait().unwrap();
+        assert_eq!(ended, None, "the engine has ended");
+        let outcome = write(client, small, Value::F64(number));
+        assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
+    }
+}
+
+fn text(letter: char) -> Value {
+    Value::String(String::from(letter).repeat(VALUE_BYTES).into())
+}
+
+fn write(client: &Client, variable: VariableRef, value: Value) -> WriteOutcome {
+    let write = Write::new(variable, value);
+    client.write(vec![write], CUT_OFF).unwrap().remove(0)
+}
+
+/// Whether the value was written; if not, it was for lack of memory.
+fn is_written(outcome: WriteOutcome, what: &str) -> bool {
+    match outcome {
+        WriteOutcome::Applied(_) => true,
+        WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) => {
+            assert_memory_full(&fault, what);
+            false
+        }
+        other => panic!("{what}: {other:?}"),
+    }
+}
+
+/// Writes long values until the engine has no memory for the next one; how many it has.
+fn fill(client: &Client, texts: &[VariableRef], value: &Value) -> usize {
+    let mut texts = texts.iter();
+    texts
+        .position(|one| !is_written(write(client, *one, value.clone()), "a write"))
+        .expect("more values than there is memory for")
+}
+
+/// Gives memory back.
+fn empty(client: &Client, text: VariableRef) {
+    let outcome = write(client, text, Value::String("".into()));
+    assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
 }
 
 /// What an engine says that has no memory for something.
@@ -62,42 +145,16 @@ fn open(client: &Client, names: &[String]) -> Vec<VariableRef> {
 /// Behaviour: B-06.
 #[test]
 fn an_engine_without_memory_for_a_large_value_says_so_and_goes_on() {
-    let (mut engine, url, _folder) = limited();
-    let client = Client::connect(&url).unwrap();
+    let mut engine = Engine::limited("", None);
+    let client = Client::connect(&engine.url).unwrap();
     let names: Vec<String> = (0..VARIABLES).map(|i| format!("rig/text{i}")).collect();
     let texts = open(&client, &names);
     let small = open(&client, &["rig/small".to_owned()])[0];
-    let text = |letter: char| Value::String(String::from(letter).repeat(VALUE_BYTES).into());
-    let mut goes_on = |number: f64| {
-        assert_eq!(
-            engine.child.try_wait().unwrap(),
-            None,
-            "the engine has ended"
-        );
-        let write = Write::new(small, Value::F64(number));
-        let outcomes = client.write(vec![write], CUT_OFF).unwrap();
-        assert!(
-            matches!(outcomes[0], WriteOutcome::Applied(_)),
-            "{outcomes:?}"
-        );
-    };
+    let mut goes_on = |number: f64| engine.assert_goes_on(&client, small, number);
 
     // Written one by one until one is refused.
-    let mut written = 0;
-    loop {
-        let write = Write::new(texts[written], text('a'));
-        let outcome = client.write(vec![write], CUT_OFF).unwrap().remove(0);
-        match outcome {
-            WriteOutcome::Applied(_) => written += 1,
-            WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) => {
-                assert_memory_full(&fault, "a write");
-                break;
-            }
-            other => panic!("{other:?}"),
-        }
-        goes_on(written as f64);
-    }
-    assert!((10..VARIABLES).contains(&written), "{written} written");
+    let written = fill(&client, &texts, &text('a'));
+    assert!(written > 10, "{written} written");
     goes_on(-1.0);
 
     // In a group, and read in every way: each is answered, whether there is memory or not.
@@ -133,12 +190,192 @@ fn an_engine_without_memory_for_a_large_value_says_so_and_goes_on() {
     }
     // What was written is still there, and what is given back can be used again.
     for text in &texts[..written] {
-        let write = Write::new(*text, Value::String("short".into()));
-        let outcome = client.write(vec![write], CUT_OFF).unwrap().remove(0);
+        let outcome = write(&client, *text, Value::String("short".into()));
         assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
     }
-    let write = Write::new(texts[0], text('c'));
-    let outcome = client.write(vec![write], CUT_OFF).unwrap().remove(0);
+    let outcome = write(&client, texts[0], text('c'));
     assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
     goes_on(-5.0);
+}
+
+/// The copies of large values for the store need no memory of their own, and where the store has
+/// none for its step it says so and tries again.
+///
+/// Behaviour: B-06.
+#[test]
+fn retained_values_that_fill_the_memory_are_stored_and_end_nothing() {
+    const RETAINED: usize = 8;
+    let mut beside = String::new();
+    for index in 0..RETAINED {
+        beside += &format!("\n[[variable]]\nname = \"kept{index}\"\ntype = \"string\"\n");
+        beside += "retain = true\n";
+    }
+    let store = Some("store.db");
+    let mut engine = Engine::limited(&beside, store);
+    let client = Client::connect(&engine.url).unwrap();
+    let names = |stem: &str, count| (0..count).map(|i| format!("rig/{stem}{i}")).collect();
+    let texts = open(&client, &Vec::<String>::from_iter(names("text", VARIABLES)));
+    let kept: Vec<String> = names("kept", RETAINED);
+    let refs = open(&client, &kept);
+    let small = open(&client, &["rig/small".to_owned()])[0];
+
+    let written = fill(&client, &texts, &text('a'));
+    // Memory for the retained ones is that of others.
+    let mut stay = texts[..written].iter();
+    for variable in &refs {
+        while !is_written(write(&client, *variable, text('k')), "a retained write") {
+            let text = stay.next().expect("the memory of all others is enough");
+            empty(&client, *text);
+        }
+        engine.assert_goes_on(&client, small, 1.0);
+    }
+    // They are stored while there is hardly any memory, or when there is some again.
+    for text in stay {
+        empty(&client, *text);
+        engine.assert_goes_on(&client, small, 2.0);
+    }
+    drop(client);
+    let engine = engine.unlimited(store);
+    let client = Client::connect(&engine.url).unwrap();
+    for variable in open(&client, &kept) {
+        let reading = client
+            .read(&[variable], CUT_OFF)
+            .unwrap()
+            .remove(0)
+            .unwrap();
+        assert_eq!(reading.sample.value, text('k'));
+    }
+}
+
+/// A device that holds one text.
+struct Device(Value);
+
+impl IoServer for Device {
+    fn libraries(&self, _name: &str) -> Vec<LibraryDefinition> {
+        Vec::new()
+    }
+
+    fn item(&self, item: &str) -> Option<ItemId> {
+        (item == "text").then_some(ItemId(0))
+    }
+
+    fn open(&mut self, _: Tick, _: Timestamp) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    fn scan(&mut self, _: Tick, _: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
+        scan.publish(ItemId(0), self.0.clone(), Quality::GOOD);
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        _: ItemId,
+        now: Tick,
+        wall: Timestamp,
+        scan: &mut Scan,
+    ) -> Result<(), IoError> {
+        self.scan(now, wall, scan)
+    }
+
+    fn send(
+        &mut self,
+        _: ItemId,
+        value: &Value,
+        _: Tick,
+        _: Timestamp,
+    ) -> Result<Value, SendRefusal> {
+        self.0 = value.clone();
+        // Not the value that was sent, so that it travels back.
+        match value {
+            Value::String(text) => Ok(Value::String(format!("{text}!").into())),
+            other => Ok(other.clone()),
+        }
+    }
+
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+}
+
+/// A large value on its way to a provider and back is refused where there is no memory, in each
+/// step of the way.
+///
+/// Behaviour: B-06.
+#[test]
+fn a_large_value_for_a_provider_without_memory_is_refused_and_ends_nothing() {
+    let beside = "\n[[variable]]\nname = \"sent\"\ntype = \"string\"\nsource = \"plant:text\"\n";
+    let io = "\n[[io]]\nname = \"plant\"\ndriver = \"process\"\n";
+    let mut engine = Engine::limited(&format!("{beside}{io}"), None);
+    let client = Client::connect(&engine.url).unwrap();
+    let connect = ConnectOptions::new(&engine.url).unwrap();
+    let device = Box::new(Device(Value::String("begin".into())));
+    let provider = Provider::start(&connect, &ProviderOptions::named("plant"), device).unwrap();
+    let mut status = provider.status();
+    while status.variables == 0 {
+        status = provider.wait_status(&status).unwrap();
+    }
+    let names: Vec<String> = (0..VARIABLES).map(|i| format!("rig/text{i}")).collect();
+    let texts = open(&client, &names);
+    let others = open(&client, &["rig/small".to_owned(), "rig/sent".to_owned()]);
+    let (small, sent) = (others[0], others[1]);
+
+    let long = fill(&client, &texts, &text('a'));
+    let (long, rest) = texts.split_at(long - 4);
+    rest[..4].iter().for_each(|one| empty(&client, *one));
+    let short = Value::String("a".repeat(STEP_BYTES).into());
+    let short = fill(&client, rest, &short);
+    // Each refusal leaves a little more memory to the next one, so that all steps find it missing.
+    let mut refusals = 0;
+    for text_ref in rest[..short].iter().chain(long) {
+        if is_written(write(&client, sent, text('p')), "a write to a provider") {
+            break;
+        }
+        refusals += 1;
+        engine.assert_goes_on(&client, small, f64::from(refusals));
+        empty(&client, *text_ref);
+    }
+    assert!(refusals > 0, "there was memory for all steps");
+    let reading = client.read(&[sent], CUT_OFF).unwrap().remove(0).unwrap();
+    let Value::String(held) = reading.sample.value else {
+        panic!("{:?}", reading.sample.quality);
+    };
+    assert_eq!(
+        (held.len(), reading.sample.quality.is_good()),
+        (VALUE_BYTES + 1, true)
+    );
+}
+
+/// FIFOs of variables are made when their library is deployed; where there is no memory for all of
+/// them the library is refused as a whole.
+///
+/// Behaviour: B-06.
+#[test]
+fn a_library_whose_fifos_find_no_memory_is_refused_and_ends_nothing() {
+    let mut engine = Engine::limited("", None);
+    let client = Client::connect(&engine.url).unwrap();
+    let small = open(&client, &["rig/small".to_owned()])[0];
+    let mut properties = Properties::new(DataType::F64);
+    properties.scope = Scope::Process;
+    // A word of value and one of timestamp: 512 MiB.
+    let (capacity, length) = (1 << 25, 1);
+    properties.fifo = Fifo::Multi { capacity, length };
+    let properties = Arc::new(properties);
+    let library = LibraryDefinition {
+        name: "fifos".to_owned(),
+        description: String::new(),
+        variables: ["a", "b"]
+            .map(|path| VariableDefinition {
+                path: path.to_owned(),
+                properties: Arc::clone(&properties),
+            })
+            .into(),
+    };
+    let error = client.deploy(library, false, CUT_OFF).unwrap_err();
+    assert_memory_full(&error, "two FIFOs");
+    engine.assert_goes_on(&client, small, 1.0);
 }

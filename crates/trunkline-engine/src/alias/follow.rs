@@ -13,7 +13,7 @@ use crate::outcome::{Refusal, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::{State, Variable};
-use crate::write::{Origin, Write, WriteValue, requalify_locked};
+use crate::write::{Origin, Write, WriteValue, reason_of, requalify_locked};
 
 /// One update on its way along the aliases of a variable.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Following<'_> {
             // A target that is bad says itself why.
             let quality = match self.update.quality.is_bad() {
                 true => self.update.quality,
-                false => Quality::bad(Reason::OutOfRange),
+                false => Quality::bad(reason_of(&refusal).unwrap_or(Reason::OutOfRange)),
             };
             if blocked.is_none() {
                 requalify_locked(alias, state, quality, self.now, self.wall, wakes);
@@ -173,7 +173,7 @@ impl Following<'_> {
             accepted.update.value = update.value.clone();
             return Ok(());
         }
-        let value = update.value.decode(from);
+        let value = update.value.try_decode(from)?;
         let value = engineering(&value, properties)?;
         accept_value(properties, &source(WriteValue::Value(&value)), accepted)
     }

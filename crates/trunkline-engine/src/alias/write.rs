@@ -72,7 +72,7 @@ impl Engine {
         if matches!(write.verb, Verb::Put | Verb::Set) {
             let mut accepted = Accepted::nothing();
             accept(&properties, write, put.wall, &mut accepted)?;
-            let value = accepted.update.value.decode(alias.data_type());
+            let value = accepted.update.value.try_decode(alias.data_type())?;
             raw = match &properties.scaling {
                 Some(scaling) => scaling
                     .to_raw(&value, target.data_type())

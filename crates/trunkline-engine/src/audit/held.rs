@@ -60,7 +60,7 @@ impl Held {
         match wire::check_value(data_type, bytes) {
             Ok(()) => match Encoded::try_from_bytes(bytes) {
                 Ok(value) => Held::Value(value),
-                Err(bytes) => Held::Long(bytes),
+                Err(_) => Held::Long(bytes.len()),
             },
             Err(_) => {
                 let text = format!("({} bytes that are no value)", bytes.len());

@@ -12,6 +12,7 @@ use trunkline_types::{
 
 use super::DeployError;
 use crate::accept::{Accepted, accept};
+use crate::outcome::Refusal;
 use crate::write::{Origin, Write};
 
 /// The full names of the library's variables, in their order.
@@ -114,12 +115,16 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
         let checked = accept(properties, &write, Timestamp::UNIX_EPOCH, &mut accepted);
         let fits = checked
             .and_then(|()| crate::realtime::check_length(properties, &accepted.update.value));
-        if fits.is_err() {
-            return Err(DeployError::Initial {
+        fits.map_err(|refusal| match refusal {
+            Refusal::NoMemory(error) => DeployError::InitialMemory {
+                name: name(),
+                error,
+            },
+            _ => DeployError::Initial {
                 name: name(),
                 expected: data_type.to_string(),
-            });
-        }
+            },
+        })?;
     }
     Ok(())
 }

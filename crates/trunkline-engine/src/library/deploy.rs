@@ -13,10 +13,12 @@ use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, WriteOutcome};
+use crate::realtime::fifo_bytes;
 use crate::registry::VARIABLES_MAX;
 use crate::sync::Arc;
+use crate::update::{Encoded, check_room as check_memory};
 use crate::variable::Variable;
-use crate::write::{Origin, Write};
+use crate::write::{Origin, Write, WriteValue};
 
 /// What a deployment did, variable by variable.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,7 +39,7 @@ pub struct Deployed {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Retained {
     /// Its wire form.
-    pub value: Vec<u8>,
+    pub value: Encoded,
     /// When it was measured.
     pub source_timestamp: Timestamp,
 }
@@ -171,6 +173,16 @@ impl Engine {
         let stay: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
         let gone = handles.iter().filter(|handle| !stay.contains(handle));
         let gone = gone.filter_map(|handle| self.variable(*handle)).collect();
+        let added = names.iter().zip(&library.variables);
+        let added = added.filter(|(name, _)| !kept.contains_key(*name));
+        let fifos = added.map(|(_, definition)| fifo_bytes(&definition.properties));
+        let bytes = fifos.fold(0, usize::saturating_add);
+        if check_memory(bytes).is_err() {
+            return Err(DeployError::FifoMemory {
+                library: library.name.clone(),
+                bytes,
+            });
+        }
         Ok(Plan { names, kept, gone })
     }
 
@@ -354,7 +366,7 @@ impl Engine {
         let Some(retained) = retained else {
             return false;
         };
-        let mut write = Write::wire(&retained.value);
+        let mut write = Write::of(WriteValue::Encoded(&retained.value));
         write.origin = Origin::Source;
         write.source_timestamp = Some(retained.source_timestamp);
         write.quality = Some(Quality::uncertain(Reason::Retained));
@@ -365,8 +377,9 @@ impl Engine {
     fn write_initial(&self, variable: &Variable, now: Tick, wall: Timestamp) {
         let properties = variable.properties();
         if let Some(initial) = &properties.initial {
-            let written = self.write_first(variable, &initial_write(initial), now, wall);
-            debug_assert!(written, "it was checked with the library");
+            // It was checked with the library. Where the system has no memory for a large one the
+            // variable begins without a value, and counts a refusal.
+            let _written = self.write_first(variable, &initial_write(initial), now, wall);
         }
     }
 

@@ -6,6 +6,7 @@ use trunkline_types::fifo::FifoError;
 use trunkline_types::scaling::ScalingError;
 
 use crate::alias::AliasFault;
+use crate::update::NoMemory;
 
 /// Why a library could not be deployed; nothing of it was.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -116,6 +117,25 @@ pub enum DeployError {
         name: String,
         /// What is wrong and what to do.
         error: FifoError,
+    },
+    /// The system has no memory for the FIFOs of its variables.
+    #[error(
+        "library {library}: the engine's machine has no {bytes} bytes of memory left for its \
+         FIFOs; make them shorter, or give the engine more memory"
+    )]
+    FifoMemory {
+        /// Its name.
+        library: String,
+        /// Bytes of them all.
+        bytes: usize,
+    },
+    /// The system has no memory for the initial value.
+    #[error("{name}: {error}")]
+    InitialMemory {
+        /// The full name.
+        name: String,
+        /// How much there would have to be.
+        error: NoMemory,
     },
     /// It cannot be an alias.
     #[error("{name}: {fault}")]

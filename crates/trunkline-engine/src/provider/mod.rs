@@ -16,6 +16,7 @@ use crate::engine::{Engine, SLICE};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::sync::Arc;
+use crate::update::NoMemory;
 use crate::variable::Variable;
 use crate::write::{Origin, Put, Write, count_refused, count_unknown, requalify};
 
@@ -89,6 +90,8 @@ pub enum Answer {
         /// When it was read; `None`: now.
         source_timestamp: Option<Timestamp>,
     },
+    /// Done; there was no memory for what was read from the device.
+    NoMemory(NoMemory),
     /// Not done, and why, in a sentence.
     Refused(String),
     /// Nobody knows whether it was done, and why not, in a sentence.
@@ -350,7 +353,7 @@ impl Engine {
         let completion = completion.as_ref();
         let audited = asked.map(|asked| Audited::new(*asked));
         let outcome = match answer {
-            answer @ (Answer::Applied(_) | Answer::Read { .. }) => {
+            answer @ (Answer::Applied(_) | Answer::Read { .. } | Answer::NoMemory(_)) => {
                 let put = Put {
                     caller: &Caller::engine(),
                     now,
@@ -402,6 +405,9 @@ impl Engine {
                 source_timestamp,
             } => (value, quality, source_timestamp),
             Answer::Applied(value) => (value, None, None),
+            Answer::NoMemory(error) => {
+                return read_back_without_memory(put, variable, provider, error, wakes);
+            }
             Answer::Refused(why) | Answer::Unknown(why) => {
                 return count_unknown(variable, UnknownCause::Provider { provider, why });
             }
@@ -415,6 +421,9 @@ impl Engine {
             Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
                 let why = "it could not be published".to_owned();
                 count_unknown(variable, UnknownCause::ReadBack { provider, why })
+            }
+            Err(Refusal::NoMemory(error)) => {
+                read_back_without_memory(put, variable, provider, error, wakes)
             }
             Err(refusal) => {
                 let why = refusal.to_string();
@@ -486,4 +495,17 @@ impl Engine {
             wakes.add(&completion.outbox);
         }
     }
+}
+
+/// The device holds what the variable cannot show: it must not look good.
+fn read_back_without_memory(
+    put: Put<'_>,
+    variable: &Variable,
+    provider: Arc<str>,
+    error: NoMemory,
+    wakes: &mut Wakes,
+) -> WriteOutcome {
+    let quality = Quality::bad(Reason::MemoryFull);
+    requalify(variable, quality, put.now, put.wall, wakes);
+    count_unknown(variable, UnknownCause::ReadBackMemory { provider, error })
 }

@@ -80,6 +80,27 @@ impl RealTime {
     }
 }
 
+/// Bytes of the FIFO that `properties` ask for; 0 where they ask for none.
+pub(crate) fn fifo_bytes(properties: &Properties) -> usize {
+    // Only programs in this process have an end of it.
+    if properties.scope != Scope::Process {
+        return 0;
+    }
+    let Ok(Some(element)) = FifoElement::of(properties) else {
+        return 0;
+    };
+    let slots = match properties.fifo {
+        Fifo::Multi { capacity, .. } => capacity as usize,
+        Fifo::Single { .. } | Fifo::Off => SINGLE_SLOTS,
+    };
+    // With the sequence number of each.
+    let slot = element.words().saturating_add(1).saturating_mul(8);
+    slot.saturating_mul(slots)
+}
+
+/// Slots of a FIFO of one element.
+const SINGLE_SLOTS: usize = 4;
+
 /// Whether a value in wire form has as many elements as those of the FIFO that `properties` ask
 /// for, if they do (SP-22).
 pub(crate) fn check_length(properties: &Properties, value: &Encoded) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_types::{Clock, ClockSync, Quality, Tick, Timestamp, Value};
+use trunkline_types::{Clock, ClockSync, Quality, Tick, Timestamp};
 
 use crate::alias::Following;
 use crate::outbox::Wakes;
@@ -56,7 +56,11 @@ pub(crate) fn requalify_locked(
         return;
     }
     let value = if current.sequence == 0 {
-        Encoded::from_value(&Value::default_of(variable.data_type()))
+        match Encoded::try_default_of(variable.data_type()) {
+            Ok(value) => value,
+            // It stays without a value, which is bad as well.
+            Err(_) => return,
+        }
     } else {
         current.value
     };

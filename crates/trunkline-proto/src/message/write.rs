@@ -195,6 +195,12 @@ impl<'a> WriteBuilder<'a> {
         }
     }
 
+    /// Makes room for a write of a long value; false where there is no memory for it.
+    #[must_use]
+    pub fn make_room(&mut self, bytes: usize) -> bool {
+        self.frame.payload().try_reserve_exact(bytes).is_ok()
+    }
+
     /// Appends a write of a value in wire form; returns its id.
     ///
     /// # Real-time

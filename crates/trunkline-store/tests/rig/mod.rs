@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use trunkline_engine::LibraryState;
 use trunkline_engine::store::{AuditBound, RetainedValue, StoredLibrary};
+use trunkline_engine::{Encoded, LibraryState};
 use trunkline_store::SqliteStore;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, DataType, LibraryDefinition, Position, Properties,
-    Quality, Timestamp, Value, VariableDefinition, wire,
+    Quality, Timestamp, Value, VariableDefinition,
 };
 
 /// A place for a store, in a folder that goes with its owner.
@@ -51,15 +51,13 @@ pub fn library(name: &str, count: usize) -> StoredLibrary {
 
 /// A value that is to be kept.
 pub fn value(name: &str, value: Value) -> RetainedValue {
-    let mut bytes = Vec::new();
-    wire::encode_value(&value, &mut bytes);
     RetainedValue {
         name: name.to_owned(),
         data_type: match value {
             Value::Bool(_) => DataType::Bool,
             _ => DataType::F64,
         },
-        value: bytes,
+        value: Encoded::from_value(&value),
         source_timestamp: Timestamp::from_nanos(1_700_000_000_000_000_000),
         quality: Quality::GOOD,
     }

@@ -1,10 +1,16 @@
 //! The decoder's rules without its allocations: for writes that stay in wire form.
 
-use crate::DataType;
+use crate::{DataType, ElementType};
 
 use super::elements::skip_elements;
 use super::value::{array_count, check_size, enum_index, for_each_attribute};
 use super::{DecodeError, Reader, VALUE_BYTES_MAX};
+
+/// A string in an array: pointer and length, two counts, and up to 15 bytes twice that an allocator
+/// adds.
+const BESIDE_STRING: usize = 64;
+/// An attribute of a waveform: its name and its value in a tree whose nodes are half full.
+const BESIDE_ATTRIBUTE: usize = 256;
 
 /// Checks that `bytes` are exactly one value of this type: accepts what
 /// [`decode_value`](super::decode_value) followed by [`Reader::finish`] accepts, and allocates
@@ -26,6 +32,48 @@ pub fn skip_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<(), DecodeEr
     let (offset, before) = (reader.offset(), reader.remaining());
     skip(ty, reader)?;
     check_size(offset, before, reader)
+}
+
+/// Bytes of memory that the value takes at most once it is decoded, counted without allocating
+/// anything. Bytes that are no value of this type count as they are.
+pub fn decoded_bytes_max(ty: &DataType, bytes: &[u8]) -> usize {
+    let beside = beside_bytes(ty, &mut Reader::new(bytes)).unwrap_or(0);
+    bytes.len().saturating_add(beside)
+}
+
+/// What the parts of a value take beside their own bytes: pointers, counts, what an allocator
+/// rounds up to. Moves behind the value.
+fn beside_bytes(ty: &DataType, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
+    let elements = |element: ElementType, count: u64| match element {
+        ElementType::String => usize::try_from(count)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(BESIDE_STRING),
+        _ => 0,
+    };
+    match ty {
+        DataType::Array(ty) => {
+            let count = array_count(ty, reader, |_| ())?;
+            skip_elements(ty.element, count, reader)?;
+            Ok(elements(ty.element, count))
+        }
+        DataType::Struct(ty) => ty.fields.iter().try_fold(0_usize, |sum, (_, ty)| {
+            let beside = beside_bytes(ty, reader)?.saturating_add(BESIDE_STRING);
+            Ok(sum.saturating_add(beside))
+        }),
+        DataType::Waveform(element) => {
+            reader.i64()?;
+            reader.f64()?;
+            let count = reader.varint()?;
+            skip_elements(*element, count, reader)?;
+            let mut beside = elements(*element, count);
+            for_each_attribute(reader, |_, ty, reader| {
+                beside = beside.saturating_add(BESIDE_ATTRIBUTE);
+                skip(&ty, reader)
+            })?;
+            Ok(beside)
+        }
+        _ => skip(ty, reader).map(|()| 0),
+    }
 }
 
 fn skip(ty: &DataType, reader: &mut Reader<'_>) -> Result<(), DecodeError> {

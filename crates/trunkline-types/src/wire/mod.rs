@@ -49,7 +49,7 @@ mod varint;
 )]
 mod tests;
 
-pub use check::{check_value, skip_value};
+pub use check::{check_value, decoded_bytes_max, skip_value};
 pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
 pub use definition::{decode_properties, encode_properties};
 pub use library::{VariablesDecoder, VariablesEncoder};

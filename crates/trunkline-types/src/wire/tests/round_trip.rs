@@ -1,11 +1,13 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use crate::arbitrary::{bits, data_type, typed_value};
 use crate::wire::{
-    Reader, check_value, decode_tagged, decode_type, decode_value, encode_tagged, encode_type,
-    encode_value, encoded_len,
+    Reader, check_value, decode_tagged, decode_type, decode_value, decoded_bytes_max,
+    encode_tagged, encode_type, encode_value, encoded_len,
 };
-use crate::{DataType, Timestamp, Value};
+use crate::{Array, ArrayType, DataType, ElementType, Elements, Timestamp, Value};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
@@ -88,4 +90,36 @@ fn every_bit_of_a_nan_is_kept() {
         Ok(Value::F64(back)) => assert_eq!(back.to_bits(), odd.to_bits()),
         other => panic!("{other:?}"),
     }
+}
+
+/// Memory is asked for by this bound before a value is decoded.
+#[test]
+fn bound_of_the_decoded_form_has_room_for_every_part() {
+    let bound = |ty: &DataType, value: &Value| {
+        let mut bytes = Vec::new();
+        encode_value(value, &mut bytes);
+        assert_eq!(
+            decoded_bytes_max(ty, &bytes[..bytes.len() - 1]),
+            bytes.len() - 1
+        );
+        (decoded_bytes_max(ty, &bytes), bytes.len())
+    };
+    let text = Value::String("a".repeat(1000).into());
+    assert_eq!(bound(&DataType::String, &text), (1002, 1002));
+
+    let strings = |shape| {
+        DataType::Array(Arc::new(ArrayType {
+            element: ElementType::String,
+            shape,
+        }))
+    };
+    let texts = Elements::String(vec!["b".into(); 100]);
+    let array = Value::Array(Arc::new(Array::new(vec![100], texts).unwrap()));
+    // Pointer and length, two counts, and the text rounded up.
+    let (of_strings, wire) = bound(&strings(vec![None]), &array);
+    assert!(
+        (100 * (16 + 16 + 8)..100 * 200).contains(&of_strings),
+        "{of_strings}"
+    );
+    assert_eq!(wire, 201);
 }
