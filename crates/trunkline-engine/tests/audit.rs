@@ -443,7 +443,9 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
 /// Behaviour: B-24.
 #[test]
 fn what_has_ended_while_it_waited_for_a_full_audit_is_not_kept() {
-    struct Waiter(Arc<()>);
+    struct Waiter {
+        _kept: Arc<()>,
+    }
     impl Wake for Waiter {
         fn wake(&self) {}
     }
@@ -453,7 +455,8 @@ fn what_has_ended_while_it_waited_for_a_full_audit_is_not_kept() {
     assert_eq!(fill(&rig, &x), AUDIT_NOTES_MAX);
     let kept = Arc::new(());
     for _ in 0..10 {
-        let waiter = Box::new(Waiter(Arc::clone(&kept)));
+        let _kept = Arc::clone(&kept);
+        let waiter = Box::new(Waiter { _kept });
         let consumer = Consumer::new(rig.engine.clone(), waiter);
         assert!(consumer.wait_for_room(&x));
         // This one, and the one before it at most.
