@@ -89,6 +89,7 @@ impl Queued {
     }
 
     /// A reading that was made already, and waits for nothing.
+    #[inline]
     pub(crate) fn of_reading(item: u32, reading: Reading) -> Self {
         Self {
             missed: Missed::of(reading.lost),

@@ -24,7 +24,7 @@ use crate::outbox::Wakes;
 use crate::outcome::{AccessError, Refusal};
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
-use crate::registry::{Registry, SlotCounts};
+use crate::registry::{Handles, Registry, SlotCounts};
 use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, Weak};
 use crate::variable::Variable;
@@ -155,6 +155,11 @@ impl Engine {
     #[inline]
     pub fn variable(&self, handle: u32) -> Option<Arc<Variable>> {
         self.inner.registry.get(handle)
+    }
+
+    /// For following many handles without a lock, by one thread at a time.
+    pub fn handles(&self) -> Handles {
+        self.inner.registry.handles()
     }
 
     /// Why there is no variable behind a handle.

@@ -421,6 +421,8 @@ impl Engine {
             state.remove_field(variable);
             self.uncount_field();
         }
+        drop(state);
+        self.registry().reclaim();
         variable.is_gone()
     }
 }

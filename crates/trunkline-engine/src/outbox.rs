@@ -254,7 +254,16 @@ impl Wakes {
         Self::default()
     }
 
+    /// Adds an outbox unless it is listed. Most batches have one.
+    #[inline]
     pub(crate) fn add(&mut self, outbox: &Arc<Outbox>) {
+        let is_first = |first: &Arc<Outbox>| Arc::ptr_eq(first, outbox);
+        if !self.outboxes.first().is_some_and(is_first) {
+            self.add_behind(outbox);
+        }
+    }
+
+    fn add_behind(&mut self, outbox: &Arc<Outbox>) {
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::LostWake)
             && !self.outboxes.is_empty()

@@ -8,26 +8,21 @@
 //! The slot of a variable that is gone is used again with the next generation, so a handle names
 //! one variable for as long as the engine runs. A slot whose generations are used up is retired.
 //!
-//! Slots live in chunks that are allocated once and never move. Each slot has a lock that is held
-//! for as long as it takes to clone a reference. The name index is behind a lock that only opening,
-//! deploying and browsing take.
+//! Slots live in a [`SlotTable`]: those that follow many handles do so without a lock
+//! ([`Handles`]), others count a reference under the lock of the slot. The name index is behind a
+//! lock that only opening, deploying and browsing take.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+use trunkline_ring::{Pinned, SlotReader, SlotTable};
 pub use trunkline_types::definition::VARIABLES_MAX;
 use trunkline_types::definition::{HANDLE_SLOT_BITS, slot_of};
 
-use crate::sync::{Arc, HashSeed, Mutex, OnceLock, RwLock, RwLockWriteGuard};
+use crate::caller::Caller;
+use crate::sync::{Arc, HashSeed, RwLock, RwLockWriteGuard, crossing};
 use crate::variable::Variable;
-
-const CHUNK: usize = 4096;
-const CHUNKS: usize = 512;
-const _: () = assert!(CHUNK * CHUNKS == VARIABLES_MAX);
-
-type Slot = Mutex<Option<Arc<Variable>>>;
-type Chunk = Box<[Slot]>;
 
 /// The bits of a handle that are its slot.
 pub(crate) const SLOT: u32 = (1 << HANDLE_SLOT_BITS) - 1;
@@ -46,7 +41,7 @@ const fn next_handle(handle: u32) -> Option<u32> {
 }
 
 pub(crate) struct Registry {
-    chunks: Box<[OnceLock<Chunk>]>,
+    slots: SlotTable<Variable>,
     names: RwLock<Names>,
     /// Handles by register number.
     numbers: RwLock<BTreeMap<u32, u32>>,
@@ -124,7 +119,7 @@ pub struct SlotCounts {
 impl Registry {
     pub(crate) fn new() -> Self {
         Self {
-            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            slots: SlotTable::new(VARIABLES_MAX),
             names: RwLock::new(Names {
                 next: 1,
                 ..Names::default()
@@ -134,29 +129,29 @@ impl Registry {
         }
     }
 
-    fn slot(&self, slot: u32) -> Option<&Slot> {
-        let slot = slot as usize;
-        self.chunks.get(slot / CHUNK)?.get()?.get(slot % CHUNK)
-    }
-
     /// The variable that has this slot now.
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<Arc<Variable>> {
-        self.slot(slot)?.lock().clone()
+        crossing();
+        self.slots.get(slot as usize)
     }
 
     /// The variable with this handle, unless it is gone.
     #[inline]
     pub(crate) fn get(&self, handle: u32) -> Option<Arc<Variable>> {
-        let variable = self.slot(slot_of(handle))?.lock();
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::GenerationIgnored) {
-            return variable.clone();
-        }
-        match &*variable {
-            Some(variable) if variable.handle() == handle => Some(Arc::clone(variable)),
-            _ => None,
-        }
+        self.at(slot_of(handle))
+            .filter(|variable| is_named_by(variable, handle))
+    }
+
+    /// For following handles without a lock, by one thread at a time.
+    pub(crate) fn handles(&self) -> Handles {
+        Handles(Some(self.slots.reader()))
+    }
+
+    /// Drops variables that were taken out and that nobody can reach by a handle any more. The
+    /// caller holds no lock.
+    pub(crate) fn reclaim(&self) {
+        self.slots.reclaim();
     }
 
     /// Whether the handle may have been given out, to a variable that is gone.
@@ -295,17 +290,16 @@ impl Registry {
         let handle = match names.free.pop_front() {
             Some(handle) => handle,
             None => {
-                let slot = names.next;
-                let chunk = self.chunks.get(slot as usize / CHUNK)?;
-                chunk.get_or_init(|| (0..CHUNK).map(|_| Mutex::default()).collect());
                 names.next += 1;
-                slot
+                names.next - 1
             }
         };
         let slot = slot_of(handle);
         let variable = Arc::new(make(handle, names.log.end()));
         let hash = self.hash.hash_one(variable.name());
-        *self.slot(slot)?.lock() = Some(Arc::clone(&variable));
+        if !self.slots.set(slot as usize, Arc::clone(&variable)) {
+            return None;
+        }
         (names.index).insert_unique(hash, slot, |slot| self.hash_of(*slot));
         let live = names.live();
         if !variable.name().contains('#') {
@@ -330,11 +324,8 @@ impl Registry {
     pub(crate) fn release(&self, variable: &Arc<Variable>) {
         let handle = variable.handle();
         let mut names = self.names.write();
-        let taken = self.slot(slot_of(handle)).and_then(|slot| {
-            let mut slot = slot.lock();
-            slot.take_if(|known| Arc::ptr_eq(known, variable))
-        });
-        if taken.is_none() {
+        let slot = slot_of(handle) as usize;
+        if !(self.slots).remove_if(slot, |known| Arc::ptr_eq(known, variable)) {
             return;
         }
         names.free(handle);
@@ -350,16 +341,12 @@ impl Registry {
         let handle = variable.handle();
         let hash = self.hash.hash_one(variable.name());
         let mut names = self.names.write();
-        let Some(mut slot) = self.slot(slot_of(handle)).map(|slot| slot.lock()) else {
-            return false;
+        let is_unused = |known: &Arc<Variable>| {
+            Arc::ptr_eq(known, variable) && Arc::strong_count(known) <= references
         };
-        if Arc::strong_count(variable) > references {
+        if !self.slots.remove_if(slot_of(handle) as usize, is_unused) {
             return false;
         }
-        let Some(taken) = slot.take_if(|known| Arc::ptr_eq(known, variable)) else {
-            return false;
-        };
-        drop((slot, taken));
         let is_it = |known: &u32| *known == slot_of(handle);
         if let Ok(entry) = names.index.find_entry(hash, is_it) {
             entry.remove();
@@ -369,16 +356,62 @@ impl Registry {
     }
 
     fn is_named(&self, slot: u32, name: &str) -> bool {
-        let Some(slot) = self.slot(slot) else {
-            return false;
-        };
-        slot.lock().as_ref().is_some_and(|one| one.name() == name)
+        let is_it = |variable: &Arc<Variable>| variable.name() == name;
+        self.slots
+            .with(slot as usize, |known| known.is_some_and(is_it))
     }
 
     fn hash_of(&self, slot: u32) -> u64 {
-        let slot = self.slot(slot).map(|slot| slot.lock());
-        let variable = slot.as_ref().and_then(|slot| slot.as_ref());
-        variable.map_or(0, |variable| self.hash.hash_one(variable.name()))
+        let hash = |variable: &Arc<Variable>| self.hash.hash_one(variable.name());
+        self.slots
+            .with(slot as usize, |known| known.map_or(0, hash))
+    }
+}
+
+/// Whether the handle is this variable's, and not that of another one which had its slot.
+#[inline]
+fn is_named_by(variable: &Variable, handle: u32) -> bool {
+    #[cfg(feature = "planted")]
+    if trunkline_types::planted::is(trunkline_types::planted::Bug::GenerationIgnored) {
+        return true;
+    }
+    variable.handle() == handle
+}
+
+/// One thread's way to follow many handles: without locks, and without counting references. The
+/// default follows none.
+#[derive(Debug, Default)]
+pub struct Handles(Option<SlotReader<Variable>>);
+
+impl Handles {
+    /// Begins to follow handles. Variables that go meanwhile stay in memory until the result is
+    /// dropped, so that is to be soon: at the end of a request, or of a slice of it.
+    ///
+    /// Drop it while no lock of the engine is held.
+    #[inline]
+    pub fn follow(&mut self) -> FollowedHandles<'_> {
+        crossing();
+        FollowedHandles(self.0.as_mut().map(SlotReader::pin))
+    }
+}
+
+/// The variables behind handles, as [`Handles`] follows them.
+#[derive(Debug)]
+pub struct FollowedHandles<'h>(Option<Pinned<'h, Variable>>);
+
+impl FollowedHandles<'_> {
+    /// The variable with this handle, unless it is gone.
+    #[inline]
+    pub fn variable(&self, handle: u32) -> Option<&Variable> {
+        let variable = self.0.as_ref()?.get(slot_of(handle) as usize)?;
+        is_named_by(variable, handle).then_some(variable)
+    }
+
+    /// The variable with this handle, as far as `caller` can see it.
+    #[inline]
+    pub fn visible(&self, caller: &Caller, handle: u32) -> Option<&Variable> {
+        self.variable(handle)
+            .filter(|variable| variable.is_visible_to(caller))
     }
 }
 

@@ -91,6 +91,35 @@ fn contracts_id(contract: Contract) -> u32 {
     }
 }
 
+/// A request follows handles without counting references: what goes meanwhile stays until the
+/// request has ended, is seen to be gone, and is freed then.
+#[test]
+fn a_variable_that_goes_while_its_handle_is_followed_is_freed_afterwards() {
+    let rig = Rig::new();
+    let library = library(2);
+    let handles = deploy(&rig, &library);
+    let weak = std::sync::Arc::downgrade(&rig.engine.variable(handles[0]).unwrap());
+    let mut following = rig.engine.handles();
+    let followed = following.follow();
+    let variable = followed.variable(handles[0]).unwrap();
+    undeploy(&rig);
+    assert!(variable.is_gone());
+    assert!(followed.variable(handles[0]).is_none());
+    let others = deploy(&rig, &library);
+    assert!(followed.variable(handles[0]).is_none(), "that is another");
+    assert!(followed.variable(others[0]).is_some());
+    assert_eq!(variable.name(), "plant/v0");
+    drop(followed);
+    assert_eq!(weak.strong_count(), 0);
+    // One that follows none, and one of another engine.
+    assert!(
+        trunkline_engine::Handles::default()
+            .follow()
+            .variable(others[0])
+            .is_none()
+    );
+}
+
 /// A slot ends with its last generation, and the next variable has another one.
 #[test]
 fn a_slot_whose_generations_are_used_up_is_retired() {

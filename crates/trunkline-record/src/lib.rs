@@ -34,7 +34,7 @@
 //! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: a recording into a ring, and when
 //!   each of its rows is due.
 //! - [`VariableRecording`], [`RecordedVariables`] in `variables`: updates of variables, each with
-//!   its time, to a file and back.
+//!   its time, to a file and back. [`ElementSeries`]: elements of a stream in the same channels.
 //! - [`card`]: a simulated acquisition card, the bench of it all.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
@@ -83,6 +83,7 @@ pub use tdms_file::{series_file, series_path, sums_path, tdms_queue};
 pub use tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 pub use tdms_series::{EndedFile, Rotation, TdmsSeries};
 pub use variables::{
-    EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile, Segments,
-    VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
+    ElementSeries, EndedVariables, PlayedUpdate, PlayedVariable, RecordedVariables, SegmentFile,
+    Segments, VariableId, VariableProgress, VariableRecordError, VariableRecording, VariableSeries,
+    check_elements,
 };

@@ -2,40 +2,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use std::path::Path;
-use std::process::Command;
+mod nptdms;
+
 use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use trunkline_record::{SegmentFile, VariableRecording};
 use trunkline_types::text::parse_type;
 use trunkline_types::{Array, Elements, Lost, Quality, Sample, Timestamp, Value, Waveform};
-
-const SCRIPT: &str = "
-import json, sys
-from nptdms import TdmsFile
-file = TdmsFile.read(sys.argv[1])
-def plain(value):
-    return str(value) if 'datetime' in type(value).__name__ else getattr(value, 'item', lambda: value)()
-print(json.dumps({
-    group.name: {
-        'type': group.properties['variable_type'],
-        **{channel.name: [plain(value) for value in channel[:]] for channel in group.channels()},
-    } for group in file.groups()
-}))
-";
-
-fn read_by_nptdms(path: &Path) -> Json {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let python = target.join("nptdms/bin/python");
-    let advice = "run `make nptdms`, which installs npTDMS in the target folder";
-    assert!(python.exists(), "no {}; {advice}", python.display());
-    let run = Command::new(python).args(["-c", SCRIPT]).arg(path).output();
-    let run = run.unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{said}");
-    serde_json::from_slice(&run.stdout).unwrap()
-}
 
 /// What an engineer sees who opens the file elsewhere: numbers in channels of their own, and how
 /// many belong to each update. In several segments, in some of which an array is empty.
@@ -136,5 +110,5 @@ fn other_readers_find_the_parts_of_every_value() {
             "quality": good,
         },
     });
-    assert_eq!(read_by_nptdms(&path), expected);
+    assert_eq!(nptdms::read(&path), expected);
 }

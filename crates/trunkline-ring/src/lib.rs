@@ -22,6 +22,8 @@
 //! | [`value_table`], [`TableMemory`] | one at a time for each slot | any, perhaps other programs |
 //! the last complete value of a slot |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
+//! | [`SlotTable`] | several, with a lock | any, without | what a slot refers to, for as long as it
+//! is looked at |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
 //! multi-element FIFO of a variable. The plain names move 64-bit words, of a width chosen when they
@@ -54,6 +56,7 @@
 //! - [`TableWriter`] and [`TableReader`] in `value_table`: last values, for programs that may only
 //!   read them.
 //! - [`MarkSet`] in `mark_set`.
+//! - [`SlotTable`] in `slot_table`: the only one whose writers take a lock and free memory.
 //! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
 
@@ -81,6 +84,9 @@ mod slab;
 mod slot_memory;
 #[allow(unsafe_code)]
 mod slot_ring;
+// Its values are followed without counting, and dropped when nobody can follow them any more.
+#[allow(unsafe_code)]
+mod slot_table;
 mod snapshot;
 #[allow(unsafe_code)]
 mod spsc_ring;
@@ -117,6 +123,7 @@ pub use self::region::{Pages, PagesWanted, RegionMemory};
 pub use self::region::{region_ring_to_play, region_ring_to_record};
 pub use self::rt_cell::{RtCell, TypedCell};
 pub use self::slot_ring::{Empty, Full, Overflow};
+pub use self::slot_table::{Pinned, SlotReader, SlotTable};
 pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
 pub use self::spsc_ring::{Consumer, Producer, SpscRing};
 pub use self::typed_fifo::{TypedFifo, TypedFifoReader};

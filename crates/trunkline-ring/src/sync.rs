@@ -7,7 +7,7 @@ pub(crate) use std::{
     hint::spin_loop,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence},
     },
 };
 
@@ -16,7 +16,7 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence},
     },
 };
 
@@ -26,6 +26,14 @@ pub(crate) use loom::cell::UnsafeCell as TracedCell;
 
 // loom has no `OnceLock`; its models initialise before they start threads.
 pub(crate) use std::sync::{OnceLock, PoisonError, atomic::Ordering};
+
+/// Between two accesses that are sequentially consistent: nothing. loom takes such accesses for
+/// weaker ones, so there it is the fence that puts them in one order.
+#[inline(always)]
+pub(crate) fn total_order() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
 
 /// Allocates `count` atomic words of zero and touches every one of them.
 ///

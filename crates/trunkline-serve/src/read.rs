@@ -121,11 +121,13 @@ impl Session {
     fn read(&mut self, page: &mut Page, handles: &[u32]) {
         let (request, first) = (page.request, page.first_index());
         let mut answers = std::mem::take(&mut self.answers.frames);
+        let mut following = std::mem::take(&mut self.handles);
+        let followed = following.follow();
         let mut readings = ReadingsBuilder::begin(&mut answers, request, first);
         for handle in page.slice(handles) {
             page.next += 1;
-            let variable = self.engine.visible(&self.caller, *handle);
-            if let Some(variable) = &variable
+            let variable = followed.visible(&self.caller, *handle);
+            if let Some(variable) = variable
                 && let Some(update) = variable.read_plain(&self.caller)
             {
                 let (word, bytes) = (update.word.to_le_bytes(), variable.plain_bytes());
@@ -141,7 +143,7 @@ impl Session {
             let update = match variable {
                 None => Err(of_access(&self.engine.no_variable(*handle))),
                 Some(variable) if variable.is_gone() => Err(of_access(&AccessError::Gone)),
-                Some(variable) => self.readable(&variable).map_err(|error| of_access(&error)),
+                Some(variable) => self.readable(variable).map_err(|error| of_access(&error)),
             };
             match update.and_then(|update| self.records.check(update, &mut readings)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
@@ -152,6 +154,8 @@ impl Session {
             }
         }
         readings.finish(page.has_more(handles.len()));
+        drop(followed);
+        self.handles = following;
         self.answers.frames = answers;
     }
 

@@ -5,7 +5,7 @@ mod endpoint;
 
 use std::sync::Arc;
 
-use trunkline_engine::{Caller, Consumer, Engine, Wake, Wakes};
+use trunkline_engine::{Caller, Consumer, Engine, Handles, Wake, Wakes};
 use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_MIN};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
@@ -39,6 +39,8 @@ const WORK_BYTES_MAX: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Session {
     pub(crate) engine: Engine,
+    /// For requests about many variables. Taken out while it is used.
+    pub(crate) handles: Handles,
     pub(crate) options: Arc<ServeOptions>,
     pub(crate) caller: Caller,
     pub(crate) consumer: Consumer,
@@ -113,6 +115,7 @@ impl Session {
             consumer = consumer.keeping_sent();
         }
         Self {
+            handles: engine.handles(),
             engine,
             consumer,
             phase: Phase::Hello {

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trunkline_engine::{Attempt, Engine, Origin, Verb, Wakes, Write, WriteValue};
+use trunkline_engine::{Attempt, FollowedHandles, Origin, Verb, Wakes, Write, WriteValue};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
@@ -189,7 +189,8 @@ impl Session {
         let is_published = frame.kind() == Some(FrameKind::Publish);
         self.unanswered
             .begin(writes.first_write(), frame.count(), &self.options)?;
-        let engine = self.engine.clone();
+        let mut handles = std::mem::take(&mut self.handles);
+        let followed = handles.follow();
         let mut run = self.unanswered.run();
         let mut queued = Vec::new();
         let mut result = Ok(());
@@ -216,7 +217,7 @@ impl Session {
                 }
                 continue;
             }
-            match self.attempt(&engine, (now, wall), &write, is_published, wakes) {
+            match self.attempt(&followed, (now, wall), &write, is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.write, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => match self.queued(&write, is_published) {
@@ -225,6 +226,8 @@ impl Session {
                 },
             }
         }
+        drop(followed);
+        self.handles = handles;
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
         if self.gathering.is_some() && queued.is_empty() {
@@ -296,7 +299,8 @@ impl Session {
         time: (Tick, Timestamp),
         wakes: &mut Wakes,
     ) {
-        let engine = self.engine.clone();
+        let mut handles = std::mem::take(&mut self.handles);
+        let followed = handles.follow();
         let mut run = self.unanswered.run();
         for write in writes {
             if self.parked.holds(write.handle) {
@@ -304,7 +308,7 @@ impl Session {
                 continue;
             }
             let record = write.record();
-            match self.attempt(&engine, time, &record, write.is_published, wakes) {
+            match self.attempt(&followed, time, &record, write.is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
@@ -314,6 +318,8 @@ impl Session {
             }
             self.unanswered.go_on(write.value.len());
         }
+        drop(followed);
+        self.handles = handles;
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
     }
@@ -325,17 +331,15 @@ impl Session {
 
     fn attempt(
         &mut self,
-        engine: &Engine,
+        handles: &FollowedHandles<'_>,
         (now, wall): (Tick, Timestamp),
         record: &WriteRecord<'_>,
         is_published: bool,
         wakes: &mut Wakes,
     ) -> Attempted {
         let ended = |answer: Answer| Attempted::Ended(Packed::from(answer));
-        if let Err(fault) = self.check_extension(&record.options) {
-            return ended(Answer::Fault(fault));
-        }
-        let Some(variable) = engine.visible(&self.caller, record.handle) else {
+        let engine = &self.engine;
+        let Some(variable) = handles.visible(&self.caller, record.handle) else {
             let error = engine.no_variable(record.handle);
             return ended(Answer::Fault(of_access(&error)));
         };
@@ -347,7 +351,10 @@ impl Session {
         {
             return Attempted::Ended(Packed::Applied(sequence));
         }
-        if is_published && !self.provides(&variable) {
+        if let Err(fault) = self.check_extension(&record.options) {
+            return ended(Answer::Fault(fault));
+        }
+        if is_published && !self.provides(variable) {
             let fault = FaultCode::NotItsProvider.into();
             return ended(Answer::Fault(fault));
         }
@@ -410,7 +417,7 @@ impl Session {
                 .then(|| self.consumer.completion(record.write)),
         };
         loop {
-            match engine.try_write(&self.caller, now, wall, &variable, &write, wakes) {
+            match engine.try_write(&self.caller, now, wall, variable, &write, wakes) {
                 Attempt::Done(outcome) => return ended(Answer::Outcome(outcome)),
                 Attempt::Pending => {
                     self.unanswered.provide(record.write, record.value.len());
@@ -420,7 +427,7 @@ impl Session {
                     return ended(Answer::WouldBlock);
                 }
                 Attempt::WouldBlock { until } => {
-                    if self.consumer.wait_for_room(&variable) {
+                    if self.consumer.wait_for_room(variable) {
                         return Attempted::Parked(until);
                     }
                     // The feed was drained in between: there is room, or the subscription ended.

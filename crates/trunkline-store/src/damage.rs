@@ -52,30 +52,59 @@ pub(crate) fn add_row_sum(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn row_sum(row: &Context<'_>) -> i64 {
-    let mut sum = 0;
+    let mut sum = RowSum::new();
     for index in 0..row.len() {
-        let (tag, bytes): (u8, &[u8]) = match row.get_raw(index) {
-            ValueRef::Null => (0, &[]),
-            ValueRef::Integer(number) => {
-                sum = add(sum, 1, &number.to_le_bytes());
-                continue;
-            }
-            ValueRef::Real(number) => {
-                sum = add(sum, 2, &number.to_le_bytes());
-                continue;
-            }
-            ValueRef::Text(text) => (3, text),
-            ValueRef::Blob(bytes) => (4, bytes),
-        };
-        sum = add(sum, tag, bytes);
+        match row.get_raw(index) {
+            ValueRef::Null => sum.add(0, &[]),
+            ValueRef::Integer(number) => sum.add(1, &number.to_le_bytes()),
+            ValueRef::Real(number) => sum.add(2, &number.to_le_bytes()),
+            ValueRef::Text(text) => sum.add(3, text),
+            ValueRef::Blob(bytes) => sum.add(4, bytes),
+        }
     }
-    i64::from(sum)
+    i64::from(sum.finish())
 }
 
-fn add(sum: u32, tag: u8, bytes: &[u8]) -> u32 {
-    let sum = crc32c::crc32c_append(sum, &[tag]);
-    let sum = crc32c::crc32c_append(sum, &(bytes.len() as u64).to_le_bytes());
-    crc32c::crc32c_append(sum, bytes)
+/// CRC-32C of many short pieces. They are gathered: a call for each costs more than its bytes do.
+struct RowSum {
+    sum: u32,
+    gathered: [u8; 256],
+    len: usize,
+}
+
+impl RowSum {
+    fn new() -> Self {
+        Self {
+            sum: 0,
+            gathered: [0; 256],
+            len: 0,
+        }
+    }
+
+    fn add(&mut self, tag: u8, bytes: &[u8]) {
+        self.push(&[tag]);
+        self.push(&(bytes.len() as u64).to_le_bytes());
+        self.push(bytes);
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.len + bytes.len() > self.gathered.len() {
+            self.sum = self.finish();
+            self.len = 0;
+        }
+        match self.gathered.get_mut(self.len..self.len + bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.len += bytes.len();
+            }
+            None => self.sum = crc32c::crc32c_append(self.sum, bytes),
+        }
+    }
+
+    fn finish(&self) -> u32 {
+        let gathered = self.gathered.get(..self.len).unwrap_or_default();
+        crc32c::crc32c_append(self.sum, gathered)
+    }
 }
 
 /// Takes damaged rows out of their tables. What was there before is told again each time.
@@ -127,4 +156,25 @@ fn all(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Problem> {
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_that_of_all_pieces_behind_one_another_however_long_they_are() {
+        for lengths in [[0, 1, 8], [200, 100, 300], [255, 256, 257], [1, 5000, 2]] {
+            let mut sut = RowSum::new();
+            let mut all = Vec::new();
+            for (tag, length) in (0..).zip(lengths) {
+                let piece: Vec<u8> = (0..length).map(|byte: u64| byte as u8 ^ tag).collect();
+                sut.add(tag, &piece);
+                all.push(tag);
+                all.extend(length.to_le_bytes());
+                all.extend(piece);
+            }
+            assert_eq!(sut.finish(), crc32c::crc32c(&all), "{lengths:?}");
+        }
+    }
 }

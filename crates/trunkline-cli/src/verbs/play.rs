@@ -1,4 +1,7 @@
-//! `play`: recordings into live variables, or into a stream.
+//! `play`: recordings into live variables, or into a stream; `elements`: those that vary in size or
+//! have parts.
+
+mod elements;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,8 +35,10 @@ use crate::terminal::plain;
 ///
 /// Each update is written to the variable that has the recorded name. --as 'rig/=test/' replaces
 /// the beginning of the names. A variable must have the recorded type. With --stream, the rows of a
-/// group become the elements of a stream. If FILE is the first of a series, the whole series is
-/// played; otherwise FILE alone.
+/// group become the elements of a stream. A recorded stream of text, bytes, arrays, waveforms or
+/// structs of them is played element for element, and so is a recorded variable; --type must be the
+/// recorded type. If FILE is the first of a series, the whole series is played; otherwise FILE
+/// alone.
 ///
 /// If there is an `x.tdms.sums` beside `x.tdms`, the first file is checked against it before
 /// playing begins. Playing takes as long as recording did; --speed changes the pace, and --full
@@ -266,6 +271,9 @@ fn into_stream(
     interrupted: &Interrupted,
     context: &Context,
 ) -> Result<Exit, Stop> {
+    if let Some(name) = elements::recorded(args, context)? {
+        return elements::into_stream(args, (url, &name), pace, interrupted, context);
+    }
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
         times: args.times.as_deref().map(Into::into),
@@ -300,18 +308,8 @@ fn into_stream(
     let playback = TdmsPlayback::new(recording, memory, ring, PlayOptions::default());
     let mut playback = playback.map_err(in_recording)?;
     let mut drain = PacedDrain::new(drain, pacer);
-    let engine = targets::engine(&context.settings)?;
-    let options = Options {
-        peer: args.to.clone(),
-        timeout: context.settings.patience(),
-        directory_port: engine.port_or_default(),
-        program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
-        ..Options::default()
-    };
-    let (at, data_type) = (url.to_owned(), args.data_type.clone());
-    let create = move || ValueWriter::create(&at, &data_type, options);
     let started = context.clock.now();
-    let Some(mut stream) = meet(url, create, || interrupted.is_so(), context)? else {
+    let Some(mut stream) = create(args, url, interrupted, context)? else {
         return nobody_came(started, context);
     };
     let started = context.clock.now();
@@ -329,12 +327,45 @@ fn into_stream(
         });
     });
     let done = done.map_err(|error| not_played(&error))?;
+    close(stream, &done, "row", started, context).map(|exit| match exit {
+        Exit::Done if !is_whole => Exit::SomeFailed,
+        exit => exit,
+    })
+}
+
+/// The writing end, as soon as it has a reader; none where it was to end before.
+fn create(
+    args: &Args,
+    url: &str,
+    interrupted: &Interrupted,
+    context: &Context,
+) -> Result<Option<ValueWriter>, Stop> {
+    let engine = targets::engine(&context.settings)?;
+    let options = Options {
+        peer: args.to.clone(),
+        timeout: context.settings.patience(),
+        directory_port: engine.port_or_default(),
+        program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..Options::default()
+    };
+    let (at, data_type) = (url.to_owned(), args.data_type.clone());
+    let create = move || ValueWriter::create(&at, &data_type, options);
+    meet(url, create, || interrupted.is_so(), context)
+}
+
+/// Waits until the reader has everything, and sums up. `of_what`: rows or elements.
+fn close(
+    stream: ValueWriter,
+    done: &StreamPlayed,
+    of_what: &str,
+    started: Tick,
+    context: &Context,
+) -> Result<Exit, Stop> {
     let left = stream.close(context.settings.patience()).elements;
-    sum_up_stream(&done, left, started, context)?;
+    sum_up_stream(done, left, of_what, started, context)?;
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,
         (0, false) => Exit::Interrupted,
-        (0, true) if !is_whole => Exit::SomeFailed,
         (0, true) => Exit::Done,
     })
 }
@@ -368,6 +399,7 @@ fn not_played(error: &RecordingError) -> Problem {
 fn sum_up_stream(
     done: &StreamPlayed,
     left: u64,
+    of_what: &str,
     started: Tick,
     context: &Context,
 ) -> Result<(), Stop> {
@@ -384,7 +416,7 @@ fn sum_up_stream(
     }
     context.terminal.note(&format!(
         "{} played in {seconds:.1} s; {left} not delivered, {}, {:.3} s late",
-        counted(done.rows, "row"),
+        counted(done.rows, of_what),
         counted(done.underruns, "underrun"),
         done.lateness.as_secs_f64(),
     ))
@@ -393,7 +425,7 @@ fn sum_up_stream(
 /// It was to end before there was a reader.
 fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
     match context.settings.is_json() {
-        true => sum_up_stream(&StreamPlayed::default(), 0, started, context)?,
+        true => sum_up_stream(&StreamPlayed::default(), 0, "row", started, context)?,
         false => context
             .terminal
             .note("nobody has read from the stream: nothing played")?,

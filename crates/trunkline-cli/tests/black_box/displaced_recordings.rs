@@ -71,18 +71,20 @@ fn a_recording_whose_file_is_renamed_says_under_which_name_its_data_is() {
 #[test]
 fn a_stream_whose_file_is_removed_is_not_called_safe() {
     let served = Served::rig();
-    let file = path(&served, "raw.tdms");
-    let start = ["record", "start", &file, "--stream", "in", "--type", "u64"];
-    let recorder = Running::spawn(&mut served.command(&start));
-    let write = [
-        "stream", "write", "out", "--to", "in", "--type", "u64", "--as", "raw",
-    ];
-    let mut writer = served.command(&write);
-    let mut writer = Running::spawn_reading(&mut writer, std::process::Stdio::piped());
-    recorder.error_with("recording with");
-    std::fs::remove_file(&file).unwrap();
-    recorder.error_with("removed or replaced while it was written");
-    drop(writer.child.stdin.take());
-    let (code, _) = recorder.end();
-    assert_eq!(code, Some(7));
+    // Rows that are written from where they lie, and elements that are put together first.
+    for data_type in ["u64", "string"] {
+        let file = path(&served, "raw.tdms");
+        let of = ["--stream", "in", "--type", data_type];
+        let start = [&["record", "start", &file][..], &of].concat();
+        let recorder = Running::spawn(&mut served.command(&start));
+        let write = ["stream", "write", "out", "--to", "in", "--type", data_type];
+        let mut writer = served.command(&write);
+        let mut writer = Running::spawn_reading(&mut writer, std::process::Stdio::piped());
+        recorder.error_with("recording with");
+        std::fs::remove_file(&file).unwrap();
+        recorder.error_with("removed or replaced while it was written");
+        drop(writer.child.stdin.take());
+        let (code, _) = recorder.end();
+        assert_eq!(code, Some(7), "{data_type}");
+    }
 }

@@ -141,6 +141,87 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     }
 }
 
+/// Elements that vary in size are put together in memory: a disk that is full for a while loses
+/// none of them, and holds their writer up.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_stream_of_text_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
+    let name =
+        "full_disks::a_stream_of_text_that_a_full_disk_holds_up_is_recorded_when_there_is_room";
+    let Some(folder) = small_disk(name, HALF) else {
+        return;
+    };
+    const LINES: u64 = 30_000;
+    let served = Served::rig();
+    let file = folder.join("log.tdms");
+    let path = file.to_str().unwrap();
+    let ballast = ballast(&folder, HALF - (2 << 20));
+    let of = ["--stream", "in", "--type", "string", "--json"];
+    let recorder = served.spawn(&[&["record", "start", path][..], &of].concat());
+    let write = ["stream", "write", "out", "--to", "in", "--type", "string"];
+    let mut writer = Running::spawn_reading(&mut served.command(&write), Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    let text = |number: u64| format!("{number} {}", "x".repeat(1_000));
+    let feeding = std::thread::spawn(move || {
+        (0..LINES).for_each(|number| writeln!(input, "\"{}\"", text(number)).unwrap());
+    });
+    recorder.error_with("\"disk-full\"");
+    assert!(values(&served, path, "stream") < LINES);
+    std::fs::remove_file(ballast).unwrap();
+    feeding.join().unwrap();
+    assert_eq!(writer.end().0, Some(0));
+    let line = recorder.error_with("\"event\":\"recorded\"");
+    assert_eq!(recorder.end().0, Some(0), "{line}");
+    let line: Json = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&line["elements"], &line["lost"]),
+        (&LINES.into(), &0.into())
+    );
+    let file = TdmsFile::open(File::open(&file).unwrap()).unwrap();
+    let channel = file
+        .channel(&ObjectPath::channel("stream", "value"))
+        .unwrap();
+    let found = channel.read_strings(0, LINES + 1).unwrap();
+    let found = found.iter().map(|text| text.to_str().into_owned());
+    assert!(found.eq((0..LINES).map(text)));
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it() {
+    let name =
+        "full_disks::a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it";
+    let Some(folder) = small_disk(name, HALF) else {
+        return;
+    };
+    let served = Served::rig();
+    let file = folder.join("log.tdms");
+    let path = file.to_str().unwrap();
+    let _ballast = ballast(&folder, HALF - (2 << 20));
+    let of = ["--stream", "in", "--type", "string", "--json"];
+    let recorder = served.spawn(&[&["record", "start", path][..], &of].concat());
+    let write = ["stream", "write", "out", "--to", "in", "--type", "string"];
+    let mut writer = Running::spawn_reading(&mut served.command(&write), Stdio::piped());
+    let mut input = writer.child.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || {
+        let line = format!("\"{}\"\n", "x".repeat(1_000));
+        // Until nobody takes it any more.
+        while input.write_all(line.as_bytes()).is_ok() {}
+    });
+    recorder.error_with("\"disk-full\"");
+    let stopped = served.run(&["record", "stop", path]);
+    assert_eq!(stopped.code, Some(7), "{stopped:?}");
+    assert!(stopped.err.contains("not in the recording"), "{stopped:?}");
+    assert!(!stopped.err.contains("tried again"), "{stopped:?}");
+    assert_eq!(recorder.end().0, Some(7));
+    drop(writer);
+    feeding.join().unwrap();
+    // What is in it is whole.
+    let info = served.run(&["record", "info", path]);
+    assert_eq!(info.code, Some(0), "{info:?}");
+}
+
 /// The disk of a writer's journal is full: the command waits for room, says so, and goes on.
 ///
 /// Behaviour: B-60.

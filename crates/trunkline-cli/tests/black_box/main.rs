@@ -38,6 +38,8 @@ mod playing;
 mod providers;
 mod reading;
 #[cfg(target_os = "linux")]
+mod recorded_elements;
+#[cfg(target_os = "linux")]
 mod recording_series;
 #[cfg(target_os = "linux")]
 mod recording_terminals;

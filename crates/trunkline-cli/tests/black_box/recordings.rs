@@ -320,10 +320,14 @@ fn what_cannot_be_recorded_or_played_is_said() {
         unmatched.err.contains("no variable matched"),
         "{unmatched:?}"
     );
-    let text = served.run(&[
-        "record", "start", &file, "--stream", "in", "--type", "string",
-    ]);
-    assert_eq!(text.code, Some(2), "{text:?}");
+    // A struct of more channels than a file may have for it.
+    let fields = (0..1024).map(|number| format!("f{number}:waveform(u8)"));
+    let fields = format!("struct({})", fields.collect::<Vec<_>>().join(","));
+    let wide = ["a", "b", "c", "d"].map(|name| format!("{name}:{fields}"));
+    let wide = format!("struct({})", wide.join(","));
+    let wide = served.run(&["record", "start", &file, "--stream", "in", "--type", &wide]);
+    assert_eq!(wide.code, Some(2), "{wide:?}");
+    assert!(wide.err.contains("more than 16384 channels"), "{wide:?}");
     let no_file = served.file(
         "no.tdms",
         "this is no recording, and long enough to be looked at",

@@ -220,6 +220,7 @@ impl Engine {
             self.let_go(variable, now, wall, wakes);
             wake_after(place, wakes);
         }
+        self.registry().reclaim();
         let mut deployed = Deployed {
             removed: gone.len(),
             ..Deployed::default()
@@ -290,6 +291,7 @@ impl Engine {
             }
             wake_after(place, wakes);
         }
+        self.registry().reclaim();
         self.registry().renumber(&library.handles, &[]);
         self.announce_names(wakes);
         self.remove_aliases(name);

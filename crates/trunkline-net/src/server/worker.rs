@@ -422,9 +422,13 @@ impl Worker {
             // A panic is a defect of one session's endpoint; the other sessions go on.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, *moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
-            let ended = clock.now();
-            session.share.use_up(ended.since(moment.began));
-            moment.began = ended;
+            // A session that is alone and has done what it had to has kept nobody waiting. A look
+            // at the clock costs as much as a small request.
+            if !self.turns.is_empty() || matches!(turn, Turn::Again) {
+                let ended = clock.now();
+                session.share.use_up(ended.since(moment.began));
+                moment.began = ended;
+            }
             if !was_lingering && session.is_lingering() {
                 self.lingering += 1;
                 if self.lingering > LINGERING_MAX {

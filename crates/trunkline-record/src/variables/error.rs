@@ -13,10 +13,7 @@ use crate::place::{Displaced, Whereabouts};
 #[non_exhaustive]
 pub enum VariableRecordError {
     /// Values of this type have no channel.
-    #[error(
-        "{name} holds {data_type}, which is not recorded; record its parts as variables of their \
-         own, or record it as a stream"
-    )]
+    #[error("{name} holds {data_type}, which is not recorded; record its parts on their own")]
     Type {
         /// The variable.
         name: String,
@@ -24,9 +21,7 @@ pub enum VariableRecordError {
         data_type: DataType,
     },
     /// A struct of more parts than there are channels for.
-    #[error(
-        "{name}: its type makes more than {max} channels; record its parts as variables of their own"
-    )]
+    #[error("{name}: its type makes more than {max} channels; record its parts on their own")]
     TooManyParts {
         /// The variable.
         name: String,
@@ -84,6 +79,20 @@ pub enum VariableRecordError {
         /// Updates that had outlived a loss of power before.
         on_disk: u64,
     },
+}
+
+impl VariableRecordError {
+    /// Whether there is no room on the disk: what waits is written when there is.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(
+            self,
+            Self::File(error) if matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        )
+    }
 }
 
 fn copy_hint(displaced: &Displaced) -> String {

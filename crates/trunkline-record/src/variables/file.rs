@@ -9,6 +9,7 @@ use trunkline_tdms::{
     BodySum, ObjectPath, SUMS_ENTRY_BYTES, SegmentSum, SumsId, Writer, WriterOptions,
 };
 
+use crate::backend::{BackendKind, FileReport};
 use crate::place::{Displaced, Place};
 use crate::tdms_file::sums_path;
 
@@ -83,6 +84,16 @@ impl SegmentFile {
     /// As [`create`](Self::create).
     pub fn create_summed(path: &Path) -> io::Result<Self> {
         Self::made(path, true)
+    }
+
+    /// What every such file is written with.
+    #[must_use]
+    pub fn report() -> FileReport {
+        FileReport {
+            backend: BackendKind::PlainWrites,
+            is_direct: false,
+            why_not: Vec::new(),
+        }
     }
 
     fn made(path: &Path, has_sums: bool) -> io::Result<Self> {

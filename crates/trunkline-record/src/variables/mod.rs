@@ -9,10 +9,14 @@
 //!    +-- group "rig/pump1/running"
 //!           ...
 //! ```
+//!
+//! Elements of a stream that vary in size or have parts are recorded as updates of one variable:
+//! `time` is when the recorder took each from the stream, and there is no `quality`.
 
 mod attributes;
 mod column_reader;
 mod columns;
+mod elements;
 mod error;
 mod file;
 mod found;
@@ -26,6 +30,7 @@ mod recorded;
 mod recording;
 mod series;
 
+pub use self::elements::{ElementSeries, check_elements};
 pub use self::error::{VariableProgress, VariableRecordError};
 pub use self::file::{SegmentFile, Segments};
 pub use self::playing::{PlayedUpdate, PlayedVariable, RecordedVariables};

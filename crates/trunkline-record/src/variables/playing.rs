@@ -198,6 +198,13 @@ impl RecordedVariables {
         &self.missing
     }
 
+    /// Plays one variable alone, by its place in [`variables`](Self::variables).
+    pub fn keep_only(&mut self, variable: usize) {
+        self.ended = (0..self.joined.variables.len()).collect();
+        self.ended.remove(&variable);
+        self.next.retain(|Reverse((_, of, _))| *of == variable);
+    }
+
     /// The next update that can be read; none when there are no more. Where a clock was put back,
     /// what came later is played at once.
     ///

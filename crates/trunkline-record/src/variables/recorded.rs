@@ -6,12 +6,14 @@ use trunkline_types::{DataType, Sample};
 use super::columns::Columns;
 use super::gaps::Gaps;
 use super::layout::Layout;
+use super::recording::Rows;
 use super::{CARRIED, DESCRIPTION, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, UNIT};
 
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) group: ObjectPath,
     pub(super) data_type: DataType,
+    rows_are: Rows,
     layout: Layout,
     channels: Channels,
     unit: Text,
@@ -41,18 +43,29 @@ pub(super) struct Recorded {
 struct Channels {
     time: ChannelId,
     values: Vec<ChannelId>,
-    quality: ChannelId,
+    /// None for elements of a stream, which have no quality.
+    quality: Option<ChannelId>,
 }
 
 impl Channels {
-    fn add(writer: &mut Writer, name: &Text, layout: &Layout) -> Result<Self, WriteError> {
+    fn add(
+        writer: &mut Writer,
+        name: &Text,
+        layout: &Layout,
+        rows: Rows,
+    ) -> Result<Self, WriteError> {
         let time = writer.channel(name.clone(), TIME, TdmsType::Time)?;
         let columns = layout.columns.iter();
         let values = columns.map(|one| writer.channel(name.clone(), &*one.name, one.data_type));
+        let values = values.collect::<Result<_, _>>()?;
+        let quality = match rows {
+            Rows::Updates => Some(writer.channel(name.clone(), QUALITY, TdmsType::U32)?),
+            Rows::Elements => None,
+        };
         Ok(Self {
             time,
-            values: values.collect::<Result<_, _>>()?,
-            quality: writer.channel(name.clone(), QUALITY, TdmsType::U32)?,
+            values,
+            quality,
         })
     }
 }
@@ -62,15 +75,17 @@ impl Recorded {
         group: ObjectPath,
         data_type: DataType,
         layout: Layout,
+        rows_are: Rows,
         writer: &mut Writer,
     ) -> Result<Self, WriteError> {
-        let channels = Channels::add(writer, &group.name(), &layout)?;
+        let channels = Channels::add(writer, &group.name(), &layout, rows_are)?;
         writer.set(&group, TYPE, Text::from(data_type.to_string()))?;
         Ok(Self {
             waiting: Columns::of(&layout),
             pending: Columns::of(&layout),
             group,
             data_type,
+            rows_are,
             layout,
             channels,
             unit: Text::default(),
@@ -115,12 +130,13 @@ impl Recorded {
         }
     }
 
-    /// Appends an update, which is of the type. In a series it is kept, for the next file.
+    /// Appends an update, which is of the type. In a series it is kept, for the next file; an
+    /// element of a stream is not, because it belongs to one file alone.
     pub(super) fn push(&mut self, sample: &Sample, is_series: bool) {
         self.gaps.note(self.rows);
         push(&mut self.waiting, &self.layout, sample);
         self.rows += 1;
-        if is_series {
+        if is_series && self.rows_are == Rows::Updates {
             self.last = Some(sample.clone());
         }
     }
@@ -135,17 +151,16 @@ impl Recorded {
     }
 
     /// What waits, channel by channel. The qualities come last: of a segment that is cut off, an
-    /// update that has one is whole.
+    /// update that has one is whole. Elements of a stream are whole as far as all channels go.
     pub(super) fn data(&self) -> impl Iterator<Item = (ChannelId, Data<'_>)> {
         let values = self.channels.values.iter().zip(&self.waiting.values);
         // Of elements there may be none.
         let values = values.filter(|(_, values)| !values.is_empty());
         let values = values.filter_map(|(channel, values)| Some((*channel, values.as_data()?)));
         let times = (self.channels.time, Data::from(&*self.waiting.times));
-        let qualities = (self.channels.quality, Data::from(&*self.waiting.qualities));
-        std::iter::once(times)
-            .chain(values)
-            .chain(std::iter::once(qualities))
+        let qualities = self.channels.quality;
+        let qualities = qualities.map(|channel| (channel, Data::from(&*self.waiting.qualities)));
+        std::iter::once(times).chain(values).chain(qualities)
     }
 
     /// What waits is in a segment now, which the file has not taken yet.
@@ -189,7 +204,7 @@ impl Recorded {
         writer: &mut Writer,
         is_removed: bool,
     ) -> Result<Option<u64>, WriteError> {
-        self.channels = Channels::add(writer, &self.group.name(), &self.layout)?;
+        self.channels = Channels::add(writer, &self.group.name(), &self.layout, self.rows_are)?;
         let text = Text::from(self.data_type.to_string());
         writer.set(&self.group, TYPE, text)?;
         if !self.unit.as_bytes().is_empty() {
@@ -200,10 +215,10 @@ impl Recorded {
         }
         let is_unsafe = !is_removed && self.rows_on_disk < self.rows_in_file;
         let missing = match (is_removed, is_unsafe) {
-            // The last one is taken over.
+            // The last update is taken over.
             (true, _) => {
                 let own = self.rows_in_file.saturating_sub(self.carried);
-                Some(own.saturating_sub(1))
+                Some(own.saturating_sub(u64::from(self.last_in_file.is_some())))
             }
             (false, true) => None,
             (false, false) => Some(0),

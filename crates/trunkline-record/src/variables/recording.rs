@@ -21,6 +21,15 @@ const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
 /// Most bytes that wait, whatever was asked for: text of one segment has to be shorter than 4 GiB.
 const WAITING_BYTES_MAX: usize = 1 << 30;
 
+/// What the rows of a recording are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rows {
+    /// Updates of variables. The next file of a series begins with the last one.
+    Updates,
+    /// Elements of a stream, each of which is in one file.
+    Elements,
+}
+
 /// A variable of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VariableId(u32);
@@ -39,6 +48,7 @@ pub struct VariableId(u32);
 pub struct VariableRecording<S> {
     out: S,
     writer: Writer,
+    rows: Rows,
     variables: Vec<Recorded>,
     /// Where each is among those.
     by_name: HashMap<ObjectPath, VariableId>,
@@ -72,6 +82,7 @@ impl<S: Segments> VariableRecording<S> {
         Self {
             out,
             writer,
+            rows: Rows::Updates,
             variables: Vec::new(),
             by_name: HashMap::new(),
             waiting_bytes_max: waiting_bytes_max.min(WAITING_BYTES_MAX),
@@ -99,6 +110,14 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
+    /// The same for elements of a stream.
+    pub(super) fn of_elements(self) -> Self {
+        Self {
+            rows: Rows::Elements,
+            ..self
+        }
+    }
+
     /// Adds a variable; the same name gives the same one.
     ///
     /// # Errors
@@ -120,17 +139,9 @@ impl<S: Segments> VariableRecording<S> {
                 }),
             };
         }
-        let layout = Layout::of(data_type).map_err(|no_layout| match no_layout {
-            NoLayout::TooManyColumns => VariableRecordError::TooManyParts {
-                name: name.to_owned(),
-                max: COLUMNS_MAX,
-            },
-            NoLayout::UnknownType => VariableRecordError::Type {
-                name: name.to_owned(),
-                data_type: data_type.clone(),
-            },
-        })?;
-        let recorded = Recorded::new(group.clone(), data_type.clone(), layout, &mut self.writer);
+        let layout = layout_of(name, data_type)?;
+        let (of, writer) = (data_type.clone(), &mut self.writer);
+        let recorded = Recorded::new(group.clone(), of, layout, self.rows, writer);
         let recorded = recorded.map_err(|source| format_error(&group, source))?;
         // As many as fit into a file.
         let id = VariableId(self.variables.len() as u32);
@@ -182,6 +193,29 @@ impl<S: Segments> VariableRecording<S> {
             self.note_lost(variable, Some(1))?;
             return Err(error);
         }
+        self.push(variable, sample, bytes)
+    }
+
+    /// Takes an update, however much waits, so that it is not lost: whoever calls this takes no
+    /// more while the recording [is over full](Self::is_over_full).
+    ///
+    /// # Errors
+    /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: it is not taken.
+    pub(super) fn keep(
+        &mut self,
+        variable: VariableId,
+        sample: &Sample,
+    ) -> Result<(), VariableRecordError> {
+        self.check(variable, sample)?;
+        self.push(variable, sample, bytes_of(sample))
+    }
+
+    fn push(
+        &mut self,
+        variable: VariableId,
+        sample: &Sample,
+        bytes: usize,
+    ) -> Result<(), VariableRecordError> {
         let one = self.variables.get_mut(variable.0 as usize);
         one.ok_or(VariableRecordError::Unknown)?
             .push(sample, self.is_series);
@@ -189,6 +223,11 @@ impl<S: Segments> VariableRecording<S> {
         self.waiting_updates += 1;
         self.progress.updates += 1;
         Ok(())
+    }
+
+    /// Whether as many bytes wait as may.
+    pub(super) fn is_over_full(&self) -> bool {
+        self.waiting >= self.waiting_bytes_max && self.waiting > 0
     }
 
     /// Takes the value that a variable had when its recording began, however old it is: where it is
@@ -477,6 +516,23 @@ impl<S: Segments> VariableRecording<S> {
 
 fn bytes_of(sample: &Sample) -> usize {
     columns::byte_len(&sample.value) + UPDATE_BYTES
+}
+
+/// The channels of values of this type.
+///
+/// # Errors
+/// [`VariableRecordError::Type`], [`VariableRecordError::TooManyParts`].
+pub(super) fn layout_of(name: &str, data_type: &DataType) -> Result<Layout, VariableRecordError> {
+    Layout::of(data_type).map_err(|no_layout| match no_layout {
+        NoLayout::TooManyColumns => VariableRecordError::TooManyParts {
+            name: name.to_owned(),
+            max: COLUMNS_MAX,
+        },
+        NoLayout::UnknownType => VariableRecordError::Type {
+            name: name.to_owned(),
+            data_type: data_type.clone(),
+        },
+    })
 }
 
 fn format_error(group: &ObjectPath, source: WriteError) -> VariableRecordError {

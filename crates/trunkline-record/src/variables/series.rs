@@ -84,6 +84,20 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
+    /// The same for elements of a stream.
+    pub(super) fn start_elements(
+        open: O,
+        rotation: Option<Rotation>,
+        waiting_bytes_max: usize,
+        now: Duration,
+    ) -> io::Result<Self> {
+        let series = Self::start(open, rotation, waiting_bytes_max, now)?;
+        Ok(Self {
+            recording: series.recording.of_elements(),
+            ..series
+        })
+    }
+
     /// As [`VariableRecording::add`], in this file and all that follow.
     ///
     /// # Errors
@@ -146,6 +160,20 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         }
     }
 
+    /// As [`VariableRecording::keep`].
+    pub(super) fn keep(
+        &mut self,
+        variable: VariableId,
+        sample: &Sample,
+    ) -> Result<(), VariableRecordError> {
+        self.recording.keep(variable, sample)
+    }
+
+    /// As [`VariableRecording::is_over_full`].
+    pub(super) fn is_over_full(&self) -> bool {
+        self.recording.is_over_full()
+    }
+
     /// As [`VariableRecording::note_lost`].
     ///
     /// # Errors
@@ -194,7 +222,11 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
             let bytes = self.recording.progress().bytes;
             self.room.look(now, self.recording.room(), bytes);
         }
-        self.room.set_full(written.as_ref().is_err_and(is_full));
+        self.room.set_full(
+            written
+                .as_ref()
+                .is_err_and(VariableRecordError::is_disk_full),
+        );
         written
     }
 
@@ -300,21 +332,10 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
 /// Whether a file takes nothing more. One on a disk that is full does, when there is room.
 fn has_failed(error: &VariableRecordError) -> bool {
     match error {
-        VariableRecordError::File(_) => !is_full(error),
+        VariableRecordError::File(_) => !error.is_disk_full(),
         VariableRecordError::Sync { .. }
         | VariableRecordError::Removed { .. }
         | VariableRecordError::Format { .. } => true,
         _ => false,
     }
-}
-
-/// Whether there is no room on the disk.
-fn is_full(error: &VariableRecordError) -> bool {
-    matches!(
-        error,
-        VariableRecordError::File(error) if matches!(
-            error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        )
-    )
 }

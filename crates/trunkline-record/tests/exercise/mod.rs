@@ -45,6 +45,18 @@ pub fn exercise(path: &Path) {
             before = update.after;
         }
     }
+    if let Ok(mut recorded) = RecordedVariables::open_series(path) {
+        recorded.keep_only(1);
+        for _ in 0..STEPS {
+            let Ok(Some(update)) = recorded.next_update() else {
+                break;
+            };
+            assert_eq!(
+                update.variable, 1,
+                "another variable than the one that is kept"
+            );
+        }
+    }
     let _ = Recording::open(path, &Selection::default());
     for (group, times) in groups(path) {
         for (is_scaled, times) in [(false, times), (true, None)] {

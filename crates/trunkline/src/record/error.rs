@@ -1,5 +1,6 @@
 //! Why something is not recorded or played.
 
+use std::error::Error;
 use std::io;
 
 use trunkline_record::{PlaybackError, RecordError, VariableRecordError};
@@ -27,7 +28,7 @@ pub enum RecordingError {
         /// How many.
         elements: u64,
         /// Why not.
-        source: Box<RecordError>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// Updates of variables cannot be written.
     #[error(transparent)]
@@ -47,7 +48,7 @@ pub enum RecordingError {
     /// Elements of this type do not become rows.
     #[error(
         "elements of the type {data_type} have no fixed size, or parts that are no plain values, \
-         and are not recorded; use numbers, bool, timestamps, or a struct of them"
+         and are no rows; record them with record_elements"
     )]
     Type {
         /// The type.
@@ -65,6 +66,17 @@ pub enum RecordingError {
         element_bytes: Option<usize>,
         /// Bytes of a row.
         row_bytes: usize,
+    },
+    /// The elements of the recording are of another type than those of the stream.
+    #[error(
+        "the recording holds elements of the type {recorded}, and the stream is of the type \
+         {stream}; make the stream of the type that was recorded"
+    )]
+    OtherElements {
+        /// The type that was recorded.
+        recorded: DataType,
+        /// The type of the stream.
+        stream: DataType,
     },
     /// There is nothing that could be played.
     #[error("no variable of the recording is there to be played into; {why}")]

@@ -3,12 +3,14 @@
 //!
 //! ```text
 //!   stream ----> record_stream ----> TDMS file ----> play_into_stream ----> stream
+//!          \---> record_elements --> TDMS file ----> play_elements_into_stream
 //!   variables -> VariableRecorder -> TDMS file ----> play_into_variables -> variables
 //! ```
 //!
 //! A device, or a program in its place, fills a ring itself: [`regions`].
 
 mod descriptions;
+mod elements;
 mod error;
 mod handed_over;
 mod play_stream;
@@ -22,6 +24,7 @@ mod unmatched;
 
 pub use trunkline_record::*;
 
+pub use self::elements::{RecordElementsOptions, play_elements_into_stream, record_elements};
 pub use self::error::RecordingError;
 pub use self::handed_over::PlayFailure;
 pub use self::play_stream::{StreamPlayed, play_into_stream};

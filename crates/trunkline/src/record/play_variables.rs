@@ -90,12 +90,7 @@ pub fn play_into_variables(
     stopped: &Stopped,
     mut on_updates: impl FnMut(&VariablesPlayed),
 ) -> Result<VariablesPlayed, RecordingError> {
-    let speed = match options.pace {
-        Pace::Full => None,
-        Pace::Original => Some(1.0),
-        Pace::Scaled(speed) if speed.is_finite() && speed > 0.0 => Some(speed),
-        Pace::Scaled(speed) => return Err(trunkline_record::PlaybackError::Speed { speed }.into()),
-    };
+    let speed = speed_of(options.pace)?;
     let mut done = VariablesPlayed::default();
     let into = open(client, recorded, target, options.timeout, &mut done)?;
     let before = client.write_counts();
@@ -194,8 +189,18 @@ fn next_update(
     }
 }
 
+/// How many times as fast; none: as fast as it goes.
+pub(super) fn speed_of(pace: Pace) -> Result<Option<f64>, PlaybackError> {
+    match pace {
+        Pace::Full => Ok(None),
+        Pace::Original => Ok(Some(1.0)),
+        Pace::Scaled(speed) if speed.is_finite() && speed > 0.0 => Ok(Some(speed)),
+        Pace::Scaled(speed) => Err(PlaybackError::Speed { speed }),
+    }
+}
+
 /// When an update is due that came so long after the first; at once where there is no speed.
-fn due(after: Duration, speed: Option<f64>) -> Duration {
+pub(super) fn due(after: Duration, speed: Option<f64>) -> Duration {
     match speed {
         None => Duration::ZERO,
         // A speed above 0, so no number that is none; a recording is not as long as fits.

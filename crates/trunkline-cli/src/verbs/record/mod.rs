@@ -47,9 +47,9 @@ use crate::terminal::{plain, shown};
 /// a name that nothing had to the end makes the exit code 1.
 ///
 /// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
-/// comes, until the stream ends. The writer waits while the disk does, and while it is full:
-/// nothing is lost. Ended while the disk is full, it says how many elements are not in the file,
-/// with exit code 7.
+/// comes, elements of every type, until the stream ends. The writer waits while the disk does, and
+/// while it is full: nothing is lost. Ended while the disk is full, it says how many elements are
+/// not in the file, with exit code 7.
 ///
 /// With --rotate-size or --rotate-time it goes on in FILE_0002, FILE_0003 and so on, each of which
 /// stands on its own; then also when a file cannot be written any more, and what may be missing is
@@ -235,7 +235,9 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
     let (exit, code) = match error {
         RecordingError::Stream(error) => return super::stream::problem(error),
         RecordingError::File(_) => (Exit::SomeFailed, "file"),
-        RecordingError::Type { .. } | RecordingError::OtherRows { .. } => (Exit::Usage, "type"),
+        RecordingError::Type { .. }
+        | RecordingError::OtherRows { .. }
+        | RecordingError::OtherElements { .. } => (Exit::Usage, "type"),
         RecordingError::NothingToPlay { .. } => (Exit::SomeFailed, "nothing-to-play"),
         RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use trunkline::record::regions::{Pages, PagesWanted, RegionFiller, RegionMemory, RegionReader};
+use trunkline::record::regions::{Pages, PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendWanted, Directness, Displaced, FileReport, QueueOptions, RecordError, RoomState,
-    StreamRecorded, TdmsRecording, TdmsSeries, record_stream, series_file, stopper, stream_layout,
-    tdms_queue,
+    BackendWanted, Directness, Displaced, ElementSeries, FileReport, QueueOptions,
+    RecordElementsOptions, RecordError, RecordingError, RoomState, SegmentFile, Stopped,
+    StreamRecorded, TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements,
+    record_elements, record_stream, series_file, stopper, stream_layout, tdms_queue,
 };
 use trunkline::stream::{Options, ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
@@ -32,6 +33,12 @@ use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
 /// Bytes of a region, about: what is written at a time.
 const REGION_BYTES: usize = 1 << 20;
+
+/// The group that a stream is recorded as.
+const GROUP: &str = "stream";
+
+/// Bytes of elements that wait in memory, of those that vary in size or have parts.
+const WAITING_BYTES: usize = 4 << 20;
 
 /// Regions of the ring.
 const REGIONS: usize = 16;
@@ -72,9 +79,22 @@ fn recorded(
     running: &mut Running,
     context: &Context,
 ) -> Result<Outcome, Stop> {
+    match stream_layout(GROUP, "value", &args.data_type) {
+        Ok(layout) => rows_recorded(args, url, layout, interrupted, running, context),
+        Err(_) => elements_recorded(args, url, interrupted, running, context),
+    }
+}
+
+/// Records elements that are rows of plain values, from where they lie in memory.
+fn rows_recorded(
+    args: &Args,
+    url: &str,
+    mut layout: TdmsLayout,
+    interrupted: &Interrupted,
+    running: &mut Running,
+    context: &Context,
+) -> Result<Outcome, Stop> {
     let path = args.path();
-    let layout = stream_layout("stream", "value", &args.data_type);
-    let mut layout = layout.map_err(|error| problem(&error))?;
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
     // Whole blocks, so that regions are written from where they lie.
     let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
@@ -86,24 +106,8 @@ fn recorded(
         REGIONS,
     );
     let (memory, mut filler, mut reader) = made.map_err(failed)?;
-    // Before the file: where the other end does not come, no file is left behind. What can be known
-    // without it is told without waiting.
-    let next = series_file(&path, 2);
-    let rotation = args.rotation();
-    let there = [Some(&path), rotation.is_some().then_some(&next)];
-    if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
-        let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-        return Err(not_begun(&error.into(), there).into());
-    }
-    check_folder(&path).map_err(|error| not_begun(&error.into(), &path))?;
-    interrupted.end_in_order();
-    let is_to_end = || interrupted.is_so() || running.is_told();
-    let Some(stream) = create(args, url, is_to_end, context)? else {
-        let exit = match interrupted.is_so() {
-            true => Exit::Interrupted,
-            false => Exit::Done,
-        };
-        return Ok(nobody_came(&path, exit));
+    let Some(mut stream) = met(args, url, interrupted, running, context)? else {
+        return Ok(nobody_came(&path, interrupted));
     };
     layout.waveform = args.sample_rate.map(|rate| Waveform {
         start: Some(context.clock.wall().into()),
@@ -131,15 +135,18 @@ fn recorded(
         report: &report,
         pages: memory.pages(),
         interrupted,
-        rows: rows as u64,
         context,
     };
+    let region_rows = rows as u64;
     let ends = (&mut filler, &mut reader);
     let not_started = |error: RecordError| Stop::from(problem(&error.into()));
-    match rotation {
+    match args.rotation() {
         None => {
             let recording = TdmsRecording::start(queue, &layout, FILE_WAIT);
-            recorder.record(stream, ends, recording.map_err(not_started)?, running)
+            let recording = recording.map_err(not_started)?;
+            recorder.record(recording, running, |file, stopped, on_region| {
+                record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
+            })
         }
         Some(rotation) => {
             let mut first = Some(queue);
@@ -148,9 +155,87 @@ fn recorded(
                 None => open(number).map(|(queue, _)| queue),
             };
             let series = TdmsSeries::start(open, layout, rotation, FILE_WAIT);
-            recorder.record(stream, ends, series.map_err(not_started)?, running)
+            recorder.record(
+                series.map_err(not_started)?,
+                running,
+                |file, stopped, on_region| {
+                    record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
+                },
+            )
         }
     }
+}
+
+/// Records elements that vary in size or have parts, in the channels that variables have.
+fn elements_recorded(
+    args: &Args,
+    url: &str,
+    interrupted: &Interrupted,
+    running: &mut Running,
+    context: &Context,
+) -> Result<Outcome, Stop> {
+    let path = args.path();
+    let of = (GROUP, &args.data_type);
+    check_elements(of.0, of.1).map_err(|error| {
+        Stop::from(Problem::new(
+            Exit::Usage,
+            "type",
+            &plain(&error.to_string()),
+        ))
+    })?;
+    let Some(mut stream) = met(args, url, interrupted, running, context)? else {
+        return Ok(nobody_came(&path, interrupted));
+    };
+    let open = |number| {
+        let path = series_file(&path, number);
+        match args.sums {
+            true => SegmentFile::create_summed(&path),
+            false => SegmentFile::create(&path),
+        }
+    };
+    let series = ElementSeries::start(open, args.rotation(), WAITING_BYTES, of, Duration::ZERO);
+    let series = series.map_err(|error| match error {
+        VariableRecordError::File(error) => not_begun(&error.into(), &path),
+        error => problem(&error.into()),
+    })?;
+    let recorder = Recorder {
+        args,
+        path: &path,
+        report: &SegmentFile::report(),
+        pages: Pages::Ordinary,
+        interrupted,
+        context,
+    };
+    let options = RecordElementsOptions {
+        sample_rate: args.sample_rate,
+        ..RecordElementsOptions::default()
+    };
+    recorder.record(series, running, |file, stopped, on_turn| {
+        record_elements(&mut stream, file, options, stopped, on_turn)
+    })
+}
+
+/// Waits for the other end, before the file is made: if it does not come, no file is left behind.
+/// None where the recording was to end before. Errors that do not depend on the other end are
+/// reported without waiting.
+fn met(
+    args: &Args,
+    url: &str,
+    interrupted: &Interrupted,
+    running: &Running,
+    context: &Context,
+) -> Result<Option<ValueReader>, Stop> {
+    let path = args.path();
+    let next = series_file(&path, 2);
+    let there = [Some(&path), args.rotation().is_some().then_some(&next)];
+    if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
+        let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        return Err(not_begun(&error.into(), there).into());
+    }
+    check_folder(&path).map_err(|error| not_begun(&error.into(), &path))?;
+    interrupted.end_in_order();
+    let is_to_end = || interrupted.is_so() || running.is_told();
+    create(args, url, is_to_end, context)
 }
 
 /// What a stream is recorded with.
@@ -160,18 +245,20 @@ struct Recorder<'a> {
     report: &'a FileReport,
     pages: Pages,
     interrupted: &'a Interrupted,
-    /// Of a region.
-    rows: u64,
     context: &'a Context,
 }
 
 impl Recorder<'_> {
-    fn record(
+    /// `record` records into the file, and calls what it is given after each turn.
+    fn record<F: StreamFile>(
         &self,
-        mut stream: ValueReader,
-        ends: (&mut RegionFiller, &mut RegionReader),
-        mut file: impl StreamFile,
+        mut file: F,
         running: &mut Running,
+        record: impl FnOnce(
+            &mut F,
+            &Stopped,
+            &mut dyn FnMut(&F),
+        ) -> Result<StreamRecorded, RecordingError>,
     ) -> Result<Outcome, Stop> {
         let context = self.context;
         say_way(self.report, self.pages, context)?;
@@ -181,7 +268,7 @@ impl Recorder<'_> {
         let mut stopper = Some(stopper);
         let mut shown = (started, 0);
         let mut notices = Notices::new("the stream waits; free some");
-        let on_region = |file: &_| {
+        let mut on_turn = |file: &F| {
             let now = context.clock.now();
             let is_over = until.is_some_and(|until| until <= now);
             if self.interrupted.is_so() || running.is_told() || is_over {
@@ -193,7 +280,7 @@ impl Recorder<'_> {
             let _ = notices.say(&seen(file), self.path, now, context);
             let elapsed = now.since(shown.0);
             if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
-                let progress = StreamFile::progress(file);
+                let state = file.file_progress().room.state;
                 let rate = per_second(figures.bytes.saturating_sub(shown.1), elapsed);
                 shown = (now, figures.bytes);
                 context.terminal.progress(&format!(
@@ -201,19 +288,19 @@ impl Recorder<'_> {
                     counted(figures.rows, "element"),
                     bytes_text(figures.bytes as f64),
                     rate_text(rate),
-                    progress.outstanding,
-                    room(progress.room.state, self.path, rate),
+                    bytes_text(figures.queue_bytes as f64),
+                    room(state, self.path, rate),
                 ));
             }
         };
-        let done = record_stream(&mut stream, ends, &mut file, self.rows, &stopped, on_region);
-        let copied = file.progress().bytes_copied;
+        let done = record(&mut file, &stopped, &mut on_turn);
+        let copied = file.file_progress().bytes_copied;
         let closed = file.end(FILE_WAIT);
         if self.args.rotation().is_none()
             && let [Some(found), _] = file.displaced()
             && found.is_removed()
         {
-            let rows = counted(file.rows(), "element");
+            let rows = counted(file.elements(), "element");
             let sentence = format!(
                 "{found}, and {rows} that were in it are lost; record in another file, which no \
                  program removes"
@@ -296,7 +383,11 @@ impl Recorder<'_> {
 }
 
 /// It was to end before there was a writer: a file of no rows would be of no use.
-fn nobody_came(path: &Path, exit: Exit) -> Outcome {
+fn nobody_came(path: &Path, interrupted: &Interrupted) -> Outcome {
+    let exit = match interrupted.is_so() {
+        true => Exit::Interrupted,
+        false => Exit::Done,
+    };
     let mut object = Object::new();
     object.put("event", "recorded");
     object.put("file", path.display().to_string());
@@ -310,13 +401,12 @@ fn nobody_came(path: &Path, exit: Exit) -> Outcome {
 }
 
 fn figures(file: &impl StreamFile) -> Figures {
-    let progress = StreamFile::progress(file);
+    let progress = file.file_progress();
     Figures {
-        rows: file.rows(),
-        bytes: file.bytes_before() + progress.written,
-        queue_bytes: progress.accepted.saturating_sub(progress.written)
-            + progress.bytes_collected as u64,
-        lost: StreamFile::lost(file),
+        rows: file.elements(),
+        bytes: progress.bytes,
+        queue_bytes: progress.queue_bytes,
+        lost: file.lost(),
         ..Figures::default()
     }
 }
@@ -326,10 +416,10 @@ fn seen(file: &impl StreamFile) -> Seen<'_> {
     Seen {
         displaced,
         sums_displaced,
-        room: StreamFile::progress(file).room,
+        room: file.file_progress().room,
         trouble: None,
         is_connected: None,
-        lost: StreamFile::lost(file),
+        lost: file.lost(),
     }
 }
 

@@ -7,22 +7,46 @@ use std::time::Duration;
 
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use trunkline::record::{
-    Backend, Closed, Displaced, Durability, FailedStep, Progress, RecordError, RowsRecording,
-    TdmsRecording, TdmsSeries, WriteQueue,
+    Backend, Closed, Displaced, Durability, ElementSeries, FailedStep, Progress, RecordError, Room,
+    Segments, TdmsRecording, TdmsSeries, WriteQueue,
 };
 
-/// What is shown of it while it runs, and how it ends.
-pub(super) trait StreamFile: RowsRecording {
-    /// How far the current file is.
-    fn progress(&self) -> Progress;
+/// How far a recording is, in all its files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileProgress {
+    /// Bytes that were written.
+    pub(super) bytes: u64,
+    /// Bytes that wait to be written.
+    pub(super) queue_bytes: u64,
+    /// Bytes that were copied on the way to the current file.
+    pub(super) bytes_copied: u64,
+    pub(super) room: Room,
+}
 
-    /// Bytes of the files before.
-    fn bytes_before(&self) -> u64;
+impl FileProgress {
+    fn of_queue(progress: &Progress, bytes_before: u64) -> Self {
+        let queue_bytes = progress.accepted.saturating_sub(progress.written);
+        Self {
+            bytes: bytes_before + progress.written,
+            queue_bytes: queue_bytes + progress.bytes_collected as u64,
+            bytes_copied: progress.bytes_copied,
+            room: progress.room,
+        }
+    }
+}
+
+/// What is shown of it while it runs, and how it ends.
+pub(super) trait StreamFile {
+    /// Elements that were taken.
+    fn elements(&self) -> u64;
+
+    /// How far it is.
+    fn file_progress(&self) -> FileProgress;
 
     /// Where the file that is written is, if its name no longer leads to it; and its checksums.
     fn displaced(&self) -> [Option<&Displaced>; 2];
 
-    /// Rows that are missing.
+    /// Elements that are missing.
     fn lost(&self) -> u64;
 
     /// Ends it.
@@ -66,12 +90,12 @@ impl Came {
 }
 
 impl<B: Backend> StreamFile for TdmsRecording<B> {
-    fn progress(&self) -> Progress {
-        self.progress()
+    fn elements(&self) -> u64 {
+        self.rows()
     }
 
-    fn bytes_before(&self) -> u64 {
-        0
+    fn file_progress(&self) -> FileProgress {
+        FileProgress::of_queue(&self.progress(), 0)
     }
 
     fn displaced(&self) -> [Option<&Displaced>; 2] {
@@ -91,12 +115,12 @@ impl<B: Backend> StreamFile for TdmsRecording<B> {
 }
 
 impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for TdmsSeries<B, O> {
-    fn progress(&self) -> Progress {
-        self.file().progress()
+    fn elements(&self) -> u64 {
+        self.rows()
     }
 
-    fn bytes_before(&self) -> u64 {
-        self.bytes_before()
+    fn file_progress(&self) -> FileProgress {
+        FileProgress::of_queue(&self.file().progress(), self.bytes_before())
     }
 
     fn displaced(&self) -> [Option<&Displaced>; 2] {
@@ -119,6 +143,51 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for Tdms
             if let Some(failure) = came.failure.take() {
                 came.troubles
                     .push(format!("file {}: {failure}", ended.number));
+            }
+        }
+        Ok(came)
+    }
+}
+
+/// Elements that vary in size or have parts. Recording them has ended it already.
+impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S, O> {
+    fn elements(&self) -> u64 {
+        self.progress().updates
+    }
+
+    fn file_progress(&self) -> FileProgress {
+        let progress = self.progress();
+        FileProgress {
+            bytes: progress.bytes,
+            queue_bytes: progress.waiting_bytes as u64,
+            bytes_copied: progress.bytes,
+            room: self.room(),
+        }
+    }
+
+    fn displaced(&self) -> [Option<&Displaced>; 2] {
+        [self.displaced(), self.sums_displaced()]
+    }
+
+    fn lost(&self) -> u64 {
+        self.progress().lost
+    }
+
+    fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
+        let progress = self.progress();
+        let mut came = Came {
+            files: self.number(),
+            bytes: progress.bytes,
+            lost: progress.lost,
+            is_unsafe: progress.on_disk < progress.updates,
+            sync_failure: progress.sync_failure,
+            ..Came::default()
+        };
+        while let Some(ended) = self.take_ended() {
+            if !ended.is_on_disk {
+                let number = ended.number;
+                let trouble = format!("file {number}: not all of it is safe from a loss of power");
+                came.troubles.push(trouble);
             }
         }
         Ok(came)

@@ -1,0 +1,112 @@
+//! `play --stream`: the values of one variable, as which a stream of text, bytes, arrays, waveforms
+//! or structs is recorded.
+
+use trunkline::record::{
+    Pace, RecordedVariables, RecordingError, StreamPlayed, play_elements_into_stream, stopper,
+};
+use trunkline_tdms::ObjectPath;
+
+use super::{Args, Watch, check_sums, close, create, nobody_came, problem, say_missing};
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::problem::{Problem, Stop};
+use crate::terminal::plain;
+use crate::verbs::Context;
+use crate::verbs::record::open;
+
+/// The property of a group that says the type of its values, of which each may have several
+/// channels.
+const TYPE: &[u8] = b"variable_type";
+
+/// The group whose values are to be played; none where its channels are played as rows.
+pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>, Stop> {
+    if args.times.is_some() || !context.settings.exclude.is_empty() {
+        return Ok(None);
+    }
+    let file = open(&args.file)?;
+    let group = match &args.group {
+        Some(group) => ObjectPath::group(group.as_str()),
+        None => {
+            let mut groups = file.groups();
+            match (groups.next(), groups.next()) {
+                (Some(group), None) => ObjectPath::group(group.clone()),
+                _ => return Ok(None),
+            }
+        }
+    };
+    let says_type = file
+        .properties(&group)
+        .is_some_and(|all| all.get(TYPE).is_some());
+    Ok(says_type.then(|| group.name().to_string()))
+}
+
+pub(super) fn into_stream(
+    args: &Args,
+    (url, name): (&str, &str),
+    pace: Pace,
+    interrupted: &Interrupted,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    if args.skip_gaps {
+        let sentence = "--skip-gaps goes with rows at even times; these values have times of their \
+                        own, which --speed and --full change";
+        return Err(Problem::usage(sentence).into());
+    }
+    let opened = RecordedVariables::open_series(&args.file);
+    let mut recorded = opened.map_err(|error| problem(&error.into()))?;
+    let mut variables = recorded.variables().iter().enumerate();
+    let Some((number, known)) = variables.find(|(_, one)| one.name == name) else {
+        let sentence = format!(
+            "{} cannot be played: a channel of it is missing, or holds something else than its \
+             type says",
+            plain(name)
+        );
+        return Err(Problem::new(Exit::SomeFailed, "recording", &sentence).into());
+    };
+    if known.data_type != args.data_type {
+        let error = RecordingError::OtherElements {
+            recorded: known.data_type.clone(),
+            stream: args.data_type.clone(),
+        };
+        let mut found = problem(&error);
+        found.hint = Some(format!("--type '{}'", plain(&known.data_type.to_string())));
+        return Err(found.into());
+    }
+    let total = counted(known.updates, "element");
+    let is_whole = say_missing(recorded.missing(), context)?;
+    check_sums(args, context)?;
+    let started = context.clock.now();
+    let Some(mut stream) = create(args, url, interrupted, context)? else {
+        return nobody_came(started, context);
+    };
+    let started = context.clock.now();
+    let (stopper, stopped) = stopper();
+    let mut watch = Watch::new(stopper, interrupted, context);
+    let look = |done: &StreamPlayed| {
+        watch.look(done.rows, |rate| {
+            let late = done.lateness.as_secs_f64();
+            format!("{} of {total} · {rate:.0}/s · {late:.3} s late", done.rows)
+        });
+    };
+    let done = play_elements_into_stream(&mut recorded, number, pace, &mut stream, &stopped, look);
+    let done = done.map_err(|error| problem(&error))?;
+    let exit = close(stream, &done, "element", started, context)?;
+    let unreadable = recorded
+        .variables()
+        .get(number)
+        .map_or(0, |one| one.unreadable);
+    if unreadable > 0 {
+        let sentence = format!(
+            "{} cannot be read and are not played: the ends of strings do not fit the text they \
+             are in",
+            counted(unreadable, "element")
+        );
+        let found = Problem::new(Exit::SomeFailed, "unreadable", &sentence).of(name);
+        context.terminal.problem(&found, name.len())?;
+    }
+    Ok(match exit {
+        Exit::Done if !is_whole || unreadable > 0 => Exit::SomeFailed,
+        exit => exit,
+    })
+}

@@ -1,0 +1,291 @@
+//! Streams of elements that vary in size or have parts, into recordings and back.
+
+use std::io;
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_record::{ElementSeries, Pace, RecordedVariables, Segments, VariableRecordError};
+use trunkline_stream::{StreamError, ValueReader, ValueWriter};
+use trunkline_types::wire::encoded_len;
+use trunkline_types::{Tick, Timestamp};
+
+use super::play_variables::{due, speed_of};
+use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded};
+
+/// Elements that are taken from the stream at a time. Their bytes are bounded by the stream's
+/// buffer.
+const TAKEN_MAX: usize = 4096;
+
+/// Longest wait for elements, room in the stream or the time of the next element, between two looks
+/// whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a full disk is left alone between two attempts to write.
+const FULL_DISK_WAIT: Duration = Duration::from_millis(100);
+
+/// How elements of a stream are recorded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RecordElementsOptions {
+    /// How often what has come is written to the file: a program that is killed loses no more.
+    pub write_every: Duration,
+    /// How often the file is made safe from a loss of power.
+    pub sync_every: Duration,
+    /// Elements per second, from which their times are counted; none: each has the time at which it
+    /// was taken from the stream.
+    pub sample_rate: Option<f64>,
+}
+
+impl Default for RecordElementsOptions {
+    fn default() -> Self {
+        Self {
+            write_every: Duration::from_secs(1),
+            sync_every: Duration::from_secs(10),
+            sample_rate: None,
+        }
+    }
+}
+
+/// Records elements of any type into a file or a series until the stream ends or it is stopped;
+/// `on_turn` is called after each attempt to read and to write. Elements of a fixed size are
+/// recorded faster by [`record_stream`](super::record_stream).
+///
+/// The stream waits while the disk does, and while it is full: nothing is lost. What was taken from
+/// it waits in memory, in as many bytes as the recording says, as many again in a segment that the
+/// file has not taken, and those of the stream's buffer.
+///
+/// # Errors
+/// [`RecordingError::Unwritten`]: elements that were taken are not in the recording, because it was
+/// stopped while the disk was full, or because the file takes nothing more.
+/// [`RecordingError::Variables`], [`RecordingError::Stream`]: all that were taken are in the
+/// recording.
+pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
+    stream: &mut ValueReader,
+    recording: &mut ElementSeries<S, O>,
+    options: RecordElementsOptions,
+    stopped: &Stopped,
+    on_turn: impl FnMut(&ElementSeries<S, O>),
+) -> Result<StreamRecorded, RecordingError> {
+    let before = recording.progress().updates;
+    let clock = Clock::new();
+    let mut turns = Turns {
+        since: clock.now(),
+        clock,
+        recording,
+        stopped,
+        times: Times {
+            rate: options.sample_rate,
+            first: None,
+            next: 0,
+        },
+        done: StreamRecorded::default(),
+        on_turn,
+    };
+    let recorded = turns.record(stream, options);
+    // What was taken before is written, whatever has ended it.
+    let written = turns.end();
+    let (done, recording) = (turns.done, turns.recording);
+    // Elements that could not be taken, and those that wait.
+    let untaken = done
+        .elements
+        .saturating_sub(recording.progress().updates - before);
+    let elements = untaken + recording.give_up_waiting();
+    match (recorded, written) {
+        (Ok(()), Ok(())) => Ok(done),
+        (Err(RecordingError::Variables(source)), _) | (_, Err(source)) if elements > 0 => {
+            Err(RecordingError::Unwritten {
+                elements,
+                source: match *source {
+                    // Nothing is tried again now.
+                    VariableRecordError::File(error) => error.into(),
+                    source => source.into(),
+                },
+            })
+        }
+        (Err(error), _) => Err(error),
+        (Ok(()), Err(error)) => Err(RecordingError::Variables(error)),
+    }
+}
+
+/// A recording of elements, turn by turn.
+struct Turns<'a, S, O, F> {
+    recording: &'a mut ElementSeries<S, O>,
+    clock: Clock,
+    since: Tick,
+    stopped: &'a Stopped,
+    times: Times,
+    done: StreamRecorded,
+    on_turn: F,
+}
+
+impl<S, O, F> Turns<'_, S, O, F>
+where
+    S: Segments,
+    O: FnMut(u32) -> io::Result<S>,
+    F: FnMut(&ElementSeries<S, O>),
+{
+    fn now(&self) -> Duration {
+        self.clock.now().since(self.since)
+    }
+
+    /// Until the stream ends, or it is stopped.
+    fn record(
+        &mut self,
+        stream: &mut ValueReader,
+        options: RecordElementsOptions,
+    ) -> Result<(), RecordingError> {
+        let (mut write_at, mut sync_at) = (options.write_every, options.sync_every);
+        while !self.done.has_ended && !self.stopped.now() {
+            if self.recording.has_room() {
+                self.take(stream)?;
+            }
+            let now = self.now();
+            let written = if now >= sync_at {
+                (write_at, sync_at) = (now + options.write_every, now + options.sync_every);
+                self.recording.sync(now)
+            } else if now >= write_at || !self.recording.has_room() {
+                write_at = now + options.write_every;
+                self.recording.write_out(now)
+            } else {
+                Ok(())
+            };
+            (self.on_turn)(self.recording);
+            match written {
+                // While there is room in memory, more is taken.
+                Err(error) if error.is_disk_full() => {
+                    if !self.recording.has_room() && self.stopped.within(FULL_DISK_WAIT) {
+                        break;
+                    }
+                }
+                written => written?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what has come, waits for the first for a while.
+    fn take(&mut self, stream: &mut ValueReader) -> Result<(), RecordingError> {
+        let values = match stream.read_up_to(TAKEN_MAX, Some(LOOK_EVERY)) {
+            Ok(values) => values,
+            Err(StreamError::Timeout { .. }) => return Ok(()),
+            Err(StreamError::Ended) => {
+                self.done.has_ended = true;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.done.elements += values.len() as u64;
+        let taken_at = self.clock.wall();
+        for value in values {
+            self.done.bytes += encoded_len(&value) as u64;
+            let time = self.times.next(taken_at);
+            self.recording.take(value, time)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything, makes it safe, and waits while the disk is full until it is stopped.
+    fn end(&mut self) -> Result<(), Box<VariableRecordError>> {
+        loop {
+            let now = self.now();
+            let finished = self.recording.finish(now);
+            (self.on_turn)(self.recording);
+            match finished {
+                Err(error) if error.is_disk_full() && !self.stopped.within(FULL_DISK_WAIT) => {}
+                finished => return finished.map_err(Box::new),
+            }
+        }
+    }
+}
+
+/// The times of elements.
+struct Times {
+    rate: Option<f64>,
+    /// When the first one was taken.
+    first: Option<Timestamp>,
+    /// The number of the next one.
+    next: u64,
+}
+
+impl Times {
+    /// Of the next element, which was taken at this time.
+    fn next(&mut self, taken_at: Timestamp) -> Timestamp {
+        let Some(rate) = self.rate else {
+            return taken_at;
+        };
+        let first = *self.first.get_or_insert(taken_at);
+        let after = self.next as f64 / rate * 1e9;
+        self.next += 1;
+        Timestamp::from_nanos(first.as_nanos().saturating_add(after as i64))
+    }
+}
+
+/// Plays the values of one variable, by its place in [`RecordedVariables::variables`], into a
+/// stream of their type until they are over or it is stopped, each when it is due; `on_elements` is
+/// called after each attempt to write one. This plays what [`record_elements`] has recorded, and
+/// any other recorded variable.
+///
+/// A stream that is full holds playing up: nothing is lost, and all elements behind are later by as
+/// much. Text that cannot be read is left out, which the variable's `unreadable` counts.
+///
+/// # Errors
+/// [`RecordingError::OtherElements`]; otherwise what was played before is in the stream.
+pub fn play_elements_into_stream(
+    recorded: &mut RecordedVariables,
+    variable: usize,
+    pace: Pace,
+    stream: &mut ValueWriter,
+    stopped: &Stopped,
+    mut on_elements: impl FnMut(&StreamPlayed),
+) -> Result<StreamPlayed, RecordingError> {
+    let speed = speed_of(pace)?;
+    let known = recorded.variables().get(variable);
+    if let Some(known) = known.filter(|known| known.data_type != *stream.data_type()) {
+        return Err(RecordingError::OtherElements {
+            recorded: known.data_type.clone(),
+            stream: stream.data_type().clone(),
+        });
+    }
+    recorded.keep_only(variable);
+    let clock = Clock::new();
+    let since = clock.now();
+    let late = |due, speed: Option<f64>| match speed {
+        Some(_) => clock.now().since(since).saturating_sub(due),
+        None => Duration::ZERO,
+    };
+    let mut done = StreamPlayed::default();
+    while let Some(element) = recorded.next_update()? {
+        let due = due(element.after, speed).saturating_add(done.lateness);
+        loop {
+            let early = due.saturating_sub(clock.now().since(since));
+            if early.is_zero() {
+                break;
+            }
+            on_elements(&done);
+            if stopped.within(early.min(LOOK_EVERY)) {
+                return Ok(done);
+            }
+        }
+        let mut was_full = false;
+        loop {
+            if stopped.now() {
+                return Ok(done);
+            }
+            match stream.write(&element.value, Some(LOOK_EVERY)) {
+                Ok(()) => break,
+                Err(StreamError::Timeout { .. }) => was_full = true,
+                Err(error) => return Err(error.into()),
+            }
+            on_elements(&StreamPlayed {
+                lateness: done.lateness + late(due, speed),
+                ..done
+            });
+        }
+        done.rows += 1;
+        if was_full {
+            done.lateness += late(due, speed);
+        }
+        on_elements(&done);
+    }
+    done.is_complete = true;
+    Ok(done)
+}
