@@ -454,4 +454,18 @@ mod tests {
         }
         assert_eq!(count, 2047);
     }
+
+    #[test]
+    fn slots_that_are_promised_are_for_nobody_else() {
+        let sut = Registry::new();
+        let all = VARIABLES_MAX - 1;
+        assert_eq!(sut.room(), all);
+        assert_eq!(sut.promise(all - 10), Ok(()));
+        assert_eq!(sut.room(), 10);
+        assert_eq!(sut.promise(11), Err(10));
+        assert_eq!(sut.promise(10), Ok(()));
+        assert_eq!((sut.room(), sut.promise(1)), (0, Err(0)));
+        let inserted = sut.insert(|_, _| unreachable!("there is no slot for it"));
+        assert!(inserted.is_none());
+    }
 }

@@ -21,7 +21,7 @@ use trunkline_engine::explain::Verdict;
 use trunkline_engine::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller,
     Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider, Refusal, Rights, Ticket,
-    Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
+    Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
 };
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Properties, Value,
@@ -305,6 +305,7 @@ fn fill(rig: &Rig, x: &Variable) -> usize {
             Attempt::WouldBlock { .. } => return written,
             _ => written += 1,
         }
+        assert!(written <= AUDIT_NOTES_MAX, "no write waits");
     }
 }
 
@@ -335,7 +336,7 @@ fn a_writer_waits_for_a_complete_audit_that_falls_behind_and_no_entry_is_lost() 
             _ => written += 1,
         }
     }
-    assert!(waited > 0);
+    assert!(waited > 0, "no write waits");
     let (waiting, lost) = rig.engine.waiting_audit();
     assert_eq!((taken as usize + waiting, lost), (written, 0));
 }
@@ -423,10 +424,46 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
 
     assert_eq!(rig.engine.take_audit(1, 10).len(), 10);
     assert_eq!(clear(wakes), Ok(1));
+    // A group has the room of each of its members, where a best effort finds none.
+    let before = rig.engine.waiting_audit();
+    let GroupAttempt::Done(ended) = write_group(wakes) else {
+        panic!("there is room");
+    };
+    assert!(ended.commit.is_some());
+    assert_eq!(rig.engine.waiting_audit(), (before.0 + 1, before.1));
     assert_eq!(
         done(rig.attempt(&alias, &put)),
-        applied(AUDIT_NOTES_MAX as u64 + 1)
+        applied(AUDIT_NOTES_MAX as u64 + 2)
     );
+}
+
+/// Sessions that wait for a full audit and end meanwhile take no memory until its host takes
+/// entries, which may be never.
+///
+/// Behaviour: B-24.
+#[test]
+fn what_has_ended_while_it_waited_for_a_full_audit_is_not_kept() {
+    struct Waiter {
+        _kept: Arc<()>,
+    }
+    impl Wake for Waiter {
+        fn wake(&self) {}
+    }
+
+    let (rig, x) = audited();
+    rig.engine.keep_audit(Box::new(Bell::default()));
+    assert_eq!(fill(&rig, &x), AUDIT_NOTES_MAX);
+    let kept = Arc::new(());
+    for _ in 0..10 {
+        let _kept = Arc::clone(&kept);
+        let waiter = Box::new(Waiter { _kept });
+        let consumer = Consumer::new(rig.engine.clone(), waiter);
+        assert!(consumer.wait_for_room(&x));
+        // This one, and the one before it at most.
+        assert!(Arc::strong_count(&kept) <= 3);
+    }
+    assert_eq!(rig.engine.take_audit(1, 10).len(), 10);
+    assert_eq!(Arc::strong_count(&kept), 1);
 }
 
 /// Room that is claimed and not used is given back.

@@ -152,10 +152,21 @@ fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
         assert!(left > 0, "it is not done at once");
         assert_eq!(rig.engine.absent_sessions(), 1);
         write_all();
+        // What is kept of the items takes bytes as they are sorted out.
+        let (mut sorted, mut most) = (0, 0);
         for _ in 0..polls_before_return {
-            let before = rig.engine.subscription_count();
+            let (before, used_before) = (rig.engine.subscription_count(), used(&rig));
             let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
             assert!(before - rig.engine.subscription_count() <= SLICE as u64);
+            let bytes = used(&rig).saturating_sub(used_before);
+            sorted += bytes;
+            most = most.max(bytes);
+        }
+        if polls_before_return == 100 {
+            assert!(
+                most > 0 && most <= sorted / 2,
+                "{most} of {sorted} bytes at once"
+            );
         }
         write_all();
         let mut next = return_of(&rig);
@@ -183,6 +194,63 @@ fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
         poll_until(&rig, 0);
         assert_eq!(used(&rig), 0);
     }
+}
+
+/// What its feeds drop before a session that broke is sorted out is missing as if they dropped it
+/// after that: what is older of the same variable goes as well, and its bytes with it.
+#[test]
+fn what_is_dropped_before_a_session_is_sorted_out_is_missing_all_the_same() {
+    const VARIABLES: usize = 600;
+    const SENT: u64 = 50;
+    const LAST: u64 = 150;
+    const KEPT: u64 = 60;
+    let mut bytes_kept = Vec::new();
+    for (polls_before, polls_after) in [(100, 0), (0, 100), (0, 0)] {
+        let rig = Rig::bounded(1 << 30, numbers(VARIABLES));
+        let names = names("x", VARIABLES);
+        let mut broken = session(&rig, MAX);
+        for id in 0..6 {
+            for name in &names {
+                let variable = rig.variable(name);
+                rig.subscribe(&mut broken, id, all(KEPT as u32), &variable);
+            }
+        }
+        while !drain(&mut broken).is_empty() {}
+        assert!(broken.confirm(broken.in_flight() as u64));
+        let variable = rig.variable(&names[0]);
+        let write = |number: u64| drop(rig.write(&variable, number as f64));
+        let poll = |times: usize| {
+            for _ in 0..times {
+                let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+            }
+        };
+        // Sent, and not confirmed.
+        (1..=SENT).for_each(write);
+        while !drain(&mut broken).is_empty() {}
+        leave(&rig, broken);
+        poll(polls_before);
+        (SENT + 1..=LAST).for_each(write);
+        poll(polls_after);
+        if polls_before + polls_after > 0 {
+            bytes_kept.push(used(&rig));
+        }
+        let mut next = return_of(&rig);
+        for id in 0..6 {
+            rig.resume(&mut next, id, all(KEPT as u32), &variable, at(0));
+        }
+        let got = only_updates(drain(&mut next));
+        for id in 0..6 {
+            let of_one = got.iter().filter(|one| one.subscription == id);
+            let of_one: Vec<_> = of_one.cloned().collect();
+            let expected: Vec<u64> = (LAST - KEPT + 1..=LAST).collect();
+            assert_eq!(sequences(&of_one), expected, "{polls_before} {polls_after}");
+            assert_eq!(of_one[0].lost.count(), Some(LAST - KEPT));
+        }
+        drop(next);
+        poll_until(&rig, 0);
+        assert_eq!(used(&rig), 0);
+    }
+    assert_eq!(bytes_kept[0], bytes_kept[1]);
 }
 
 /// A client ends a subscription of very many variables: nothing of it is delivered from then on,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, applied, done};
-use trunkline_engine::{Caller, Origin, Refusal, Rights, Write, WriteOutcome};
+use trunkline_engine::{Caller, Origin, Refusal, Rights, Verb, Write, WriteOutcome};
 use trunkline_types::{
     Access, Array, ArrayType, Clock, ClockSync, DataType, ElementType, Elements, EnumType, Level,
     Properties, Quality, Reason, Scaling, StructType, Timestamp, Value, Waveform, wire,
@@ -596,6 +596,31 @@ fn value_in_wire_form_goes_the_same_way_as_a_value() {
         refusal(done(rig.attempt(&x, &write))),
         Refusal::InvalidValue(_)
     ));
+}
+
+/// What its source says while it is forced gives it no value either.
+#[test]
+fn a_variable_without_value_has_none_again_after_it_was_forced() {
+    let (rig, x) = Rig::plain();
+    let set = |reason| {
+        let mut wakes = trunkline_engine::Wakes::new();
+        let quality = Quality::bad(reason);
+        rig.engine
+            .set_quality(x.handle(), quality, rig.now(), rig.wall(), &mut wakes);
+    };
+    let value = Value::F64(5.0);
+    let put = |verb| {
+        let mut write = Write::value(&value);
+        write.verb = verb;
+        done(rig.attempt(&x, &write));
+    };
+    set(Reason::NotConnected);
+    put(Verb::Force);
+    assert!(x.sample().quality.has_value());
+    set(Reason::ProviderGone);
+    put(Verb::Unforce);
+    let expected = Quality::bad(Reason::ProviderGone).without_value();
+    assert_eq!(x.sample().quality, expected);
 }
 
 #[test]

@@ -207,6 +207,33 @@ fn updates_in_a_file_that_is_removed_are_lost_and_none_of_them_is_called_safe() 
     }
 }
 
+/// The file goes between what was written last and its sync, or the end of the recording.
+///
+/// Behaviour: B-70.
+#[test]
+fn updates_in_a_file_that_is_removed_before_they_are_synced_are_not_called_safe() {
+    for finishes in [false, true] {
+        let (_folder, path) = folder_and_path();
+        let file = SegmentFile::create_summed(&path).unwrap();
+        let mut sut = VariableRecording::new(file, MEMORY);
+        let id = sut.add("rig/level", &DataType::I64).unwrap();
+        for number in 0..3 {
+            sut.take(id, &at(number), &Lost::NONE).unwrap();
+        }
+        sut.write_out().unwrap();
+        assert_eq!(sut.displaced(), None);
+        std::fs::remove_file(&path).unwrap();
+        let error = match finishes {
+            true => sut.finish().unwrap_err(),
+            false => sut.sync().unwrap_err(),
+        };
+        let is_told = matches!(error, VariableRecordError::Removed { updates: 3, .. });
+        assert!(is_told, "{error}");
+        let progress = sut.progress();
+        assert_eq!((progress.on_disk, progress.lost), (0, 3));
+    }
+}
+
 /// Behaviour: B-70.
 #[test]
 fn updates_in_a_file_that_is_renamed_are_safe_and_its_name_is_told() {

@@ -174,6 +174,15 @@ fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
     assert_eq!(page.entries[0].new, "10100.0");
     assert_eq!(page.entries[0].number, 10_103);
     assert_eq!(page.next, Some(10_101));
+    let kept = all_from(&engine, 1);
+    let numbers = kept.iter().map(|entry| entry.number);
+    assert!(numbers.eq(1_003..=10_103), "without a gap");
+    let is_removal = |entry: &&AuditEntry| entry.action == AuditAction::Removed;
+    let removals: Vec<&AuditEntry> = kept.iter().filter(is_removal).collect();
+    let [removal] = removals[..] else {
+        panic!("{removals:?}");
+    };
+    assert!(removal.new.contains("1 to 1002, from "), "{}", removal.new);
     assert!(page.state.contains("no store"), "{}", page.state);
     let gone = AuditQuery {
         newest_first: true,
@@ -195,6 +204,22 @@ fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
         ..AuditQuery::default()
     };
     assert_eq!(engine.audit(&end).expect("memory").entries, []);
+}
+
+/// Every page from this number on.
+fn all_from(engine: &Engine, number: u64) -> Vec<AuditEntry> {
+    let mut entries = Vec::new();
+    let mut from = Some(number);
+    while from.is_some() {
+        let query = AuditQuery {
+            from,
+            ..AuditQuery::default()
+        };
+        let page = engine.audit(&query).expect("memory");
+        entries.extend(page.entries);
+        from = page.next;
+    }
+    entries
 }
 
 fn everything_once(engine: &Engine) {
@@ -322,6 +347,8 @@ fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_
             Ok(_) => written += 1,
             Err(error) => break error,
         }
+        // As many with the keeper as in the engine.
+        assert!(written <= 100_000, "nothing is refused");
     };
     assert_eq!(refused, WriteError::Refused(Refusal::AuditFull));
     assert!(refused.to_string().contains("cannot store"), "{refused}");

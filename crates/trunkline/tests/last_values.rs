@@ -155,6 +155,12 @@ fn a_local_read_is_what_the_engine_would_answer() {
     let (open, name) = (rig.reader("rig/open"), rig.reader("rig/name"));
     let nothing = level.last().unwrap();
     assert_eq!(nothing.sample.quality, Quality::bad(Reason::NoValue));
+    let typed = rig.client.variable::<f64>("rig/level", TIMEOUT).unwrap();
+    let none = typed.get(TIMEOUT);
+    assert!(
+        matches!(none, Err(VariableError::NoValue { .. })),
+        "{none:?}"
+    );
     check(&rig.client, &level, "rig/level");
     for round in 1..=20 {
         rig.put("rig/level", Value::F64(f64::from(round) / 8.0));

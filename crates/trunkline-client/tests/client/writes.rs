@@ -479,6 +479,38 @@ fn an_untracked_write_is_sent_within_its_life_or_never() {
     assert_eq!(rig.client.write_counts().applied, 1);
 }
 
+/// Writes whose lives end one shortly after the other are looked for together; none of them is sent
+/// in between.
+///
+/// Behaviour: B-20.
+#[test]
+fn a_write_whose_life_ended_just_before_the_connection_came_back_is_not_sent() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    let moment = Duration::from_millis(1);
+    let first = rig.now.saturating_add(Duration::from_secs(1));
+    let lives = [first, first.saturating_add(moment), Tick::MAX];
+    for (number, life) in (1..).map(f64::from).zip(lives) {
+        rig.client
+            .write_untracked([write(variable, number)], life)
+            .unwrap();
+    }
+    rig.pass(Duration::from_secs(1));
+    let counts = rig.client.write_counts();
+    assert_eq!((counts.cancelled, counts.waiting), (1, 2));
+    rig.pass(2 * moment);
+    assert_eq!(
+        rig.client.write_counts().waiting,
+        2,
+        "it is not looked for yet"
+    );
+    rig.connect();
+    let sent = said_writes(&mut rig);
+    let values: Vec<&[u8]> = sent.iter().map(|one| &*one.value).collect();
+    assert_eq!(values, [3_f64.to_le_bytes()]);
+    assert_eq!(rig.client.write_counts().cancelled, 2);
+}
+
 /// Behaviour: B-20.
 #[test]
 fn a_group_or_an_order_whose_call_has_ended_is_never_sent_later() {

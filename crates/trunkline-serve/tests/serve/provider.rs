@@ -274,6 +274,28 @@ fn a_late_answer_ends_no_write_but_tells_what_the_device_holds() {
     assert_eq!(held(&world, "rig/a"), (Value::F64(2.0), Quality::GOOD, 1));
 }
 
+/// The writer knows already that it may not have been carried out.
+#[test]
+fn an_order_whose_time_was_over_before_it_was_sent_never_reaches_the_provider() {
+    let world = world();
+    let (mut plant, mut user) = (provider(&world), Pair::on(&world));
+    let a = user.variable("rig/a");
+    let late = put(&mut user, a, 2.0);
+    // The provider's connection takes nothing meanwhile.
+    let long = PROVIDER_TIMEOUT_DEFAULT + Duration::from_millis(1);
+    pass(&mut [&mut user], long);
+    let ended = outcome(&mut user, late);
+    assert!(matches!(ended, Some(WriteOutcome::Unknown(_))), "{ended:?}");
+    let next = put(&mut user, a, 3.0);
+    let [ticket] = tickets(&mut plant)[..] else {
+        panic!("one order");
+    };
+    plant.client.answer_provider(ticket, reply(3.0));
+    plant.exchange();
+    assert_eq!(applied(&outcome(&mut user, next).unwrap()), 1);
+    assert_eq!(held(&world, "rig/a").0, Value::F64(3.0));
+}
+
 /// Lets time pass for all of them, a tenth of a second at a time.
 fn pass(pairs: &mut [&mut Pair], time: Duration) {
     let step = Duration::from_millis(100);

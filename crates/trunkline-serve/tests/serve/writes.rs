@@ -250,16 +250,26 @@ fn a_stalled_variable_holds_up_no_write_to_another_one_and_keeps_its_own_order()
     assert!(!sut.client.is_settled(of_x));
     assert_eq!((world.sequence("rig/x"), world.sequence("rig/y")), (1, 3));
     let mut values = Vec::new();
-    while !sut.client.is_settled(of_x) {
+    let mut last = of_x;
+    for next in 5..=12 {
         let before = world.sequence("rig/x");
         other.exchange();
         values.extend(other.values(slow));
+        // It arrives when there is room again, and writes before it wait still.
+        if next <= 8 {
+            let write = number(x, f64::from(next));
+            last = sut.client.write([write]).unwrap();
+        }
         sut.exchange();
+        if sut.client.is_settled(last) {
+            break;
+        }
         assert!(world.sequence("rig/x") > before, "each room is used");
     }
+    assert!(sut.client.is_settled(of_x) && sut.client.is_settled(last));
     other.exchange();
     values.extend(other.values(slow));
-    assert_eq!(values.last(), Some(&4.0), "{values:?}");
+    assert_eq!(values.last(), Some(&8.0), "{values:?}");
     assert!(values.is_sorted(), "{values:?}");
 }
 

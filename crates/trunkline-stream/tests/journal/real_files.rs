@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trunkline_stream::journal::disk::{Disk, RealDisk};
+use trunkline_stream::journal::disk::{Disk, LOCK_FILE, RealDisk};
 use trunkline_stream::journal::{Bounds, Durability, JournalError, WriterJournal};
 
 use crate::model::bytes;
@@ -66,4 +66,15 @@ fn a_folder_serves_one_endpoint_at_a_time() {
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     drop(first);
     RealDisk::open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_lock_file_that_is_a_link_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, other) = (folder.path().join("journal"), folder.path().join("other"));
+    std::fs::create_dir(&journal).unwrap();
+    std::os::unix::fs::symlink(&other, journal.join(LOCK_FILE)).unwrap();
+    let opened = RealDisk::open(&journal);
+    assert!(opened.is_err(), "{opened:?}");
+    assert!(!other.exists(), "another file was made");
 }
