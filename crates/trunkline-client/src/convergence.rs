@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::limits::COMPARE_ITEMS_MAX;
 use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareItem};
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::record::UpdateRecord;
@@ -131,7 +131,7 @@ impl ClientCore {
                     digest: held.digest,
                 });
             }
-            if items.len() * ITEM_BYTES >= page.min(PAGE_BYTES) {
+            if items.len() >= COMPARE_ITEMS_MAX || items.len() * ITEM_BYTES >= page {
                 break;
             }
         }

@@ -350,9 +350,9 @@ impl Engine {
             return Err(limit());
         }
         let scope = base.deployed().scope;
-        let made = self.registry().insert(|handle, born| {
+        let made = self.registry().insert(|handle| {
             let properties = Arc::new(properties(field, scope));
-            Variable::new(handle, born, name.into(), properties)
+            Variable::new(handle, name.into(), properties)
         });
         let Some(variable) = made else {
             self.uncount_field();

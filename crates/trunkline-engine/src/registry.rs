@@ -12,7 +12,7 @@
 //! ([`Handles`]), others count a reference under the lock of the slot. The name index is behind a
 //! lock that only opening, deploying and browsing take.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
@@ -67,6 +67,8 @@ struct Names {
 #[derive(Default)]
 struct Log {
     entries: VecDeque<LogEntry>,
+    /// The numbers of the entries by which variables came, by handle.
+    came: HashMap<u32, u64>,
     /// Number of the oldest entry that is kept.
     first: u64,
     /// Whether anybody follows patterns.
@@ -94,12 +96,18 @@ impl Log {
             self.first += 1;
             return;
         }
+        if !is_gone {
+            self.came.insert(variable.handle(), self.end());
+        }
         self.entries.push_back(LogEntry {
             variable: Arc::clone(variable),
             is_gone,
         });
         while self.entries.len() > LOG_MIN.max(live.saturating_mul(2)) {
-            self.entries.pop_front();
+            let oldest = self.entries.pop_front();
+            if let Some(came) = oldest.filter(|entry| !entry.is_gone) {
+                self.came.remove(&came.variable.handle());
+            }
             self.first += 1;
         }
     }
@@ -213,11 +221,19 @@ impl Registry {
                 true => VecDeque::new(),
                 false => {
                     log.first = log.end();
+                    log.came = HashMap::new();
                     std::mem::take(&mut log.entries)
                 }
             }
         };
         drop(dropped);
+    }
+
+    /// Whether the variable of this handle came by the entry of this number or a later one, as far
+    /// as the log goes back.
+    pub(crate) fn came_since(&self, from: u64, handle: u32) -> bool {
+        let names = self.names.read();
+        names.log.came.get(&handle).is_some_and(|at| *at >= from)
     }
 
     /// At most `most` entries of the log from number `from` on; `None` when some of them are not
@@ -262,11 +278,11 @@ impl Registry {
         names.index.reserve(count, |slot| self.hash_of(*slot));
     }
 
-    /// Adds a variable made for the next handle and its number in the log, in a slot that was
-    /// [promised](Self::promise). The caller has checked the name; `make` does not look for names.
+    /// Adds a variable made for the next handle, in a slot that was [promised](Self::promise). The
+    /// caller has checked the name; `make` does not look for names.
     pub(crate) fn insert_promised(
         &self,
-        make: impl FnOnce(u32, u64) -> Variable,
+        make: impl FnOnce(u32) -> Variable,
     ) -> Option<Arc<Variable>> {
         let mut names = self.names.write();
         names.promised = names.promised.saturating_sub(1);
@@ -274,7 +290,7 @@ impl Registry {
     }
 
     /// The same in a slot that was promised to nobody; `None`: there is none.
-    pub(crate) fn insert(&self, make: impl FnOnce(u32, u64) -> Variable) -> Option<Arc<Variable>> {
+    pub(crate) fn insert(&self, make: impl FnOnce(u32) -> Variable) -> Option<Arc<Variable>> {
         let names = self.names.write();
         match names.room() {
             0 => None,
@@ -285,7 +301,7 @@ impl Registry {
     fn insert_into(
         &self,
         mut names: RwLockWriteGuard<'_, Names>,
-        make: impl FnOnce(u32, u64) -> Variable,
+        make: impl FnOnce(u32) -> Variable,
     ) -> Option<Arc<Variable>> {
         let handle = match names.free.pop_front() {
             Some(handle) => handle,
@@ -295,7 +311,7 @@ impl Registry {
             }
         };
         let slot = slot_of(handle);
-        let variable = Arc::new(make(handle, names.log.end()));
+        let variable = Arc::new(make(handle));
         let hash = self.hash.hash_one(variable.name());
         if !self.slots.set(slot as usize, Arc::clone(&variable)) {
             return None;
@@ -465,7 +481,7 @@ mod tests {
         assert_eq!(sut.promise(11), Err(10));
         assert_eq!(sut.promise(10), Ok(()));
         assert_eq!((sut.room(), sut.promise(1)), (0, Err(0)));
-        let inserted = sut.insert(|_, _| unreachable!("there is no slot for it"));
+        let inserted = sut.insert(|_| unreachable!("there is no slot for it"));
         assert!(inserted.is_none());
     }
 }

@@ -28,8 +28,6 @@ use crate::update::{Encoded, Update};
 /// A deployed variable. Kept small: a plain `f64` costs under 300 bytes with its name and its slot.
 pub struct Variable {
     handle: u32,
-    /// How many variables came and went before it.
-    born: u64,
     /// Index of its provider plus one (0: held, nobody else owns the value), and above
     /// that what few variables are; see [`flags`](crate::flags).
     pub(crate) flags: AtomicU32,
@@ -43,10 +41,9 @@ pub struct Variable {
 }
 
 impl Variable {
-    pub(crate) fn new(handle: u32, born: u64, name: Box<str>, properties: Arc<Properties>) -> Self {
+    pub(crate) fn new(handle: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
         Self {
             handle,
-            born,
             flags: AtomicU32::new(first_flags(&properties)),
             name,
             cell: Cell::new(&properties.data_type),
@@ -61,11 +58,6 @@ impl Variable {
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle
-    }
-
-    /// How many variables came and went before it.
-    pub(crate) fn born(&self) -> u64 {
-        self.born
     }
 
     /// The full name, `library/path`.

@@ -188,12 +188,12 @@ impl Watch {
     ) {
         while self.cursor < self.end && out.len() < limit {
             effort.spend(LOOK_STEPS);
-            // What came after the listing began is in the log.
             if let Some(variable) = engine.registry().at(self.cursor)
-                && variable.born() < self.log
                 && variable.is_visible_to(caller)
                 && self.pattern.matches_within(effort, variable.name())
                 && !variable.is_gone()
+                // What came after the listing began is in the log.
+                && !engine.registry().came_since(self.log, variable.handle())
             {
                 out.push(variable);
             }

@@ -12,7 +12,7 @@
 //! Nothing is kept per item: what was sent last is what the variable holds, as long as no newer
 //! update waits; an item with one is left out, because that update mends whatever is wrong.
 
-use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::limits::{COMPARE_ITEMS_MAX, PAGE_BYTES};
 use trunkline_proto::message::convergence::{
     CHUNK_ITEMS_MAX, CheckBuilder, Chunk, Compare, CompareItem,
 };
@@ -150,14 +150,12 @@ impl Session {
     pub(crate) fn handle_compare(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let compare = Compare::decode(frame)?;
         self.confirm(compare.records_received())?;
-        let work = match compare.is_everything() {
-            true => Work::CheckAll,
-            false => Work::Compare {
-                items: compare.collect::<Result<_, _>>()?,
-                next: 0,
-            },
-        };
-        self.work.push(work);
+        if compare.is_everything() {
+            self.work.push(Work::CheckAll);
+            return Ok(());
+        }
+        let items: Vec<CompareItem> = compare.take(COMPARE_ITEMS_MAX).collect::<Result<_, _>>()?;
+        self.repair(&items);
         Ok(())
     }
 
@@ -167,17 +165,18 @@ impl Session {
         Progress::Done
     }
 
-    /// Sends once more what the client has not got right, item by item.
-    pub(crate) fn run_compare(&mut self, items: &[CompareItem], next: &mut usize) -> Progress {
+    /// Sends once more what the client has not got right.
+    ///
+    /// At once, and not behind requests that wait: what the client says here is what it had when
+    /// it had received the records that this frame confirms. Of an item whose next record is
+    /// confirmed meanwhile it says nothing any more.
+    fn repair(&mut self, items: &[CompareItem]) {
         let mut answers = std::mem::take(&mut self.answers.frames);
         let start = answers.len();
-        let slice = items.get(*next..).unwrap_or_default();
-        let slice = slice.get(..SLICE).unwrap_or(slice);
-        for run in slice.chunk_by(|a, b| a.subscription == b.subscription) {
+        for run in items.chunk_by(|a, b| a.subscription == b.subscription) {
             let subscription = run.first().map_or(0, |item| item.subscription);
             let mut frame = UpdatesBuilder::begin_repaired(&mut answers, subscription);
             for item in run {
-                *next += 1;
                 let Some(update) = self.consumer.settled(subscription, item.handle) else {
                     continue;
                 };
@@ -199,14 +198,12 @@ impl Session {
             }
             frame.finish();
             if answers.len() - start >= PAGE_BYTES {
+                // The client names the others again when everything is looked at.
+                self.sweep.left = self.consumer.index_end();
                 break;
             }
         }
         self.answers.frames = answers;
-        match *next < items.len() {
-            true => Progress::More,
-            false => Progress::Done,
-        }
     }
 }
 

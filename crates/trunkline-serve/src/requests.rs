@@ -339,7 +339,6 @@ impl Session {
                 Work::Why { request, name } => self.run_why(*request, name, wall),
                 Work::Engine { request } => self.run_engine(*request, now, wall),
                 Work::CheckAll => self.check_all(),
-                Work::Compare { items, next } => self.run_compare(items, next),
                 Work::Flush { request } => self.run_flush(*request),
                 Work::Forcing { request, forcing } => {
                     self.run_forcing(*request, *forcing, now, wall, wakes)

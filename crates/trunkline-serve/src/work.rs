@@ -10,7 +10,6 @@ use std::ops::Range;
 use trunkline_engine::Order;
 use trunkline_engine::search::Condition;
 use trunkline_proto::Fault;
-use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
@@ -77,11 +76,6 @@ pub(crate) enum Work {
     },
     /// Everything that was sent is to be held against what the client has.
     CheckAll,
-    /// What the client has of items that may differ.
-    Compare {
-        items: Vec<CompareItem>,
-        next: usize,
-    },
     /// About the forced variables.
     Forcing {
         request: u32,
@@ -309,7 +303,6 @@ impl Work {
                 let conditions: usize = conditions.iter().map(text).sum();
                 pattern.len() + conditions
             }
-            Work::Compare { items, .. } => size_of::<CompareItem>() * items.len(),
             Work::Why { name, .. } => name.len(),
             Work::RefusedOrder { name, fault, .. } => name.len() + fault.sentence.len(),
             // What an order holds is bounded with the orders.

@@ -257,8 +257,8 @@ impl Engine {
             // Nobody finds the variable before it has its first value, so nobody can have written
             // it.
             let retained = retained(&name, &definition.properties);
-            let made = self.registry().insert_promised(|handle, born| {
-                let variable = Variable::new(handle, born, name.into(), properties);
+            let made = self.registry().insert_promised(|handle| {
+                let variable = Variable::new(handle, name.into(), properties);
                 if !variable.is_alias() && !self.write_retained(&variable, retained, now, wall) {
                     self.write_initial(&variable, now, wall);
                 }
