@@ -683,3 +683,21 @@ fn programs_of_other_users_do_not_lock_out_the_engines_own() {
     let others = connect_as_other_user(&server, SESSIONS_MAX).unwrap();
     assert_eq!(others.len(), SESSIONS_MAX - KEPT - 1);
 }
+
+#[test]
+fn a_listener_for_one_user_refuses_the_programs_of_others_over_tcp() {
+    let options = ServerOptions {
+        listen: vec![LOOPBACK.into()],
+        same_user: true,
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(options, Echo::factory()).unwrap();
+    let Some(others) = connect_as_other_user(&server, 3) else {
+        println!("skipped, because this test may not become another user");
+        return;
+    };
+    assert_eq!(others.len(), 0);
+    let own = link(&server);
+    assert_eq!(own.call(b"who is there?"), b"who is there?");
+    assert_eq!(server.counters().sessions, 1);
+}
