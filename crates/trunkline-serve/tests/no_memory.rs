@@ -8,7 +8,7 @@
 )]
 #![cfg(not(shuttle))]
 
-#[allow(dead_code, unused_imports, reason = "the rig is that of other tests")]
+#[allow(unused_imports, reason = "the rig is that of other tests")]
 #[path = "serve/rig/mod.rs"]
 mod rig;
 
