@@ -13,7 +13,7 @@ use loom::thread;
 use trunkline_ring::{SlotReader, SlotTable};
 
 /// Preemptions that the models of three threads go through.
-const PREEMPTIONS_MAX: usize = 3;
+const PREEMPTIONS_MAX: usize = 2;
 
 /// Says when it was dropped.
 struct Probe {
