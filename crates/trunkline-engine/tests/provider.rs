@@ -16,8 +16,8 @@ use rig::{Bell, Rig, applied, balanced, define, drain, sequences, updates};
 use trunkline_engine::engine::SLICE;
 use trunkline_engine::provider::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
 use trunkline_engine::{
-    Answer, Attempt, Consumer, Provider, ProviderId, Refusal, Ticket, UnknownCause, Variable,
-    Wakes, Write, WriteOutcome,
+    Answer, Attempt, Consumer, NoMemory, Provider, ProviderId, Refusal, Ticket, UnknownCause,
+    Variable, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
     Contract, DataType, Properties, Quality, Reason, Scaling, Tick, Value, VariableDefinition,
@@ -172,6 +172,29 @@ fn providers_refusal_is_the_writes_end_and_changes_nothing() {
     assert_eq!((ledger.offered, ledger.refused), (1, 1));
     // A second answer to the same write is nobody's.
     scene.answer(ticket, Answer::Refused("again".to_owned()));
+    assert_eq!(scene.consumer.take_completion(), None);
+    assert_eq!(scene.x.ledger().offered, 1);
+}
+
+/// The provider has never had it, so it is not the provider that refuses it.
+///
+/// Behaviour: B-06.
+#[test]
+fn a_write_that_could_not_be_sent_for_lack_of_memory_is_refused_by_the_engine() {
+    let mut scene = scene(plain());
+    scene.put(1, 5.0);
+    let (ticket, ..) = scene.plc.order();
+    let error = NoMemory { bytes: 1 << 20 };
+    scene.answer(ticket, Answer::Unsent(error));
+    let refused = WriteOutcome::Refused(Refusal::NoMemory(error));
+    assert_eq!(scene.consumer.take_completion(), Some((1, refused)));
+    let ledger = scene.x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.offered, ledger.refused), (1, 1));
+    // The value stays as it was.
+    assert_eq!(scene.x.sequence(), 0);
+    // One that has ended meanwhile stays as it has ended.
+    scene.answer(ticket, Answer::Unsent(error));
     assert_eq!(scene.consumer.take_completion(), None);
     assert_eq!(scene.x.ledger().offered, 1);
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use trunkline_engine::{
-    Answer, PROVIDER_PENDING_MAX, ProviderId, ProviderOrder, Ticket, Variable, Wakes,
+    Answer, NoMemory, PROVIDER_PENDING_MAX, ProviderId, ProviderOrder, Ticket, Variable, Wakes,
     check_room_to_decode,
 };
 use trunkline_proto::limits::PAGE_BYTES;
@@ -26,7 +26,6 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Reason, Tick, Timestamp, Value};
 
-use crate::fault::out_of_memory;
 use crate::session::Session;
 
 /// Sent orders that are remembered: as many as can be open, and as many that are late.
@@ -195,7 +194,7 @@ impl Session {
         let provided = &mut self.provided;
         let out = &mut self.answers.frames;
         let mut frame = WriteBuilder::begin_provider_write(out, provided.next_ticket);
-        let (mut order, mut refused) = (Some(first), Vec::new());
+        let (mut order, mut unsent) = (Some(first), Vec::new());
         while let Some(ProviderOrder::Write {
             ticket,
             handle,
@@ -207,7 +206,7 @@ impl Session {
                 let bytes = wire::encoded_len(&raw);
                 let room = self.records.room_for_bytes(bytes);
                 if room.is_some_and(|room| !frame.make_room(room)) {
-                    refused.push((ticket, handle, out_of_memory(bytes)));
+                    unsent.push((ticket, handle, NoMemory { bytes }));
                     order = self.consumer.take_provider_order();
                     continue;
                 }
@@ -228,10 +227,10 @@ impl Session {
         }
         frame.finish();
         let ((now, wall), mut wakes) = (self.last_seen, Wakes::new());
-        for (ticket, handle, fault) in refused {
-            let refused = Answer::Refused(fault.sentence);
+        for (ticket, handle, error) in unsent {
+            let unsent = Answer::Unsent(error);
             self.engine
-                .answer(ticket, handle, refused, now, wall, &mut wakes);
+                .answer(ticket, handle, unsent, now, wall, &mut wakes);
         }
         order
     }

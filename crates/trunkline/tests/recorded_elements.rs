@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use trunkline::record::{
     ElementSeries, Pace, RecordElementsOptions, RecordedVariables, RecordingError, RoomState,
-    SegmentFile, Segments, StreamPlayed, StreamRecorded, play_elements_into_stream,
-    record_elements, stopper,
+    SegmentFile, Segments, StreamPlayed, StreamRecorded, VariableRecordError,
+    play_elements_into_stream, record_elements, stopper,
 };
 use trunkline::stream::{Options, Reader, ValueReader, ValueWriter, Writer};
 use trunkline::types::text::parse_type;
@@ -429,6 +429,144 @@ fn a_recording_of_text_whose_sync_fails_says_so() {
         (2, 0, 0)
     );
     assert_eq!(texts(&path).len(), 2);
+    writer.join().unwrap();
+}
+
+/// A stream that breaks off ends the recording, and the disk may fail then as well: both are said.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_sync_that_fails_behind_a_stream_that_breaks_off_is_said_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = listening();
+    let (taken, are_taken) = channel();
+    let writer = thread::spawn({
+        let of_writer = options(&engine, Some("in"));
+        move || {
+            let mut writer = Writer::<String>::create("out", of_writer).unwrap();
+            writer.write_many(&[text(0), text(1)], CUT_OFF).unwrap();
+            are_taken.recv().unwrap();
+            writer.abort_because("the camera is unplugged");
+        }
+    });
+    let of = DataType::String;
+    let mut stream = ValueReader::create("in", &of, options(&engine, None)).unwrap();
+    let open = |_| SegmentFile::create(&path).map(Unsafe);
+    let recording = ElementSeries::start(open, None, MEMORY, ("stream", &of), Duration::ZERO);
+    let (_stopper, stopped) = stopper();
+    let options = RecordElementsOptions::default();
+    let mut recording = recording.unwrap();
+    let done = record_elements(
+        &mut stream,
+        &mut recording,
+        options,
+        &stopped,
+        |recording| {
+            if recording.progress().updates == 2 {
+                // More than once, and the last one when the writer has ended.
+                let _ = taken.send(());
+            }
+        },
+    );
+    let error = done.unwrap_err();
+    let text = error.to_string();
+    let (sync, broken) = (text.find("syncing failed"), text.find("unplugged"));
+    assert!(sync.is_some() && sync < broken, "{text}");
+    let RecordingError::Both { first, second } = error else {
+        panic!("{error}");
+    };
+    let is_sync = |error: &VariableRecordError| matches!(error, VariableRecordError::Sync { .. });
+    assert!(
+        matches!(&*first, RecordingError::Variables(error) if is_sync(error)),
+        "{first}"
+    );
+    assert!(matches!(*second, RecordingError::Stream(_)), "{second}");
+    writer.join().unwrap();
+}
+
+/// The only file is removed while the stream breaks off: what was in it is lost.
+///
+/// Behaviour: B-70.
+#[test]
+fn a_file_that_is_removed_before_the_stream_breaks_off_is_said_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = listening();
+    let (removed, is_removed) = channel();
+    let writer = thread::spawn({
+        let of_writer = options(&engine, Some("in"));
+        move || {
+            let mut writer = Writer::<String>::create("out", of_writer).unwrap();
+            writer.write_many(&[text(0), text(1)], CUT_OFF).unwrap();
+            is_removed.recv().unwrap();
+            writer.abort_because("the camera is unplugged");
+        }
+    });
+    let of = DataType::String;
+    let mut stream = ValueReader::create("in", &of, options(&engine, None)).unwrap();
+    let open = |_| SegmentFile::create(&path);
+    let recording = ElementSeries::start(open, None, MEMORY, ("stream", &of), Duration::ZERO);
+    let (_stopper, stopped) = stopper();
+    // Nothing looks at the file's name before the end.
+    let options = RecordElementsOptions {
+        write_every: Duration::MAX,
+        sync_every: Duration::MAX,
+        ..RecordElementsOptions::default()
+    };
+    let mut recording = recording.unwrap();
+    let done = record_elements(
+        &mut stream,
+        &mut recording,
+        options,
+        &stopped,
+        |recording| {
+            if recording.progress().updates == 2 && std::fs::remove_file(&path).is_ok() {
+                removed.send(()).unwrap();
+            }
+        },
+    );
+    let text = done.unwrap_err().to_string();
+    let (lost, broken) = (text.find("is lost"), text.find("unplugged"));
+    assert!(lost.is_some() && lost < broken, "{text}");
+    writer.join().unwrap();
+}
+
+/// A sample rate of which no times can be counted is refused before anything is taken.
+#[test]
+fn a_sample_rate_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let engine = listening();
+    let writer = thread::spawn({
+        let of_writer = options(&engine, Some("in"));
+        move || {
+            let mut writer = Writer::<String>::create("out", of_writer).unwrap();
+            writer.write(&text(0), CUT_OFF).unwrap();
+            writer.close(CUT_OFF);
+        }
+    });
+    let of = DataType::String;
+    let mut stream = ValueReader::create("in", &of, options(&engine, None)).unwrap();
+    let open = |_| SegmentFile::create(&path);
+    let recording = ElementSeries::start(open, None, MEMORY, ("stream", &of), Duration::ZERO);
+    let mut recording = recording.unwrap();
+    let (_stopper, stopped) = stopper();
+    let mut record = |sample_rate| {
+        let options = RecordElementsOptions {
+            sample_rate,
+            ..RecordElementsOptions::default()
+        };
+        record_elements(&mut stream, &mut recording, options, &stopped, |_| ())
+    };
+    for rate in [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let refused = record(Some(rate)).unwrap_err();
+        assert!(
+            matches!(refused, RecordingError::SampleRate { .. }),
+            "{rate}: {refused}"
+        );
+    }
+    assert_eq!(record(Some(1.0)).unwrap().elements, 1);
     writer.join().unwrap();
 }
 

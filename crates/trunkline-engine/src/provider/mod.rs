@@ -92,6 +92,8 @@ pub enum Answer {
     },
     /// Done; there was no memory for what was read from the device.
     NoMemory(NoMemory),
+    /// Not done: there was no memory to send the order, so the provider has never had it.
+    Unsent(NoMemory),
     /// Not done, and why, in a sentence.
     Refused(String),
     /// Nobody knows whether it was done, and why not, in a sentence.
@@ -368,7 +370,8 @@ impl Engine {
                 }
                 self.read_back(put, variable, provider, answer, wakes)
             }
-            Answer::Refused(_) | Answer::Unknown(_) if !is_pending => return,
+            Answer::Refused(_) | Answer::Unknown(_) | Answer::Unsent(_) if !is_pending => return,
+            Answer::Unsent(error) => count_refused(variable, Refusal::NoMemory(error)),
             Answer::Unknown(why) => {
                 count_unknown(variable, UnknownCause::Provider { provider, why })
             }
@@ -408,6 +411,7 @@ impl Engine {
             Answer::NoMemory(error) => {
                 return read_back_without_memory(put, variable, provider, error, wakes);
             }
+            Answer::Unsent(error) => return count_refused(variable, Refusal::NoMemory(error)),
             Answer::Refused(why) | Answer::Unknown(why) => {
                 return count_unknown(variable, UnknownCause::Provider { provider, why });
             }

@@ -1,6 +1,7 @@
 //! Streams of elements that vary in size or have parts, into recordings and back.
 
 use std::io;
+use std::mem::discriminant;
 use std::time::Duration;
 
 use trunkline_net::Clock;
@@ -30,8 +31,8 @@ pub struct RecordElementsOptions {
     pub write_every: Duration,
     /// How often the file is made safe from a loss of power.
     pub sync_every: Duration,
-    /// Elements per second, from which their times are counted; none: each has the time at which it
-    /// was taken from the stream.
+    /// Elements per second, above 0, from which their times are counted; none: each has the time at
+    /// which it was taken from the stream.
     pub sample_rate: Option<f64>,
 }
 
@@ -54,10 +55,15 @@ impl Default for RecordElementsOptions {
 /// file has not taken, and those of the stream's buffer.
 ///
 /// # Errors
-/// [`RecordingError::Unwritten`]: elements that were taken are not in the recording, because it was
-/// stopped while the disk was full, or because the file takes nothing more.
-/// [`RecordingError::Variables`], [`RecordingError::Stream`]: all that were taken are in the
-/// recording.
+/// [`RecordingError::SampleRate`]: nothing was taken. Otherwise what was taken before is written:
+///
+/// - [`RecordingError::Unwritten`]: elements that were taken are not in the recording, because it
+///   was stopped while the disk was full, or because the file takes nothing more.
+/// - [`RecordingError::Variables`] with [`VariableRecordError::Removed`]: what was in the file is
+///   lost; with [`VariableRecordError::Sync`]: all that were taken are in the file, and may not
+///   outlive a loss of power; otherwise all that were taken are in the recording.
+/// - [`RecordingError::Stream`]: all that were taken are in the recording, and safe.
+/// - [`RecordingError::Both`]: several of these, the stream's last.
 pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     stream: &mut ValueReader,
     recording: &mut ElementSeries<S, O>,
@@ -65,6 +71,10 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     stopped: &Stopped,
     on_turn: impl FnMut(&ElementSeries<S, O>),
 ) -> Result<StreamRecorded, RecordingError> {
+    let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
+    if let Some(rate) = options.sample_rate.filter(|rate| !is_rate(*rate)) {
+        return Err(RecordingError::SampleRate { rate });
+    }
     let before = recording.progress().updates;
     let clock = Clock::new();
     let mut turns = Turns {
@@ -89,21 +99,48 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
         .elements
         .saturating_sub(recording.progress().updates - before);
     let elements = untaken + recording.give_up_waiting();
-    match (recorded, written) {
-        (Ok(()), Ok(())) => Ok(done),
-        (Err(RecordingError::Variables(source)), _) | (_, Err(source)) if elements > 0 => {
-            Err(RecordingError::Unwritten {
-                elements,
-                source: match *source {
-                    // Nothing is tried again now.
-                    VariableRecordError::File(error) => error.into(),
-                    source => source.into(),
-                },
-            })
-        }
-        (Err(error), _) => Err(error),
-        (Ok(()), Err(error)) => Err(RecordingError::Variables(error)),
+    let (of_recording, of_stream) = match recorded {
+        Ok(()) => (None, None),
+        Err(RecordingError::Variables(error)) => (Some(error), None),
+        Err(error) => (None, Some(error)),
+    };
+    match together(written.err(), of_recording, of_stream, elements) {
+        None => Ok(done),
+        Some(error) => Err(error),
     }
+}
+
+/// Everything that has failed, what costs elements or safety first: in the last writes, in the
+/// recording before, and in the stream. So many elements are in no file.
+fn together(
+    at_end: Option<Box<VariableRecordError>>,
+    before: Option<Box<VariableRecordError>>,
+    of_stream: Option<RecordingError>,
+    elements: u64,
+) -> Option<RecordingError> {
+    let mut of_file: Vec<_> = at_end.into_iter().chain(before).collect();
+    // The last writes fail as those before did.
+    of_file.dedup_by_key(|error| discriminant(&**error));
+    of_file.sort_by_key(|error| {
+        !matches!(
+            **error,
+            VariableRecordError::Removed { .. } | VariableRecordError::Sync { .. }
+        )
+    });
+    let unwritten = of_file.pop_if(|_| elements > 0).map(|source| {
+        let source = match *source {
+            // Nothing is tried again now.
+            VariableRecordError::File(error) => error.into(),
+            source => source.into(),
+        };
+        RecordingError::Unwritten { elements, source }
+    });
+    let of_file = of_file.into_iter().map(RecordingError::Variables);
+    let all = of_file.chain(unwritten).chain(of_stream);
+    all.rev().reduce(|second, first| RecordingError::Both {
+        first: Box::new(first),
+        second: Box::new(second),
+    })
 }
 
 /// A recording of elements, turn by turn.
@@ -140,10 +177,11 @@ where
             }
             let now = self.now();
             let written = if now >= sync_at {
-                (write_at, sync_at) = (now + options.write_every, now + options.sync_every);
+                write_at = now.saturating_add(options.write_every);
+                sync_at = now.saturating_add(options.sync_every);
                 self.recording.sync(now)
             } else if now >= write_at || !self.recording.has_room() {
-                write_at = now + options.write_every;
+                write_at = now.saturating_add(options.write_every);
                 self.recording.write_out(now)
             } else {
                 Ok(())

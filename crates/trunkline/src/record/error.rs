@@ -78,6 +78,20 @@ pub enum RecordingError {
         /// The type of the stream.
         stream: DataType,
     },
+    /// A sample rate from which no times can be counted.
+    #[error("{rate} is no sample rate; give a number of elements per second above 0")]
+    SampleRate {
+        /// What was asked for.
+        rate: f64,
+    },
+    /// Two things have failed. The one that costs more comes first.
+    #[error("{first}; besides, {second}")]
+    Both {
+        /// What makes the recording incomplete or unsafe.
+        first: Box<RecordingError>,
+        /// What failed beside it.
+        second: Box<RecordingError>,
+    },
     /// There is nothing that could be played.
     #[error("no variable of the recording is there to be played into; {why}")]
     NothingToPlay {

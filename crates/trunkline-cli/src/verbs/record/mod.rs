@@ -240,6 +240,15 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         | RecordingError::OtherElements { .. } => (Exit::Usage, "type"),
         RecordingError::NothingToPlay { .. } => (Exit::SomeFailed, "nothing-to-play"),
         RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),
+        RecordingError::SampleRate { .. } => (Exit::Usage, "sample-rate"),
+        RecordingError::Both { first, second } => {
+            let (mut found, second) = (problem(first), problem(second));
+            if second.exit == Exit::Lost && found.exit != Exit::Lost {
+                (found.exit, found.code) = (second.exit, second.code);
+            }
+            found.message = plain(&error.to_string());
+            return found;
+        }
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
         _ => (Exit::SomeFailed, "failed"),
     };

@@ -301,10 +301,20 @@ impl Recorder<'_> {
             && found.is_removed()
         {
             let rows = counted(file.elements(), "element");
-            let sentence = format!(
+            let mut sentence = format!(
                 "{found}, and {rows} that were in it are lost; record in another file, which no \
                  program removes"
             );
+            match &done {
+                // The first one is that it was removed.
+                Err(RecordingError::Both { second, .. }) => {
+                    sentence.push_str(&format!("; besides, {second}"));
+                }
+                Err(error @ RecordingError::Stream(_)) => {
+                    sentence.push_str(&format!("; besides, {error}"));
+                }
+                _ => {}
+            }
             return Err(Problem::new(Exit::Lost, "removed", &plain(&sentence)).into());
         }
         let done = done.map_err(|error| problem(&error))?;
