@@ -24,7 +24,7 @@ use crate::outbox::Wakes;
 use crate::outcome::{AccessError, Refusal};
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
-use crate::registry::{Handles, Registry, SlotCounts};
+use crate::registry::{HandleReader, Registry, SlotCounts};
 use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, Weak};
 use crate::variable::Variable;
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// For following many handles without a lock, by one thread at a time.
-    pub fn handles(&self) -> Handles {
+    pub fn handles(&self) -> HandleReader {
         self.inner.registry.handles()
     }
 

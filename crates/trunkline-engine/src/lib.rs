@@ -102,7 +102,7 @@ pub use plain::PlainUpdate;
 pub use provider::{
     Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, SourceItem, Ticket,
 };
-pub use registry::{FollowedHandles, Handles, SlotCounts, VARIABLES_MAX};
+pub use registry::{FollowedHandles, HandleReader, SlotCounts, VARIABLES_MAX};
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
 pub use variable::Variable;

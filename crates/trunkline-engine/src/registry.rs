@@ -8,11 +8,11 @@
 //! The slot of a variable that is gone is used again with the next generation, so a handle names
 //! one variable for as long as the engine runs. A slot whose generations are used up is retired.
 //!
-//! Slots live in a [`SlotTable`]: those that follow many handles do so without a lock
-//! ([`Handles`]), others count a reference under the lock of the slot. The name index is behind a
-//! lock that only opening, deploying and browsing take.
+//! Slots live in a [`SlotTable`]. Requests about many handles follow them without a lock
+//! ([`HandleReader`]); everything else counts a reference under the lock of the slot. The name
+//! index is behind a lock that only opening, deploying and browsing take.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
@@ -43,7 +43,7 @@ const fn next_handle(handle: u32) -> Option<u32> {
 pub(crate) struct Registry {
     slots: SlotTable<Variable>,
     names: RwLock<Names>,
-    /// Handles by register number.
+    /// HandleReader by register number.
     numbers: RwLock<BTreeMap<u32, u32>>,
     hash: HashSeed,
 }
@@ -54,7 +54,7 @@ struct Names {
     index: HashTable<u32>,
     /// The lowest slot that was never used; slot 0 never is, so that 0 is no handle.
     next: u32,
-    /// Handles for the slots that are free again, the one that is free for longest first.
+    /// HandleReader for the slots that are free again, the one that is free for longest first.
     free: VecDeque<u32>,
     /// Slots whose generations are used up.
     retired: u32,
@@ -67,8 +67,6 @@ struct Names {
 #[derive(Default)]
 struct Log {
     entries: VecDeque<LogEntry>,
-    /// The numbers of the entries by which variables came, by handle.
-    came: HashMap<u32, u64>,
     /// Number of the oldest entry that is kept.
     first: u64,
     /// Whether anybody follows patterns.
@@ -96,18 +94,12 @@ impl Log {
             self.first += 1;
             return;
         }
-        if !is_gone {
-            self.came.insert(variable.handle(), self.end());
-        }
         self.entries.push_back(LogEntry {
             variable: Arc::clone(variable),
             is_gone,
         });
         while self.entries.len() > LOG_MIN.max(live.saturating_mul(2)) {
-            let oldest = self.entries.pop_front();
-            if let Some(came) = oldest.filter(|entry| !entry.is_gone) {
-                self.came.remove(&came.variable.handle());
-            }
+            self.entries.pop_front();
             self.first += 1;
         }
     }
@@ -152,14 +144,14 @@ impl Registry {
     }
 
     /// For following handles without a lock, by one thread at a time.
-    pub(crate) fn handles(&self) -> Handles {
-        Handles(Some(self.slots.reader()))
+    pub(crate) fn handles(&self) -> HandleReader {
+        HandleReader(Some(self.slots.reader()))
     }
 
     /// Drops variables that were taken out and that nobody can reach by a handle any more. The
-    /// caller holds no lock.
+    /// caller holds no lock of a variable.
     pub(crate) fn reclaim(&self) {
-        self.slots.reclaim();
+        while self.slots.reclaim() {}
     }
 
     /// Whether the handle may have been given out, to a variable that is gone.
@@ -221,7 +213,6 @@ impl Registry {
                 true => VecDeque::new(),
                 false => {
                     log.first = log.end();
-                    log.came = HashMap::new();
                     std::mem::take(&mut log.entries)
                 }
             }
@@ -229,11 +220,19 @@ impl Registry {
         drop(dropped);
     }
 
-    /// Whether the variable of this handle came by the entry of this number or a later one, as far
-    /// as the log goes back.
-    pub(crate) fn came_since(&self, from: u64, handle: u32) -> bool {
+    /// Adds the handles of the variables that came by the entry of number `from` or a later one, as
+    /// far as the log goes back. Returns the number of the next entry.
+    pub(crate) fn came_since(&self, from: u64, came: &mut HashSet<u32>) -> u64 {
         let names = self.names.read();
-        names.log.came.get(&handle).is_some_and(|at| *at >= from)
+        let log = &names.log;
+        let skipped = usize::try_from(from.saturating_sub(log.first)).unwrap_or(usize::MAX);
+        let entries = log.entries.iter().skip(skipped);
+        came.extend(
+            entries
+                .filter(|entry| !entry.is_gone)
+                .map(|entry| entry.variable.handle()),
+        );
+        log.end()
     }
 
     /// At most `most` entries of the log from number `from` on; `None` when some of them are not
@@ -305,6 +304,7 @@ impl Registry {
     ) -> Option<Arc<Variable>> {
         let handle = match names.free.pop_front() {
             Some(handle) => handle,
+            None if names.next as usize == VARIABLES_MAX => return None,
             None => {
                 names.next += 1;
                 names.next - 1
@@ -397,21 +397,22 @@ fn is_named_by(variable: &Variable, handle: u32) -> bool {
 /// One thread's way to follow many handles: without locks, and without counting references. The
 /// default follows none.
 #[derive(Debug, Default)]
-pub struct Handles(Option<SlotReader<Variable>>);
+pub struct HandleReader(Option<SlotReader<Variable>>);
 
-impl Handles {
+impl HandleReader {
     /// Begins to follow handles. Variables that go meanwhile stay in memory until the result is
     /// dropped, so that is to be soon: at the end of a request, or of a slice of it.
     ///
     /// Drop it while no lock of the engine is held.
     #[inline]
     pub fn follow(&mut self) -> FollowedHandles<'_> {
+        debug_assert!(self.0.is_some(), "it is in use already");
         crossing();
         FollowedHandles(self.0.as_mut().map(SlotReader::pin))
     }
 }
 
-/// The variables behind handles, as [`Handles`] follows them.
+/// The variables behind handles, as [`HandleReader`] follows them.
 #[derive(Debug)]
 pub struct FollowedHandles<'h>(Option<Pinned<'h, Variable>>);
 

@@ -9,7 +9,7 @@
 //! behind than the log reaches begins its listing anew, and its client sees what has gone meanwhile
 //! by what is not listed, as after a reconnect.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use trunkline_types::{Effort, Pattern};
 
@@ -46,6 +46,10 @@ pub struct Watch {
     /// Handles that were gone when their coming was looked at, and whose going is still ahead in
     /// the log: neither is reported. The bound of the log bounds them.
     unseen: BTreeSet<u32>,
+    /// While it lists: handles of the variables that came since it began, which are in the log, and
+    /// the entry up to which they are here. The bound of the log bounds them, too.
+    came: HashSet<u32>,
+    came_until: u64,
 }
 
 /// What one slice of a watch found.
@@ -91,6 +95,8 @@ impl Watch {
             is_listed: false,
             is_behind: false,
             unseen: BTreeSet::new(),
+            came: HashSet::new(),
+            came_until: 0,
         }
     }
 
@@ -115,7 +121,7 @@ impl Watch {
             // First, so that nothing is missed between the two.
             consumer.watch_names();
             (self.log, self.end) = engine.registry().mark();
-            self.cursor = 1;
+            (self.cursor, self.came_until) = (1, self.log);
         }
         let mut slice = WatchSlice {
             begins_again: std::mem::take(&mut self.is_behind),
@@ -128,6 +134,9 @@ impl Watch {
             self.list(engine, caller, limit, effort, &mut slice.appeared);
             self.is_listed = self.cursor >= self.end;
             slice.listed = self.is_listed;
+            if self.is_listed {
+                self.came = HashSet::new();
+            }
         }
         slice.revision = self.log;
         slice
@@ -178,6 +187,13 @@ impl Watch {
         }
     }
 
+    /// Whether a variable came after the listing began: then it is in the log.
+    fn has_come(&mut self, engine: &Engine, variable: &Variable) -> bool {
+        let registry = engine.registry();
+        self.came_until = registry.came_since(self.came_until, &mut self.came);
+        self.came.contains(&variable.handle())
+    }
+
     fn list(
         &mut self,
         engine: &Engine,
@@ -192,8 +208,7 @@ impl Watch {
                 && variable.is_visible_to(caller)
                 && self.pattern.matches_within(effort, variable.name())
                 && !variable.is_gone()
-                // What came after the listing began is in the log.
-                && !engine.registry().came_since(self.log, variable.handle())
+                && !self.has_come(engine, &variable)
             {
                 out.push(variable);
             }

@@ -44,7 +44,7 @@ pub const SENTENCE_BYTES_MAX: usize = 1024;
 pub const HELLO_TEXT_BYTES_MAX: usize = 256;
 /// Where a builder's caller ends a page of a bulk request or answer and begins the next frame.
 pub const PAGE_BYTES: usize = 64 << 10;
-/// Most items of one COMPARE; the engine does not look at those beyond.
+/// Most items of one COMPARE; for those beyond, the engine goes through everything again.
 pub const COMPARE_ITEMS_MAX: usize = 1000;
 /// Most subscriptions that the answer to INFO lists for one variable.
 pub const INFO_SUBSCRIPTIONS_MAX: usize = 1024;

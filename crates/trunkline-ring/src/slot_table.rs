@@ -18,12 +18,13 @@
 //! remover takes the pointer out, then looks at what is announced. So a remover that does not see
 //! an announcement has taken the pointer out before that reader loads it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr;
 // The values are std's: whether they are freed too early, loom sees by what is in them.
-use std::sync::Arc as Value;
+use std::sync::Arc as Shared;
 
 use crate::padded::Padded;
 use crate::sync::{
@@ -31,11 +32,14 @@ use crate::sync::{
     total_order,
 };
 
-/// Slots are allocated by as many at a time, never move, and stay.
+/// Slots are allocated in chunks of this many, never move, and stay.
 const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
 
 /// The word of a reader that follows nothing.
 const NOTHING: u64 = 0;
+
+/// Most values that one [`SlotTable::reclaim`] drops, or the end of one reading.
+const RECLAIMED_MAX: usize = 64;
 
 /// Slots for shared values. Cloning it clones the reference.
 pub struct SlotTable<T>(Arc<Table<T>>);
@@ -47,7 +51,7 @@ struct Table<T> {
     /// The word of each reader.
     readers: Mutex<Vec<Arc<Padded<AtomicU64>>>>,
     /// Values that were removed, with the epoch of their removal: epochs ascend.
-    retired: Mutex<Vec<(u64, Value<T>)>>,
+    retired: Mutex<VecDeque<(u64, Shared<T>)>>,
     /// Whether there are any.
     has_retired: AtomicBool,
 }
@@ -55,7 +59,9 @@ struct Table<T> {
 type Chunk<T> = Box<[Slot<T>]>;
 
 struct Slot<T> {
-    /// Of [`Value::into_raw`], a reference that the slot has; null in an empty slot.
+    /// It has a value, so it is sent and shared as one: an `AtomicPtr` is for every `T`.
+    has: PhantomData<Shared<T>>,
+    /// Of [`Shared::into_raw`], a reference that the slot has; null in an empty slot.
     value: AtomicPtr<T>,
     /// Held by those that change the slot, and by those that count a reference.
     lock: Mutex<()>,
@@ -69,6 +75,7 @@ fn held<G>(guard: Result<G, PoisonError<G>>) -> G {
 impl<T> Slot<T> {
     fn empty() -> Self {
         Self {
+            has: PhantomData,
             value: AtomicPtr::new(ptr::null_mut()),
             lock: Mutex::new(()),
         }
@@ -88,20 +95,20 @@ impl<T> Drop for Slot<T> {
         let value = self.value.load(Ordering::Acquire);
         if !value.is_null() {
             // SAFETY: a pointer in a slot is of `into_raw`, and its reference is the slot's.
-            drop(unsafe { Value::from_raw(value) });
+            drop(unsafe { Shared::from_raw(value) });
         }
     }
 }
 
 /// A reference that somebody else has counted.
-struct Lent<'a, T>(ManuallyDrop<Value<T>>, PhantomData<&'a T>);
+struct Lent<'a, T>(ManuallyDrop<Shared<T>>, PhantomData<&'a T>);
 
 impl<T> Lent<'_, T> {
     /// # Safety
-    /// `value` is of [`Value::into_raw`], and one reference to it outlives the lifetime.
+    /// `value` is of [`Shared::into_raw`], and one reference to it outlives the lifetime.
     unsafe fn new(value: *const T) -> Self {
         // SAFETY: it is never dropped, so the count stays what it is.
-        let value = ManuallyDrop::new(unsafe { Value::from_raw(value) });
+        let value = ManuallyDrop::new(unsafe { Shared::from_raw(value) });
         Self(value, PhantomData)
     }
 }
@@ -115,21 +122,21 @@ impl<T> SlotTable<T> {
                 .collect(),
             epoch: AtomicU64::new(NOTHING + 1),
             readers: Mutex::new(Vec::new()),
-            retired: Mutex::new(Vec::new()),
+            retired: Mutex::new(VecDeque::new()),
             has_retired: AtomicBool::new(false),
         }))
     }
 
     /// The value in a slot. Takes the slot's lock for as long as counting a reference takes.
     #[inline]
-    pub fn get(&self, slot: usize) -> Option<Value<T>> {
-        self.with(slot, |value| value.map(Value::clone))
+    pub fn get(&self, slot: usize) -> Option<Shared<T>> {
+        self.with(slot, |value| value.map(Shared::clone))
     }
 
-    /// Calls `look` with what is in the slot, which nobody removes and of which nobody counts a
-    /// reference here meanwhile. `look` does not use the table.
+    /// Calls `look` with what is in the slot, under the slot's lock: nobody removes the value or
+    /// counts a reference to it here meanwhile. `look` does not use the table.
     #[inline]
-    pub fn with<R>(&self, slot: usize, look: impl FnOnce(Option<&Value<T>>) -> R) -> R {
+    pub fn with<R>(&self, slot: usize, look: impl FnOnce(Option<&Shared<T>>) -> R) -> R {
         let Some(slot) = self.0.slot(slot) else {
             return look(None);
         };
@@ -141,14 +148,14 @@ impl<T> SlotTable<T> {
     /// Fills a slot. What was in it before is removed.
     ///
     /// False: there is no such slot.
-    pub fn set(&self, slot: usize, value: Value<T>) -> bool {
+    pub fn set(&self, slot: usize, value: Shared<T>) -> bool {
         if let Some(chunk) = self.0.chunks.get(slot / CHUNK) {
             chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::empty()).collect());
         }
         let Some(slot) = self.0.slot(slot) else {
             return false;
         };
-        let value = Value::into_raw(value).cast_mut();
+        let value = Shared::into_raw(value).cast_mut();
         let guard = held(slot.lock.lock());
         let before = slot.value.swap(value, Ordering::SeqCst);
         self.0.retire(before);
@@ -161,7 +168,7 @@ impl<T> SlotTable<T> {
     ///
     /// The value is dropped by [`SlotTable::reclaim`], or when the readers have ended that may
     /// follow it.
-    pub fn remove_if(&self, slot: usize, is_it: impl FnOnce(&Value<T>) -> bool) -> bool {
+    pub fn remove_if(&self, slot: usize, is_it: impl FnOnce(&Shared<T>) -> bool) -> bool {
         let Some(slot) = self.0.slot(slot) else {
             return false;
         };
@@ -175,10 +182,10 @@ impl<T> SlotTable<T> {
         true
     }
 
-    /// Drops what was removed and no reader can follow any more. The values' own code runs, so the
-    /// caller holds no lock that it may take.
-    pub fn reclaim(&self) {
-        self.0.reclaim();
+    /// Drops what was removed and no reader can follow any more, some 64 values at most. True:
+    /// there may be more. The values' own code runs, so the caller holds no lock that it may take.
+    pub fn reclaim(&self) -> bool {
+        self.0.reclaim()
     }
 
     /// A reader, for one thread at a time.
@@ -204,19 +211,19 @@ impl<T> Table<T> {
             return;
         }
         // SAFETY: the pointer is of `into_raw`, and the caller has taken it out of its slot.
-        let value = unsafe { Value::from_raw(value) };
+        let value = unsafe { Shared::from_raw(value) };
         let mut retired = held(self.retired.lock());
         // Under the lock, so that the list ascends.
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
-        retired.push((epoch, value));
+        retired.push_back((epoch, value));
         self.has_retired.store(true, Ordering::Relaxed);
     }
 
     #[cold]
-    fn reclaim(&self) {
+    fn reclaim(&self) -> bool {
         let mut retired = held(self.retired.lock());
         if retired.is_empty() {
-            return;
+            return false;
         }
         total_order();
         let words = held(self.readers.lock());
@@ -228,12 +235,13 @@ impl<T> Table<T> {
             None => retired.len(),
             Some(oldest) => retired.partition_point(|(epoch, _)| *epoch < oldest),
         };
-        let free: Vec<_> = retired.drain(..count).collect();
+        let free: Vec<_> = retired.drain(..count.min(RECLAIMED_MAX)).collect();
         self.has_retired
             .store(!retired.is_empty(), Ordering::Relaxed);
         drop(retired);
         // Outside the lock: what is dropped may remove others.
         drop(free);
+        count > RECLAIMED_MAX
     }
 }
 
@@ -257,7 +265,7 @@ pub struct SlotReader<T> {
 
 impl<T> SlotReader<T> {
     /// Begins to follow slots. What is removed from now on stays in memory until the result is
-    /// dropped, so that is to be soon.
+    /// dropped: drop it soon.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, T> {
         let epoch = self.table.epoch.load(Ordering::Acquire);
@@ -280,8 +288,8 @@ impl<T> fmt::Debug for SlotReader<T> {
     }
 }
 
-/// The values of a table, as one reader follows them. Dropping it drops values that were removed
-/// meanwhile, so the caller holds no lock then that their code may take.
+/// The values of a table, as one reader follows them. Dropping it drops some of the values that
+/// were removed meanwhile, so the caller holds no lock then that their code may take.
 pub struct Pinned<'r, T> {
     reader: &'r mut SlotReader<T>,
 }
@@ -306,7 +314,7 @@ impl<T> Drop for Pinned<'_, T> {
         // Missed when a value is retired just now: then the next reader that ends sees it, or the
         // next remover.
         if reader.table.has_retired.load(Ordering::Relaxed) {
-            reader.table.reclaim();
+            let _has_more = reader.table.reclaim();
         }
     }
 }

@@ -74,6 +74,30 @@ fn what_is_removed_while_nobody_reads_is_dropped_at_once() {
 }
 
 #[test]
+fn one_call_drops_some_of_what_was_removed_and_says_whether_there_is_more() {
+    let table = SlotTable::new(200);
+    let mut reader = table.reader();
+    let values: Vec<Arc<usize>> = (0..200).map(Arc::new).collect();
+    let weak: Vec<_> = values.iter().map(Arc::downgrade).collect();
+    let left = || weak.iter().filter(|one| one.strong_count() > 0).count();
+    for (slot, value) in values.into_iter().enumerate() {
+        table.set(slot, value);
+    }
+    let pinned = reader.pin();
+    for slot in 0..200 {
+        table.remove_if(slot, |_| true);
+    }
+    assert!(!table.reclaim());
+    assert_eq!(left(), 200);
+    drop(pinned);
+    assert_eq!(left(), 136, "a reader drops as many at most");
+    assert!(table.reclaim());
+    assert!(table.reclaim());
+    assert!(!table.reclaim());
+    assert_eq!(left(), 0);
+}
+
+#[test]
 fn a_reader_keeps_the_table() {
     let table = SlotTable::new(2);
     let mut reader = table.reader();

@@ -12,6 +12,8 @@
 //! Nothing is kept per item: what was sent last is what the variable holds, as long as no newer
 //! update waits; an item with one is left out, because that update mends whatever is wrong.
 
+use std::collections::{HashSet, VecDeque};
+
 use trunkline_proto::limits::{COMPARE_ITEMS_MAX, PAGE_BYTES};
 use trunkline_proto::message::convergence::{
     CHUNK_ITEMS_MAX, CheckBuilder, Chunk, Compare, CompareItem,
@@ -98,6 +100,40 @@ impl Sweep {
     }
 }
 
+/// Items that the client has named in COMPARE and that were settled then, each once: no more than
+/// the session has.
+#[derive(Debug, Default)]
+pub(crate) struct Repairs {
+    /// With the sequence that they were settled at.
+    queue: VecDeque<(CompareItem, u64)>,
+    /// Subscription and handle of those in the queue.
+    known: HashSet<(u32, u32)>,
+}
+
+impl Repairs {
+    fn push(&mut self, item: CompareItem, sequence: u64) {
+        if self.known.insert((item.subscription, item.handle)) {
+            self.queue.push_back((item, sequence));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn next_subscription(&self) -> Option<u32> {
+        self.queue.front().map(|(item, _)| item.subscription)
+    }
+
+    /// Takes the next item out, if it is of this subscription.
+    fn next_of(&mut self, subscription: u32) -> Option<(CompareItem, u64)> {
+        let is_of = |(item, _): &mut (CompareItem, u64)| item.subscription == subscription;
+        let next = self.queue.pop_front_if(is_of)?;
+        self.known.remove(&(next.0.subscription, next.0.handle));
+        Some(next)
+    }
+}
+
 impl Session {
     /// What a keep-alive says of the update records sent so far; the look at the next part begins.
     pub(crate) fn begin_sweep(&mut self, now: Tick) -> (u64, u64) {
@@ -154,8 +190,18 @@ impl Session {
             self.work.push(Work::CheckAll);
             return Ok(());
         }
-        let items: Vec<CompareItem> = compare.take(COMPARE_ITEMS_MAX).collect::<Result<_, _>>()?;
-        self.repair(&items);
+        if frame.count() as usize > COMPARE_ITEMS_MAX {
+            self.sweep.left = self.consumer.index_end();
+        }
+        for item in compare.take(COMPARE_ITEMS_MAX) {
+            let item = item?;
+            // Now, and not when there is room: what the client says here is what it had when it
+            // had received the records that this frame confirms.
+            let settled = self.consumer.settled(item.subscription, item.handle);
+            if let Some(update) = settled {
+                self.repairs.push(item, update.sequence);
+            }
+        }
         Ok(())
     }
 
@@ -165,21 +211,31 @@ impl Session {
         Progress::Done
     }
 
-    /// Sends once more what the client has not got right.
-    ///
-    /// At once, and not behind requests that wait: what the client says here is what it had when
-    /// it had received the records that this frame confirms. Of an item whose next record is
-    /// confirmed meanwhile it says nothing any more.
-    fn repair(&mut self, items: &[CompareItem]) {
+    /// Sends once more what the client has not got right, as far as answers find room. Returns
+    /// whether there is more to do at once.
+    pub(crate) fn run_repairs(&mut self, room: usize) -> bool {
         let mut answers = std::mem::take(&mut self.answers.frames);
-        let start = answers.len();
-        for run in items.chunk_by(|a, b| a.subscription == b.subscription) {
-            let subscription = run.first().map_or(0, |item| item.subscription);
+        let waiting = self.answers.len();
+        let mut looked = 0;
+        while looked < SLICE
+            && waiting + answers.len() < room
+            && let Some(subscription) = self.repairs.next_subscription()
+        {
             let mut frame = UpdatesBuilder::begin_repaired(&mut answers, subscription);
-            for item in run {
-                let Some(update) = self.consumer.settled(subscription, item.handle) else {
+            while looked < SLICE
+                && frame.len_bytes() < PAGE_BYTES
+                && let Some((item, sequence)) = self.repairs.next_of(subscription)
+            {
+                looked += 1;
+                let settled = self.consumer.settled(subscription, item.handle);
+                let Some(update) = settled.filter(|update| update.sequence == sequence) else {
                     continue;
                 };
+                let room = self.records.room_for(&update);
+                if room.is_some_and(|bytes| !frame.make_room(bytes)) {
+                    // There is no memory for it now; the next look finds it again.
+                    continue;
+                }
                 let record = self.records.record(item.handle, &update);
                 let of_item = digest::of_record(&record);
                 if (record.sequence, of_item) != (item.sequence, item.digest) {
@@ -189,21 +245,14 @@ impl Session {
                     self.window.send(frame.len_bytes() - before, of_position);
                     self.consumer.repair(subscription, item.handle);
                 }
-                if frame.len_bytes() >= PAGE_BYTES {
-                    break;
-                }
             }
             if frame.count() > 0 {
                 self.window.end_run();
             }
             frame.finish();
-            if answers.len() - start >= PAGE_BYTES {
-                // The client names the others again when everything is looked at.
-                self.sweep.left = self.consumer.index_end();
-                break;
-            }
         }
         self.answers.frames = answers;
+        !self.repairs.is_empty()
     }
 }
 

@@ -6,7 +6,6 @@ use trunkline_engine::search::Condition;
 use trunkline_engine::{Update, Wakes};
 use trunkline_proto::limits::{FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::subscribe::SubscribeItem;
@@ -128,7 +127,6 @@ fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
         FrameKind::Unsubscribe | FrameKind::RequestValue => size_of::<u32>(),
         FrameKind::Subscribe => size_of::<SubscribeItem>(),
         FrameKind::Lease => size_of::<(u32, u64)>(),
-        FrameKind::Compare => size_of::<CompareItem>(),
         FrameKind::GroupWrite => size_of::<OwnedWrite>(),
         FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
         // A condition keeps its text twice.

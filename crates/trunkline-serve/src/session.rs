@@ -5,7 +5,7 @@ mod endpoint;
 
 use std::sync::Arc;
 
-use trunkline_engine::{Caller, Consumer, Engine, Handles, Wake, Wakes};
+use trunkline_engine::{Caller, Consumer, Engine, HandleReader, Wake, Wakes};
 use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_MIN};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
@@ -16,7 +16,7 @@ use trunkline_types::text::is_unprintable;
 use trunkline_types::{Tick, Timestamp};
 
 use crate::answers::Answers;
-use crate::convergence::Sweep;
+use crate::convergence::{Repairs, Sweep};
 use crate::gathering::{Gathering, SharedWake};
 use crate::options::ServeOptions;
 use crate::orders::Orders;
@@ -40,7 +40,7 @@ const WORK_BYTES_MAX: usize = 8 << 20;
 pub struct Session {
     pub(crate) engine: Engine,
     /// For requests about many variables. Taken out while it is used.
-    pub(crate) handles: Handles,
+    pub(crate) handles: HandleReader,
     pub(crate) options: Arc<ServeOptions>,
     pub(crate) caller: Caller,
     pub(crate) consumer: Consumer,
@@ -66,6 +66,7 @@ pub struct Session {
     pub(crate) parked: Parked,
     pub(crate) window: Window,
     pub(crate) sweep: Sweep,
+    pub(crate) repairs: Repairs,
     /// Those that both ends have.
     pub(crate) features: Features,
     frame_max: u32,
@@ -137,6 +138,7 @@ impl Session {
             parked: Parked::default(),
             window: Window::default(),
             sweep: Sweep::default(),
+            repairs: Repairs::default(),
             features: Features::NONE,
             frame_max: FRAME_MAX_MIN,
             records: Records::new(caller.session, 0, 0),

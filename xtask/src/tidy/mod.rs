@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     size::line_width,
     text::tabs,
     text::trailing_whitespace,
+    text::conflicts,
     names::banned_names,
     code::markers,
     code::ignored_tests,

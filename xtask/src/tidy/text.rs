@@ -24,6 +24,16 @@ pub(super) fn trailing_whitespace(tree: &Tree) -> Vec<Finding> {
     })
 }
 
+/// No marks of a merge that was not finished.
+pub(super) fn conflicts(tree: &Tree) -> Vec<Finding> {
+    // In parts, or this file would have one.
+    let marks = ["<".repeat(7) + " ", ">".repeat(7) + " "];
+    each_line(tree, |_, line| {
+        let is_wrong = marks.iter().any(|mark| line.starts_with(mark));
+        is_wrong.then_some(("conflicts", "two versions of a merge; keep one"))
+    })
+}
+
 fn each_line(
     tree: &Tree,
     check: impl Fn(&str, &str) -> Option<(&'static str, &'static str)>,
@@ -49,6 +59,18 @@ mod tests {
         let found = tabs(&tree);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].path.as_str(), found[0].line), ("a.rs", 2));
+    }
+
+    #[test]
+    fn mark_of_an_unfinished_merge_is_found() {
+        let text = format!(
+            "one\n{} HEAD\ntwo\n{} other\n",
+            "<".repeat(7),
+            ">".repeat(7)
+        );
+        let found = conflicts(&Tree::of(&[("a.md", &text)]));
+        let lines: Vec<usize> = found.iter().map(|f| f.line).collect();
+        assert_eq!(lines, [2, 4]);
     }
 
     #[test]

@@ -230,6 +230,7 @@ impl Engine {
         let Plan { names, kept, gone } = plan;
         for (place, variable) in gone.iter().enumerate() {
             self.let_go(variable, now, wall, wakes);
+            self.reclaim_after(place);
             wake_after(place, wakes);
         }
         self.registry().reclaim();
@@ -301,6 +302,7 @@ impl Engine {
             if let Some(variable) = self.variable(*handle) {
                 self.let_go(&variable, now, wall, wakes);
             }
+            self.reclaim_after(place);
             wake_after(place, wakes);
         }
         self.registry().reclaim();
@@ -323,6 +325,14 @@ impl Engine {
             .flatten()
             .filter_map(|handle| self.variable(*handle));
         Ok(variables.map(|variable| users(&variable, name)).sum())
+    }
+
+    /// Drops what was removed, every so many variables: otherwise requests that end meanwhile would
+    /// have it to do.
+    fn reclaim_after(&self, place: usize) {
+        if place % WAKE_EVERY == WAKE_EVERY - 1 {
+            self.registry().reclaim();
+        }
     }
 
     fn let_go(&self, variable: &Arc<Variable>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {

@@ -406,6 +406,7 @@ impl Worker {
         moment.closing = self.shutdown.is_some();
         let clock = Clock::new();
         let round_began = moment.began;
+        let is_alone = self.slots.len() - self.free.len() <= 1;
         for _ in 0..self.turns.len() {
             if moment.began.since(round_began) >= TURN_TIME {
                 return;
@@ -422,9 +423,9 @@ impl Worker {
             // A panic is a defect of one session's endpoint; the other sessions go on.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, *moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
-            // A session that is alone and has done what it had to has kept nobody waiting. A look
-            // at the clock costs as much as a small request.
-            if !self.turns.is_empty() || matches!(turn, Turn::Again) {
+            // A session that is alone on its thread shares the time with nobody, and a look at the
+            // clock costs as much as a small request.
+            if !is_alone || matches!(turn, Turn::Again) || self.mailbox.has_mail() {
                 let ended = clock.now();
                 session.share.use_up(ended.since(moment.began));
                 moment.began = ended;

@@ -39,6 +39,12 @@ impl<'a> UpdatesBuilder<'a> {
         }
     }
 
+    /// Makes room for a record with a long value; false where there is no memory for it.
+    #[must_use]
+    pub fn make_room(&mut self, bytes: usize) -> bool {
+        self.frame.payload().try_reserve_exact(bytes).is_ok()
+    }
+
     /// Appends a record.
     ///
     /// # Real-time

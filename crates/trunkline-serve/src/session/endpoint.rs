@@ -74,6 +74,7 @@ impl Endpoint for Session {
             let more_orders = self.send_provider_orders();
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
             more |= self.run_watches(budget);
+            more |= self.run_repairs(budget);
             more |= self.run_sweep(budget);
             self.account.lower(Use::Work, self.waiting_bytes());
         }
@@ -214,6 +215,7 @@ impl Endpoint for Session {
             && self.parked_until.is_none()
             && !self.watches.are_any()
             && !self.sweep.is_running()
+            && self.repairs.is_empty()
     }
 
     fn is_in_handshake(&self) -> bool {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use trunkline_client::{Event, SubscribeOptions, SubscriptionId};
-use trunkline_proto::message::convergence::Check;
+use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareItem};
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
 use trunkline_proto::{Frame, FrameKind};
-use trunkline_types::Contract;
+use trunkline_types::{Contract, DataType, Value};
 
-use super::rig::{Pair, World, f64_variable, value};
+use super::rig::{Pair, World, define, f64_variable, value};
 
 /// A second after a fault the next keep-alive finds it, and a round trip mends it.
 const PROMISED: Duration = Duration::from_secs(2);
@@ -111,6 +111,47 @@ fn an_update_that_was_lost_on_the_way_is_repaired_within_two_seconds() {
         assert_eq!(repaired(&sut), (1, 1), "{contract}: exactly once");
         assert_eq!(sut.client.counters().diverged, 1);
     }
+}
+
+/// A client names long values, one in a frame and each twice, faster than it takes answers.
+///
+/// Behaviour: B-10.
+#[test]
+fn what_is_named_several_times_is_sent_once_as_far_as_there_is_room() {
+    const VALUES: usize = 40;
+    const BYTES: usize = 100_000;
+    let bytes = |index| define(&format!("b{index}"), DataType::Bytes, |_| {});
+    let world = World::with_library("rig", (0..VALUES).map(bytes).collect());
+    let names: Vec<String> = (0..VALUES).map(|index| format!("rig/b{index}")).collect();
+    for name in &names {
+        world.write(name, &Value::Bytes(vec![7; BYTES].into()));
+    }
+    let mut sut = Pair::on(&world);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let id = sut.subscribe(&names, "latest");
+    sut.settle();
+    assert_eq!(sut.readings(id).len(), VALUES);
+    sut.pass(Duration::from_secs(2));
+    let mut frames = Vec::new();
+    for name in names.iter().chain(&names) {
+        let handle = sut.world.handle(name);
+        let mut frame = CompareBuilder::begin(&mut frames, VALUES as u64);
+        frame.push(&CompareItem {
+            subscription: 1,
+            handle,
+            sequence: 0,
+            digest: 0,
+        });
+        frame.finish();
+    }
+    sut.forge(&frames);
+    sut.capacity = BYTES;
+    sut.turn_of_session();
+    let (sent, _) = sut.world.engine().repaired_and_marked();
+    assert!((1..=2).contains(&sent), "{sent} without room for them");
+    sut.exchange();
+    let (sent, _) = sut.world.engine().repaired_and_marked();
+    assert_eq!(sent, VALUES as u64);
 }
 
 /// The next frame of this kind is lost.

@@ -383,6 +383,11 @@ impl Pair {
         self.exchange();
     }
 
+    /// As if the client had sent these frames too.
+    pub fn forge(&mut self, frames: &[u8]) {
+        self.to_engine.extend(frames);
+    }
+
     /// Bytes on their way to the client.
     pub fn waiting_answers(&self) -> usize {
         self.to_client.len()

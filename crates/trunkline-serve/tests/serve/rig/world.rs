@@ -151,10 +151,16 @@ impl World {
     }
 
     pub fn sequence(&self, name: &str) -> u64 {
-        self.engine()
-            .resolve(&Caller::engine(), name)
-            .expect("it is deployed")
-            .sequence()
+        self.resolved(name).sequence()
+    }
+
+    pub fn handle(&self, name: &str) -> u32 {
+        self.resolved(name).handle()
+    }
+
+    fn resolved(&self, name: &str) -> Arc<trunkline_engine::Variable> {
+        let found = self.engine().resolve(&Caller::engine(), name);
+        found.expect("it is deployed")
     }
 }
 
