@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use trunkline::record::{
     ElementSeries, Pace, RecordElementsOptions, RecordedVariables, RecordingError, RoomState,
-    SegmentFile, Segments, StreamPlayed, StreamRecorded, VariableRecordError,
+    SegmentFile, Segments, StreamPlayed, StreamRecorded, VariableRecordError, VariableRecording,
     play_elements_into_stream, record_elements, stopper,
 };
 use trunkline::stream::{Options, Reader, ValueReader, ValueWriter, Writer};
 use trunkline::types::text::parse_type;
-use trunkline::types::{Array, DataType, Elements, Timestamp, Value, Waveform};
+use trunkline::types::{
+    Array, DataType, Elements, Lost, Quality, Reason, Sample, Timestamp, Value, Waveform,
+};
 use trunkline::{Engine, EngineOptions};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
@@ -568,6 +570,62 @@ fn a_sample_rate_that_is_none_is_refused() {
     }
     assert_eq!(record(Some(1.0)).unwrap().elements, 1);
     writer.join().unwrap();
+}
+
+/// What a stream cannot carry is counted: qualities, and places where the recording lacks updates.
+///
+/// Behaviour: B-72.
+#[test]
+fn updates_that_are_not_good_and_gaps_are_counted_when_played_into_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.tdms");
+    let mut file = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
+    let [other, id] = ["a", "b"].map(|name| file.add(name, &DataType::I32).unwrap());
+    let qualities = [
+        Quality::GOOD,
+        Quality::bad(Reason::SensorFailure),
+        Quality::uncertain(Reason::OutOfRange),
+        Quality::GOOD,
+    ];
+    for (number, quality) in (0..).zip(qualities) {
+        let time = Timestamp::from_nanos(number.into());
+        let sample = Sample {
+            value: Value::I32(number),
+            source_timestamp: time,
+            engine_timestamp: time,
+            quality,
+        };
+        // What another variable lacks is not of this one.
+        file.note_lost(other, Some(100)).unwrap();
+        file.take(other, &sample, &Lost::NONE).unwrap();
+        match number {
+            1 => file.note_lost(id, Some(3)).unwrap(),
+            2 => file.note_lost(id, None).unwrap(),
+            3 => file.note_lost(id, Some(4)).unwrap(),
+            _ => {}
+        }
+        file.take(id, &sample, &Lost::NONE).unwrap();
+    }
+    file.finish().unwrap();
+    let engine = listening();
+    let reader = thread::spawn({
+        let of_reader = options(&engine, None);
+        move || {
+            let mut reader = Reader::<i32>::create("again", of_reader).unwrap();
+            reader.read_many(4, CUT_OFF).unwrap().to_vec()
+        }
+    });
+    let of_writer = options(&engine, Some("again"));
+    let mut stream = ValueWriter::create("player", &DataType::I32, of_writer).unwrap();
+    let (_stopper, stopped) = stopper();
+    let mut recorded = RecordedVariables::open_series(&path).unwrap();
+    let pace = Pace::Full;
+    let done = play_elements_into_stream(&mut recorded, 1, pace, &mut stream, &stopped, |_| ());
+    stream.close(CUT_OFF);
+    assert_eq!(reader.join().unwrap(), [0, 1, 2, 3]);
+    let done = done.unwrap();
+    assert_eq!((done.rows, done.not_good, done.is_complete), (4, 2, true));
+    assert_eq!((done.gaps, done.lost, done.unknown_gaps), (3, 7, 1));
 }
 
 #[test]

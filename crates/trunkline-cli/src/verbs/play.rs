@@ -43,8 +43,9 @@ use crate::terminal::plain;
 /// If there is an `x.tdms.sums` beside `x.tdms`, the first file is checked against it before
 /// playing begins. Playing takes as long as recording did; --speed changes the pace, and --full
 /// plays without waiting.
-/// Ctrl-C ends it. Exit code 1 means that some updates could not be played; --exclude leaves out
-/// variables, or with --stream channels.
+/// Ctrl-C ends it. Exit code 1 means that some updates could not be played, or that a recorded
+/// stream or variable has gaps or values that were not good, which a stream cannot carry; --exclude
+/// leaves out variables, or with --stream channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -411,6 +412,10 @@ fn sum_up_stream(
         object.put("left", left);
         object.put("underruns", done.underruns);
         object.put("late_seconds", done.lateness.as_secs_f64());
+        object.put("not_good", done.not_good);
+        object.put("gaps", done.gaps);
+        object.put("lost", done.lost);
+        object.put("unknown_gaps", done.unknown_gaps);
         object.put("seconds", seconds);
         return context.terminal.note(&object.into_json().to_string());
     }

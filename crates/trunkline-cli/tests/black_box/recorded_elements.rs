@@ -5,6 +5,8 @@ use std::io::Write;
 use std::process::Stdio;
 
 use serde_json::Value as Json;
+use trunkline::record::{SegmentFile, VariableRecording};
+use trunkline::types::{DataType, Lost, Quality, Reason, Sample, Timestamp, Value};
 
 use crate::rig::{Running, Served};
 
@@ -208,6 +210,8 @@ fn what_was_in_the_file_of_a_recorder_that_is_killed_is_played() {
 fn updates_of_one_recorded_variable_are_played_into_a_stream() {
     let served = Served::rig();
     let file = path(&served, "run.tdms");
+    // Before its first value it would not be good.
+    assert_eq!(served.run(&["put", "rig/level", "11.5"]).code, Some(0));
     let start = ["record", "start", &file, "rig/level", "rig/mode"];
     let recorder = served.spawn(&start);
     recorder.error_with("recording to");
@@ -225,5 +229,58 @@ fn updates_of_one_recorded_variable_are_played_into_a_stream() {
     let read = served.run(&["stream", "read", "again", "--from", "player"]);
     assert_eq!(player.end().0, Some(0));
     let lines: Vec<_> = read.out.lines().collect();
-    assert!(lines.ends_with(&["12.5", "13.5"]), "{read:?}");
+    assert!(lines == ["11.5", "12.5", "13.5"], "{read:?}");
+}
+
+/// A stream carries neither qualities nor gaps. That the recording has them is said, and is no
+/// success.
+///
+/// Behaviour: B-72.
+#[test]
+fn what_was_not_good_or_is_missing_is_said_when_a_variable_is_played_into_a_stream() {
+    let served = Served::rig();
+    let path = path(&served, "run.tdms");
+    let file = SegmentFile::create(std::path::Path::new(&path)).unwrap();
+    let mut recording = VariableRecording::new(file, 1 << 20);
+    let level = recording.add("rig/level", &DataType::F64).unwrap();
+    let qualities = [
+        Quality::GOOD,
+        Quality::bad(Reason::SensorFailure),
+        Quality::GOOD,
+    ];
+    for (number, quality) in (0..).zip(qualities) {
+        let time = Timestamp::from_nanos(number);
+        let sample = Sample {
+            value: Value::F64(number as f64),
+            source_timestamp: time,
+            engine_timestamp: time,
+            quality,
+        };
+        recording.take(level, &sample, &Lost::NONE).unwrap();
+        match number {
+            0 => recording.note_lost(level, Some(3)).unwrap(),
+            1 => recording.note_lost(level, None).unwrap(),
+            _ => {}
+        }
+    }
+    recording.finish().unwrap();
+    for is_json in [false, true] {
+        let form = &["--json"][..usize::from(is_json)];
+        let to = ["--full", "--stream", "player"];
+        let player = served.spawn(&[&["play", &path][..], &to, form].concat());
+        let read = served.run(&["stream", "read", "again", "--from", "player"]);
+        assert_eq!(read.out, "0.0\n1.0\n2.0\n");
+        if is_json {
+            let line = player.error_with("\"event\":\"played\"");
+            let line: Json = serde_json::from_str(&line).unwrap();
+            let count = |name: &str| line[name].as_u64().unwrap();
+            assert_eq!((count("rows"), count("not_good")), (3, 1));
+            let gaps = (count("gaps"), count("lost"), count("unknown_gaps"));
+            assert_eq!(gaps, (2, 3, 1));
+        } else {
+            player.error_with("1 element was not good");
+            player.error_with("2 gaps");
+        }
+        assert_eq!(player.end().0, Some(1));
+    }
 }

@@ -210,14 +210,46 @@ fn recorded(
         skip: 0,
         is_exact: true,
     };
+    let gaps = GapsFound::of(file, group);
     let variable = PlayedVariable {
         name: group.name().to_string(),
         data_type: data_type.clone(),
         updates: whole,
         cut_off: rows - whole,
         unreadable: 0,
+        gaps: gaps.count,
+        lost: gaps.lost,
+        unknown_gaps: gaps.unknown,
     };
     Ok(Some((variable, reader, paths)))
+}
+
+/// What the properties of a group say is missing.
+#[derive(Clone, Copy, Default, Debug)]
+struct GapsFound {
+    count: u64,
+    lost: u64,
+    unknown: u64,
+}
+
+impl GapsFound {
+    fn of(file: &TdmsFile<File>, group: &ObjectPath) -> Self {
+        let mut found = Self::default();
+        let Some(properties) = file.properties(group) else {
+            return found;
+        };
+        let gaps =
+            (1_u64..).map_while(|number| properties.get(format!("gap_{number}_lost").as_bytes()));
+        for lost in gaps {
+            found.count += 1;
+            match lost.as_u64() {
+                Some(lost) => found.lost = found.lost.saturating_add(lost),
+                // -1.
+                None => found.unknown += 1,
+            }
+        }
+        found
+    }
 }
 
 /// A property of a group that is a number from 0.
@@ -307,12 +339,16 @@ fn alone(
         skip: 0,
         is_exact: false,
     };
+    let gaps = GapsFound::of(file, group);
     let variable = PlayedVariable {
         name,
         data_type,
         updates,
         cut_off: channel.len() - updates,
         unreadable: 0,
+        gaps: gaps.count,
+        lost: gaps.lost,
+        unknown_gaps: gaps.unknown,
     };
     Some((variable, reader))
 }

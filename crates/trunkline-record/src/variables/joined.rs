@@ -152,6 +152,9 @@ impl Joined {
         self.variables.push(PlayedVariable {
             updates: 0,
             cut_off: 0,
+            gaps: 0,
+            lost: 0,
+            unknown_gaps: 0,
             ..variable.clone()
         });
         Ok(number)

@@ -26,6 +26,12 @@ pub struct PlayedVariable {
     pub cut_off: u64,
     /// Updates that are left out because their text cannot be read, as far as it was played.
     pub unreadable: u64,
+    /// Places where the recorder says that updates are missing, in all files.
+    pub gaps: u64,
+    /// Updates that are missing there, as far as the recorder knew.
+    pub lost: u64,
+    /// Gaps of which it did not know how many updates are missing.
+    pub unknown_gaps: u64,
 }
 
 /// An update of a recording.
@@ -137,6 +143,9 @@ impl RecordedVariables {
                     let own = one.updates.saturating_sub(reader.skip);
                     all.updates = all.updates.saturating_add(own);
                     all.cut_off = all.cut_off.saturating_add(one.cut_off);
+                    all.gaps = all.gaps.saturating_add(one.gaps);
+                    all.lost = all.lost.saturating_add(one.lost);
+                    all.unknown_gaps = all.unknown_gaps.saturating_add(one.unknown_gaps);
                 }
             }
             for channel in &file.skipped {

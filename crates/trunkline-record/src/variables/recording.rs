@@ -196,8 +196,8 @@ impl<S: Segments> VariableRecording<S> {
         self.push(variable, sample, bytes)
     }
 
-    /// Takes an update, however much waits, so that it is not lost: whoever calls this takes no
-    /// more while the recording [is over full](Self::is_over_full).
+    /// Takes an update, however much waits, so that it is not lost: the caller stops taking
+    /// while the recording [is over full](Self::is_over_full).
     ///
     /// # Errors
     /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: it is not taken.

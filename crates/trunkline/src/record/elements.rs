@@ -263,7 +263,9 @@ impl Times {
 /// any other recorded variable.
 ///
 /// A stream that is full holds playing up: nothing is lost, and all elements behind are later by as
-/// much. Text that cannot be read is left out, which the variable's `unreadable` counts.
+/// much. Text that cannot be read is left out, which the variable's `unreadable` counts. A stream
+/// carries neither qualities nor gaps: elements that were not good are played as the others are,
+/// and [`StreamPlayed`] counts them and the gaps.
 ///
 /// # Errors
 /// [`RecordingError::OtherElements`]; otherwise what was played before is in the stream.
@@ -290,7 +292,15 @@ pub fn play_elements_into_stream(
         Some(_) => clock.now().since(since).saturating_sub(due),
         None => Duration::ZERO,
     };
-    let mut done = StreamPlayed::default();
+    let mut done = match recorded.variables().get(variable) {
+        Some(known) => StreamPlayed {
+            gaps: known.gaps,
+            lost: known.lost,
+            unknown_gaps: known.unknown_gaps,
+            ..StreamPlayed::default()
+        },
+        None => StreamPlayed::default(),
+    };
     while let Some(element) = recorded.next_update()? {
         let due = due(element.after, speed).saturating_add(done.lateness);
         loop {
@@ -319,6 +329,7 @@ pub fn play_elements_into_stream(
             });
         }
         done.rows += 1;
+        done.not_good += u64::from(!element.quality.is_good());
         if was_full {
             done.lateness += late(due, speed);
         }

@@ -48,7 +48,7 @@ pub enum RecordingError {
     /// Elements of this type do not become rows.
     #[error(
         "elements of the type {data_type} have no fixed size, or parts that are no plain values, \
-         and are no rows; record them with record_elements"
+         and cannot be recorded as rows; record them with record_elements"
     )]
     Type {
         /// The type.

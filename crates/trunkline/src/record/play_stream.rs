@@ -26,6 +26,16 @@ pub struct StreamPlayed {
     /// By how much the last row was later than it should have been: because it was not read yet, or
     /// because the stream was full.
     pub lateness: Duration,
+    /// Elements in the stream that were not good when they were recorded. A stream has no quality.
+    /// Rows have none either.
+    pub not_good: u64,
+    /// Places where the recording says that elements are missing: the recorder had lost them. They
+    /// are of the whole recording, played or not.
+    pub gaps: u64,
+    /// Elements that are missing there, as far as the recorder knew.
+    pub lost: u64,
+    /// Gaps of which it did not know how many elements are missing.
+    pub unknown_gaps: u64,
     /// Everything was played; otherwise it was stopped.
     pub is_complete: bool,
 }
@@ -58,7 +68,14 @@ pub fn play_into_stream(
     let clock = Clock::new();
     let since = clock.now();
     let elapsed = |now: Tick| now.since(since);
-    let mut done = StreamPlayed::default();
+    let gaps = playback.recording().gaps();
+    let mut done = StreamPlayed {
+        gaps: gaps.len() as u64,
+        lost: gaps
+            .iter()
+            .fold(0, |all: u64, gap| all.saturating_add(gap.lost)),
+        ..StreamPlayed::default()
+    };
     while !drain.is_over() && !stopped.now() {
         playback.fill()?;
         let written = stream.write_bytes_with(ROWS_MAX, Some(LOOK_EVERY), |space| {

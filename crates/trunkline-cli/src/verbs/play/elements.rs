@@ -105,8 +105,40 @@ pub(super) fn into_stream(
         let found = Problem::new(Exit::SomeFailed, "unreadable", &sentence).of(name);
         context.terminal.problem(&found, name.len())?;
     }
+    let is_faithful = say_unplayed(&done, name, context)?;
     Ok(match exit {
-        Exit::Done if !is_whole || unreadable > 0 => Exit::SomeFailed,
+        Exit::Done if !is_whole || unreadable > 0 || !is_faithful => Exit::SomeFailed,
         exit => exit,
     })
+}
+
+/// Says what the recording has and the stream does not carry; whether that is nothing.
+fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, Stop> {
+    if done.not_good > 0 {
+        let sentence = format!(
+            "{} not good when recorded: a stream carries no quality, and its reader sees the \
+             values alone",
+            match done.not_good {
+                1 => "1 element was".to_owned(),
+                count => format!("{count} elements were"),
+            }
+        );
+        let found = Problem::new(Exit::SomeFailed, "not-good", &sentence).of(name);
+        context.terminal.problem(&found, name.len())?;
+    }
+    if done.gaps > 0 {
+        let unknown = match done.unknown_gaps {
+            0 => String::new(),
+            count => format!(", and an unknown number in {count} of them"),
+        };
+        let sentence = format!(
+            "the recorder has lost {}, in {}{unknown}: the stream goes on behind them as if \
+             nothing was missing",
+            counted(done.lost, "element"),
+            counted(done.gaps, "gap"),
+        );
+        let found = Problem::new(Exit::SomeFailed, "missing", &sentence).of(name);
+        context.terminal.problem(&found, name.len())?;
+    }
+    Ok(done.not_good == 0 && done.gaps == 0)
 }

@@ -46,10 +46,10 @@ use crate::terminal::{plain, shown};
 /// much may wait. What matches nothing is said at once and at the end, and recorded if it appears;
 /// a name that nothing had to the end makes the exit code 1.
 ///
-/// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records what
-/// comes, elements of every type, until the stream ends. The writer waits while the disk does, and
-/// while it is full: nothing is lost. Ended while the disk is full, it says how many elements are
-/// not in the file, with exit code 7.
+/// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records elements
+/// of every type until the stream ends. The writer waits while the disk does, and while it is full:
+/// nothing is lost. Ended while the disk is full, it says how many elements are not in the file,
+/// with exit code 7.
 ///
 /// With --rotate-size or --rotate-time it goes on in FILE_0002, FILE_0003 and so on, each of which
 /// stands on its own; then also when a file cannot be written any more, and what may be missing is
