@@ -36,9 +36,8 @@ use crate::terminal::plain;
 /// Each update is written to the variable that has the recorded name. --as 'rig/=test/' replaces
 /// the beginning of the names. A variable must have the recorded type. With --stream, the rows of a
 /// group become the elements of a stream. A recorded stream of text, bytes, arrays, waveforms or
-/// structs of them is played element for element, and so is a recorded variable; --type must be the
-/// recorded type. If FILE is the first of a series, the whole series is played; otherwise FILE
-/// alone.
+/// structs of them is played element for element, and so is a recorded variable, as the recorded
+/// type. If FILE is the first of a series, the whole series is played; otherwise FILE alone.
 ///
 /// If there is an `x.tdms.sums` beside `x.tdms`, the first file is checked against it before
 /// playing begins. Playing takes as long as recording did; --speed changes the pace, and --full
@@ -84,9 +83,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PEER", requires = "stream")]
     to: Option<String>,
 
-    /// --stream: the type of the elements, which are the rows
-    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
-    data_type: DataType,
+    /// --stream: the type of the elements. Default: f64 where rows are played, otherwise the
+    /// recorded type
+    #[arg(long = "type", value_name = "TYPE", value_parser = data_type)]
+    data_type: Option<DataType>,
 
     /// --stream: the group, where the recording has several
     #[arg(long, value_name = "GROUP", requires = "stream")]
@@ -310,7 +310,8 @@ fn into_stream(
     let mut playback = playback.map_err(in_recording)?;
     let mut drain = PacedDrain::new(drain, pacer);
     let started = context.clock.now();
-    let Some(mut stream) = create(args, url, interrupted, context)? else {
+    let data_type = args.data_type.clone().unwrap_or(DataType::F64);
+    let Some(mut stream) = create(args, url, data_type, interrupted, context)? else {
         return nobody_came(started, context);
     };
     let started = context.clock.now();
@@ -338,6 +339,7 @@ fn into_stream(
 fn create(
     args: &Args,
     url: &str,
+    data_type: DataType,
     interrupted: &Interrupted,
     context: &Context,
 ) -> Result<Option<ValueWriter>, Stop> {
@@ -349,7 +351,7 @@ fn create(
         program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
         ..Options::default()
     };
-    let (at, data_type) = (url.to_owned(), args.data_type.clone());
+    let at = url.to_owned();
     let create = move || ValueWriter::create(&at, &data_type, options);
     meet(url, create, || interrupted.is_so(), context)
 }

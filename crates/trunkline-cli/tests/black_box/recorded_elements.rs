@@ -39,7 +39,8 @@ fn record(served: &Served, file: &str, data_type: &str, more: &[&str], input: &s
 
 /// Plays a recording into a stream; what its reader prints.
 fn play(served: &Served, file: &str, data_type: &str) -> String {
-    let to = ["--stream", "player", "--type", data_type, "--full"];
+    // As the recorded type, which needs not be given.
+    let to = ["--stream", "player", "--full"];
     let player = served.spawn(&[&["play", file][..], &to].concat());
     let read = [
         "stream", "read", "again", "--from", "player", "--type", data_type,

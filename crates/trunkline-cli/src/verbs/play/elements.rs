@@ -64,10 +64,11 @@ pub(super) fn into_stream(
         );
         return Err(Problem::new(Exit::SomeFailed, "recording", &sentence).into());
     };
-    if known.data_type != args.data_type {
+    let data_type = known.data_type.clone();
+    if let Some(wanted) = args.data_type.clone().filter(|wanted| *wanted != data_type) {
         let error = RecordingError::OtherElements {
-            recorded: known.data_type.clone(),
-            stream: args.data_type.clone(),
+            recorded: data_type,
+            stream: wanted,
         };
         let mut found = problem(&error);
         found.hint = Some(format!("--type '{}'", plain(&known.data_type.to_string())));
@@ -77,7 +78,7 @@ pub(super) fn into_stream(
     let is_whole = say_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
     let started = context.clock.now();
-    let Some(mut stream) = create(args, url, interrupted, context)? else {
+    let Some(mut stream) = create(args, url, data_type, interrupted, context)? else {
         return nobody_came(started, context);
     };
     let started = context.clock.now();
