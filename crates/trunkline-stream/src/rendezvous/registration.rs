@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use trunkline_net::near;
-use trunkline_proto::VersionRange;
+use trunkline_net::{Clock, near};
 use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::{FaultCode, VersionRange};
 use trunkline_types::Tick;
 
 use super::Plan;
@@ -14,6 +15,10 @@ use crate::error::StreamError;
 use crate::listener::{Listener, own_address};
 use crate::registry::{self, Name, Registry};
 use crate::wait::Waits;
+
+/// How long a name that is taken is asked for again. The engine sees that the endpoint before has
+/// gone when it comes to the end of its connection, which may be after this one has asked.
+const NAME_GRACE: Duration = Duration::from_millis(500);
 
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
@@ -78,11 +83,15 @@ impl Plan {
             pid: std::process::id(),
         };
         let registry = registry::start(socket, register, arrivals)?;
-        let name = waits.wait(&registry, self.until, |end, _| match end.name() {
+        let grace = Clock::new().now().saturating_add(NAME_GRACE);
+        let name = waits.wait(&registry, self.until, |end, now| match end.name() {
             Name::Asking => None,
+            // It asks again by itself.
+            Name::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
             name => Some(name.clone()),
         });
         let name = name.await;
+        let name = name.or_else(|| registry.with(|end, _, _| Some(end.name().clone())));
         let registration = Registration::Engine(registry);
         match name {
             Some(Name::Ours) => Ok(Some(registration)),

@@ -31,7 +31,7 @@ impl blocking::Client {
     /// refused while somebody is subscribed to them.
     ///
     /// # Errors
-    /// As [`Client::deploy`].
+    /// As [`deploy`](Self::deploy).
     pub fn undeploy(
         &self,
         name: &str,
@@ -45,7 +45,7 @@ impl blocking::Client {
     /// Starts a library that was stopped.
     ///
     /// # Errors
-    /// As [`Client::deploy`].
+    /// As [`deploy`](Self::deploy).
     pub fn start_library(&self, name: &str, timeout: Duration) -> Result<LibraryReport, CallError> {
         let pending = self.shared.order_library(name, LibraryVerb::Start)?;
         self.wait(pending, timeout)
@@ -55,7 +55,7 @@ impl blocking::Client {
     /// started again.
     ///
     /// # Errors
-    /// As [`Client::deploy`].
+    /// As [`deploy`](Self::deploy).
     pub fn stop_library(&self, name: &str, timeout: Duration) -> Result<LibraryReport, CallError> {
         let pending = self.shared.order_library(name, LibraryVerb::Stop)?;
         self.wait(pending, timeout)
