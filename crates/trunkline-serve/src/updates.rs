@@ -75,7 +75,7 @@ impl Records {
         self.room_for_bytes(update.value.as_slice().len())
     }
 
-    /// The same for a record with a value of so many bytes.
+    /// The same for a record whose value has `bytes` bytes.
     pub(crate) fn room_for_bytes(self, bytes: usize) -> Option<usize> {
         let room = bytes + part_bytes(bytes, self.frame_max) + MESSAGE_HEAD_BYTES + HEADER_BYTES;
         (bytes >= LARGE_BYTES).then_some(room)

@@ -327,8 +327,8 @@ impl Engine {
         Ok(variables.map(|variable| users(&variable, name)).sum())
     }
 
-    /// Drops what was removed, every so many variables: otherwise requests that end meanwhile would
-    /// have it to do.
+    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests which end
+    /// meanwhile do not have to.
     fn reclaim_after(&self, place: usize) {
         if place % WAKE_EVERY == WAKE_EVERY - 1 {
             self.registry().reclaim();

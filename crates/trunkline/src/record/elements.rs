@@ -110,8 +110,8 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     }
 }
 
-/// Everything that has failed, what costs elements or safety first: in the last writes, in the
-/// recording before, and in the stream. So many elements are in no file.
+/// Combines the failures of the last writes, of the recording before them and of the stream. Those
+/// that cost elements or safety come first. `elements`: how many are in no file.
 fn together(
     at_end: Option<Box<VariableRecordError>>,
     before: Option<Box<VariableRecordError>>,
