@@ -214,6 +214,9 @@ impl Client {
     /// Follows variables under one contract: opened and subscribed in one round trip, and again
     /// after every reconnection.
     ///
+    /// The call does not wait for the engine. A variable is followed from its first reading on,
+    /// which is its value at that moment: writes before it are not delivered one by one.
+    ///
     /// # Errors
     /// [`CallError::Subscribe`]; what is wrong with one name comes as an event.
     pub fn subscribe<N: AsRef<str>>(

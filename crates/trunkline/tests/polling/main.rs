@@ -3,6 +3,7 @@
 //!
 //! Each scenario runs once on a quiet machine and once on one whose processors are all kept busy.
 //! `POLLING_RUNS=200` repeats them, and prints the longest time that something was under way.
+//! `POLLING_LOAD=quiet` or `busy` runs one of the two.
 
 #![allow(
     clippy::unwrap_used,

@@ -44,6 +44,16 @@ pub fn runs() -> u32 {
     runs.map_or(1, |runs| runs.parse().expect("POLLING_RUNS is a number"))
 }
 
+/// Whether the processors are kept busy, one after the other: both unless one is chosen.
+fn loads() -> &'static [bool] {
+    match std::env::var("POLLING_LOAD").as_deref() {
+        Ok("quiet") => &[false],
+        Ok("busy") => &[true],
+        Ok(other) => panic!("POLLING_LOAD is quiet or busy, not {other}"),
+        Err(_) => &[false, true],
+    }
+}
+
 /// A program that polls.
 pub struct Poller {
     between: Between,
@@ -110,7 +120,7 @@ pub fn quiet_and_busy(name: &str, scenario: impl Fn() -> Duration) {
     // One test at a time, or it would never be quiet.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for is_busy in [false, true] {
+    for &is_busy in loads() {
         let mut times: Vec<_> = (0..runs())
             .map(|_| match is_busy {
                 true => with_busy_processors(&scenario),

@@ -1,15 +1,14 @@
 //! Streams of elements that vary in size or have parts: recorded, and played again.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use trunkline::Engine;
 use trunkline::record::{
     ElementSeries, Pace, RecordElementsOptions, RecordedVariables, RecordingError, RoomState,
     SegmentFile, Segments, StreamPlayed, StreamRecorded, VariableRecordError, VariableRecording,
@@ -20,31 +19,10 @@ use trunkline::types::text::parse_type;
 use trunkline::types::{
     Array, DataType, Elements, Lost, Quality, Reason, Sample, Timestamp, Value, Waveform,
 };
-use trunkline::{Engine, EngineOptions};
 
-const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+use crate::rig::{CUT_OFF, listening, options};
+
 const MEMORY: usize = 1 << 16;
-
-fn options(engine: &Engine, peer: Option<&str>) -> Options {
-    let socket = engine.local_sockets().remove(0);
-    let socket = socket.as_path();
-    let port = socket.file_stem().unwrap().to_str().unwrap();
-    Options {
-        peer: peer.map(str::to_owned),
-        timeout: CUT_OFF,
-        directory_port: port.parse().unwrap(),
-        sockets: Some(socket.parent().unwrap().to_owned()),
-        ..Options::default()
-    }
-}
-
-fn listening() -> Engine {
-    let options = EngineOptions {
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
-        ..EngineOptions::default()
-    };
-    Engine::start(options).unwrap()
-}
 
 fn waveform(number: u32) -> Value {
     Value::Waveform(Arc::new(Waveform {
@@ -434,6 +412,19 @@ fn a_recording_of_text_whose_sync_fails_says_so() {
     writer.join().unwrap();
 }
 
+/// Writes two elements, and ends the stream with a reason once it is sent a message.
+fn breaks_off(engine: &Engine) -> (Sender<()>, JoinHandle<()>) {
+    let (breaks, may_break) = channel();
+    let of_writer = options(engine, Some("in"));
+    let writer = thread::spawn(move || {
+        let mut writer = Writer::<String>::create("out", of_writer).unwrap();
+        writer.write_many(&[text(0), text(1)], CUT_OFF).unwrap();
+        may_break.recv().unwrap();
+        writer.abort_because("the camera is unplugged");
+    });
+    (breaks, writer)
+}
+
 /// A stream that breaks off ends the recording, and the disk may fail then as well: both are said.
 ///
 /// Behaviour: B-70.
@@ -442,16 +433,7 @@ fn a_sync_that_fails_behind_a_stream_that_breaks_off_is_said_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = listening();
-    let (taken, are_taken) = channel();
-    let writer = thread::spawn({
-        let of_writer = options(&engine, Some("in"));
-        move || {
-            let mut writer = Writer::<String>::create("out", of_writer).unwrap();
-            writer.write_many(&[text(0), text(1)], CUT_OFF).unwrap();
-            are_taken.recv().unwrap();
-            writer.abort_because("the camera is unplugged");
-        }
-    });
+    let (taken, writer) = breaks_off(&engine);
     let of = DataType::String;
     let mut stream = ValueReader::create("in", &of, options(&engine, None)).unwrap();
     let open = |_| SegmentFile::create(&path).map(Unsafe);
@@ -495,16 +477,7 @@ fn a_file_that_is_removed_before_the_stream_breaks_off_is_said_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = listening();
-    let (removed, is_removed) = channel();
-    let writer = thread::spawn({
-        let of_writer = options(&engine, Some("in"));
-        move || {
-            let mut writer = Writer::<String>::create("out", of_writer).unwrap();
-            writer.write_many(&[text(0), text(1)], CUT_OFF).unwrap();
-            is_removed.recv().unwrap();
-            writer.abort_because("the camera is unplugged");
-        }
-    });
+    let (removed, writer) = breaks_off(&engine);
     let of = DataType::String;
     let mut stream = ValueReader::create("in", &of, options(&engine, None)).unwrap();
     let open = |_| SegmentFile::create(&path);

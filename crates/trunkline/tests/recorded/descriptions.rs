@@ -1,32 +1,17 @@
 //! What recordings say of variables beside their values.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline::record::{
-    Rotation, VariableRecorder, VariableRecorderOptions, series_file, stopper,
-};
+use trunkline::record::{Rotation, VariableRecorder, VariableRecorderOptions, series_file};
 use trunkline::tdms::{ObjectPath, TdmsFile};
 use trunkline::types::text::parse_type;
 use trunkline::types::{DataType, LibraryDefinition, Pattern, Properties, VariableDefinition};
 use trunkline::{Client, Engine, EngineOptions};
 
-/// Waits until a recorder has so many updates in its file, or lost them.
-fn wait_for(recorder: &VariableRecorder, updates: u64) {
-    let (_stopper, stopped) = stopper();
-    for _ in 0..6000 {
-        let progress = recorder.status().progress;
-        if progress.in_file + progress.lost >= updates {
-            return;
-        }
-        assert!(!stopped.within(Duration::from_millis(10)));
-    }
-    panic!("{:?}", recorder.status());
-}
+use crate::rig::wait_for;
 
 /// What a file says of a variable: the unit of its values or of the whole, and its description.
 fn described(path: &Path, name: &str) -> [Option<String>; 3] {

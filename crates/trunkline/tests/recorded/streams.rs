@@ -1,11 +1,10 @@
 //! Streams: recorded, and played again.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use trunkline::Engine;
 use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
     BackendWanted, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
@@ -20,31 +19,8 @@ use trunkline::tdms::{
 };
 use trunkline::types::DataType;
 use trunkline::types::text::parse_type;
-use trunkline::{Engine, EngineOptions};
 
-const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn options(engine: &Engine, peer: Option<&str>) -> Options {
-    let socket = engine.local_sockets().remove(0);
-    let socket = socket.as_path();
-    let port = socket.file_stem().unwrap().to_str().unwrap();
-    Options {
-        peer: peer.map(str::to_owned),
-        timeout: CUT_OFF,
-        directory_port: port.parse().unwrap(),
-        sockets: Some(socket.parent().unwrap().to_owned()),
-        ..Options::default()
-    }
-}
-
-fn listening() -> Engine {
-    let options = EngineOptions {
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
-        ..EngineOptions::default()
-    };
-    Engine::start(options).unwrap()
-}
+use crate::rig::{CUT_OFF, PATIENCE, listening, options};
 
 /// Rows of a region.
 const REGION: u64 = 512;

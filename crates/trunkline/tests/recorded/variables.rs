@@ -1,6 +1,4 @@
 //! Variables: recorded, and played again.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +16,7 @@ use trunkline::types::{
 };
 use trunkline::{Engine, EngineOptions, Event, OpenOptions, SubscribeOptions, Write};
 
-const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::rig::{CUT_OFF, PATIENCE, wait_for};
 
 fn plant(engine: &Engine) {
     let define = |path: &str, data_type| VariableDefinition {
@@ -38,37 +35,27 @@ fn plant(engine: &Engine) {
     engine.deploy(&library).unwrap();
 }
 
-/// Values and qualities of a variable, as a subscriber gets them.
+/// Values and qualities of a variable that was not written yet, as a subscriber gets them. The
+/// subscription exists at the engine when this returns: the first reading has arrived.
 fn follow(engine: &Engine, name: &str) -> impl FnMut() -> (Value, Quality) + use<> {
     let client = engine.client().unwrap();
     let all = client
         .subscribe(&[name], Contract::ALL, SubscribeOptions::default())
         .unwrap();
-    move || {
+    let next = move || {
         let _ = &client;
         loop {
-            match all.next(CUT_OFF).unwrap() {
-                Event::Reading { reading, .. } if reading.position.sequence > 0 => {
-                    assert!(reading.lost.is_none());
-                    return (reading.sample.value, reading.sample.quality);
-                }
-                _ => {}
+            if let Event::Reading { reading, .. } = all.next(CUT_OFF).unwrap() {
+                assert!(reading.lost.is_none());
+                return reading;
             }
         }
+    };
+    assert_eq!(next().position.sequence, 0);
+    move || {
+        let reading = next();
+        (reading.sample.value, reading.sample.quality)
     }
-}
-
-/// Waits until a recorder has so many updates in its file, or lost them.
-fn wait_for(recorder: &VariableRecorder, updates: u64) {
-    let (_stopper, stopped) = stopper();
-    for _ in 0..6000 {
-        let progress = recorder.status().progress;
-        if progress.in_file + progress.lost >= updates {
-            return;
-        }
-        assert!(!stopped.within(Duration::from_millis(10)));
-    }
-    panic!("{:?}", recorder.status());
 }
 
 /// Behaviour: B-72.
