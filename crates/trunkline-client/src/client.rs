@@ -328,21 +328,21 @@ impl Endpoint for ClientCore {
         if self.connection.closing().is_some() {
             return None;
         }
-        let mut due = self.connection.hello_deadline();
-        due = due.into_iter().chain(self.writes.expire_at()).min();
-        if self.connection.is_open() {
-            let others = [
-                Some(self.connection.liveness.poll_timeout()),
-                self.connection.frames.poll_timeout(),
-                self.retry_at,
-                self.provider_due(),
-                self.gather
-                    .as_ref()
-                    .and_then(|gather| gather.poll_timeout()),
-            ];
-            due = others.into_iter().flatten().chain(due).min();
+        let due = [self.connection.hello_deadline(), self.writes.expire_at()];
+        if !self.connection.is_open() {
+            return Tick::earliest(due);
         }
-        due
+        let [hello, expire] = due;
+        let gather = self.gather.as_ref();
+        Tick::earliest([
+            hello,
+            expire,
+            Some(self.connection.liveness.poll_timeout()),
+            self.connection.frames.poll_timeout(),
+            self.retry_at,
+            self.provider_due(),
+            gather.and_then(|gather| gather.poll_timeout()),
+        ])
     }
 
     fn handle_timeout(&mut self, now: Tick, _wall: Timestamp) {

@@ -218,7 +218,7 @@ impl FrameBuffer {
     /// When the incomplete frame must be complete, or the next stretch of a message in parts.
     pub fn poll_timeout(&self) -> Option<Tick> {
         let stretch = self.stretch.map(|stretch| stretch.began);
-        let began = [self.started_at, stretch].into_iter().flatten().min();
+        let began = Tick::earliest([self.started_at, stretch]);
         began.map(|began| began.saturating_add(self.limits.frame_deadline))
     }
 

@@ -19,8 +19,15 @@ use crate::frame::{FrameHeader, HEADER_BYTES};
 /// `out[start..]` must hold whole frames, as encoders write them. Costs one look per frame; only
 /// when there is something to cut is anything moved. It is done in place: a caller that has made
 /// room for [`part_bytes`] beforehand needs no memory here.
+#[inline]
 pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
-    let frame_max = frame_max.max(1) as usize;
+    // Without a look when all of it together is no longer.
+    if out.len().saturating_sub(start) > frame_max as usize {
+        split(out, start, frame_max.max(1) as usize);
+    }
+}
+
+fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     let whole = out.get(start..).unwrap_or_default();
     let more: usize = Pieces::of(whole, frame_max)
         .filter(|piece| piece.is_new)

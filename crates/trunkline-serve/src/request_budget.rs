@@ -119,6 +119,9 @@ impl Account {
     /// The engine or the session has no more; nothing changes then.
     pub(crate) fn set(&mut self, of: Use, bytes: usize) -> Result<(), Fault> {
         let before = std::mem::replace(&mut self.bytes[of as usize], bytes);
+        if before == bytes {
+            return Ok(());
+        }
         let needed = self.needed();
         if needed > self.borrowed {
             let is_lent =
@@ -157,9 +160,10 @@ impl Account {
 
     /// Says that less is taken for a use.
     pub(crate) fn lower(&mut self, of: Use, bytes: usize) {
-        let bytes = bytes.min(self.taken(of));
-        // Less always fits.
-        let _ = self.set(of, bytes);
+        if bytes < self.taken(of) {
+            // Less always fits.
+            let _ = self.set(of, bytes);
+        }
     }
 
     /// Takes out what is taken for a use: it belongs to the loan from now on.

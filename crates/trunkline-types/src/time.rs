@@ -32,6 +32,14 @@ impl Tick {
         Self(self.0.saturating_add(duration_nanos(duration)))
     }
 
+    /// The earliest of several times; none where there is none, or all are [`Tick::MAX`].
+    #[inline]
+    pub fn earliest<const N: usize>(times: [Option<Tick>; N]) -> Option<Tick> {
+        let times = times.map(|time| time.unwrap_or(Tick::MAX));
+        let earliest = times.into_iter().fold(Tick::MAX, Tick::min);
+        (earliest < Tick::MAX).then_some(earliest)
+    }
+
     /// Time since `earlier`; zero when `earlier` is later.
     pub const fn since(self, earlier: Tick) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

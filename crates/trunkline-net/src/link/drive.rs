@@ -305,10 +305,10 @@ fn next_due<E: Endpoint>(state: &State<E>, may_dial: bool) -> Option<Tick> {
     let dial = (may_dial && state.is_offline())
         .then(|| endpoint.poll_dial())
         .flatten();
-    let own = [state.task_deadline(), state.data.close_by(), dial];
-    endpoint
-        .poll_timeout()
-        .into_iter()
-        .chain(own.into_iter().flatten())
-        .min()
+    Tick::earliest([
+        endpoint.poll_timeout(),
+        state.task_deadline(),
+        state.data.close_by(),
+        dial,
+    ])
 }

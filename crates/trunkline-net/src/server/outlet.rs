@@ -90,11 +90,10 @@ impl Outlet {
 
     /// The end of the connection thread's turn: what it is to act by from now on.
     pub(super) fn look(&mut self) -> Seen {
-        let due = [self.endpoint.poll_timeout(), self.outgoing.close_by()];
         self.seen = Seen {
             wants_input: self.endpoint.wants_input(),
             is_blocked: self.outgoing.is_blocked(),
-            deadline: due.into_iter().flatten().min(),
+            deadline: Tick::earliest([self.endpoint.poll_timeout(), self.outgoing.close_by()]),
         };
         self.seen
     }

@@ -14,6 +14,7 @@ use super::admission::{Seat, SharedFile};
 use super::notifier::Notifier;
 use super::outlet::{Outlet, Seen};
 use super::turns::{Share, TURN_TIME};
+use super::worker::SessionKey;
 
 /// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
 const QUANTUM: usize = 256 << 10;
@@ -96,6 +97,8 @@ pub(super) struct Moment {
     pub(super) closing: bool,
     /// When the turn began: [`now`](Self::now) is when the first of the round did.
     pub(super) began: Tick,
+    /// The session that has used the time since then, and was not charged for it.
+    pub(super) used_by: Option<SessionKey>,
 }
 
 impl Session {
@@ -309,6 +312,7 @@ impl Live {
             wall,
             closing,
             began,
+            used_by: _,
         } = moment;
         // Before the lock: a writer that comes too late for this turn has it come again.
         self.notifier.target.accept();

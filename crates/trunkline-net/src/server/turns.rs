@@ -44,11 +44,18 @@ impl Share {
     }
 }
 
+/// A turn that is planned: the time used, its number and the session.
+type Planned = (Duration, u64, SessionKey);
+
 /// The turns that are planned.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// By the time used; of sessions with the same, in the order in which they were planned.
-    planned: BinaryHeap<Reverse<(Duration, u64, SessionKey)>>,
+    /// The turn that is planned alone. A thread with little to do has no other, and a heap of one
+    /// costs as much as a small request.
+    sole: Option<Planned>,
+    /// Several, by the time used; of sessions with the same, in the order in which they were
+    /// planned.
+    planned: BinaryHeap<Reverse<Planned>>,
     /// Turns planned so far.
     count: u64,
     /// The time used by the session that had the last turn.
@@ -66,23 +73,30 @@ impl Turns {
     fn plan(&mut self, share: Share, key: SessionKey) -> Duration {
         let used = share.used.max(self.reached.saturating_sub(HEAD_START));
         self.count = self.count.wrapping_add(1);
-        self.planned.push(Reverse((used, self.count, key)));
+        let turn = (used, self.count, key);
+        if self.is_empty() {
+            self.sole = Some(turn);
+        } else {
+            self.planned.extend(self.sole.take().map(Reverse));
+            self.planned.push(Reverse(turn));
+        }
         used
     }
 
     /// Takes out the next one.
     pub(super) fn next(&mut self) -> Option<SessionKey> {
-        let Reverse((used, _, key)) = self.planned.pop()?;
+        let sole = self.sole.take();
+        let (used, _, key) = sole.or_else(|| self.planned.pop().map(|Reverse(turn)| turn))?;
         self.reached = self.reached.max(used);
         Some(key)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.planned.len()
+        self.planned.len() + usize::from(self.sole.is_some())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.planned.is_empty()
+        self.sole.is_none() && self.planned.is_empty()
     }
 }
 

@@ -239,12 +239,13 @@ impl Worker {
             wall,
             closing,
             began: now,
+            used_by: None,
         }
     }
 
     fn next_timer(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        [timer, self.shutdown].into_iter().flatten().min()
+        Tick::earliest([timer, self.shutdown])
     }
 
     fn accept_event(&mut self, event: &Event) {
@@ -418,6 +419,9 @@ impl Worker {
                 continue;
             };
             session.queued = false;
+            if moment.used_by.take().is_some_and(|other| other != key) {
+                moment.began = clock.now();
+            }
             let was_lingering = session.is_lingering();
             let buffer = &mut self.buffer;
             // A panic is a defect of one session's endpoint; the other sessions go on.
@@ -425,10 +429,12 @@ impl Worker {
             let mut turn = turn.unwrap_or(Turn::Over);
             // A session that is alone on its thread shares the time with nobody, and a look at the
             // clock costs as much as a small request.
-            if !is_alone || matches!(turn, Turn::Again) || self.mailbox.has_mail() {
+            if !is_alone || matches!(turn, Turn::Again) {
                 let ended = clock.now();
                 session.share.use_up(ended.since(moment.began));
                 moment.began = ended;
+            } else {
+                moment.used_by = Some(key);
             }
             if !was_lingering && session.is_lingering() {
                 self.lingering += 1;

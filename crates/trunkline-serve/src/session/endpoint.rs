@@ -117,26 +117,19 @@ impl Endpoint for Session {
         match &self.phase {
             Phase::Hello { deadline } => Some(*deadline),
             Phase::Open => {
-                let frame = self
-                    .frames
-                    .poll_timeout()
-                    .map(|due| due.max(self.excused_until));
-                let gathered = self
-                    .gathering
-                    .as_ref()
-                    .and_then(|buffer| buffer.poll_timeout());
-                let unfinished = [self.unfinished.poll_timeout(), self.orders.poll_timeout()];
-                let request = unfinished.into_iter().flatten().min();
-                let request = request.map(|due| due.max(self.excused_until));
-                let others = [
-                    frame,
-                    request,
+                let incomplete = Tick::earliest([
+                    self.frames.poll_timeout(),
+                    self.unfinished.poll_timeout(),
+                    self.orders.poll_timeout(),
+                ]);
+                let gathering = self.gathering.as_ref();
+                Tick::earliest([
+                    Some(self.liveness.poll_timeout()),
+                    incomplete.map(|due| due.max(self.excused_until)),
                     self.parked_until,
                     self.sampled_due,
-                    gathered,
-                ];
-                let others = others.into_iter().flatten();
-                Some(others.fold(self.liveness.poll_timeout(), Tick::min))
+                    gathering.and_then(|buffer| buffer.poll_timeout()),
+                ])
             }
             Phase::Closing(_) | Phase::Ended => None,
         }
