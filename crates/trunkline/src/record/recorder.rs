@@ -63,6 +63,9 @@ pub struct VariableRecorderStatus {
     pub files: u32,
     /// The connection to the engine is up.
     pub is_connected: bool,
+    /// The first reading of every variable that was there when the recording began has arrived: it
+    /// gets every later update of them. Stays true once it is.
+    pub is_following: bool,
     /// Where the file that is written is, if its name no longer leads to it. Updates in a file
     /// that was removed or replaced count as lost.
     pub displaced: Option<Displaced>,

@@ -90,12 +90,17 @@ impl Item {
 impl Running {
     pub(super) fn run(mut self, stopped: &Stopped) {
         let (mut write_at, mut sync_at) = (self.clock.now(), self.clock.now());
+        let mut is_following = false;
         while !stopped.now() {
             if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
                 self.handle(event);
                 self.handle_waiting(TAKEN_MAX);
             }
             self.tell_unmatched();
+            if !is_following && self.follows_all() {
+                is_following = true;
+                locked(&self.status).is_following = true;
+            }
             let described = self.descriptions.take();
             self.describe(described);
             let now = self.clock.now();
@@ -118,8 +123,7 @@ impl Running {
     fn end(&mut self, until: Tick) {
         while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
         // However short it was, it has what there was to be recorded.
-        let is_complete = |of: &Self| of.unmatched.is_known() && of.unheard == 0;
-        while self.is_connected() && !is_complete(self) && self.clock.now() < until {
+        while self.is_connected() && !self.follows_all() && self.clock.now() < until {
             if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
                 self.handle(event);
             }
@@ -294,6 +298,12 @@ impl Running {
             Event::Disconnected { .. } => locked(&self.status).is_connected = false,
             _ => {}
         }
+    }
+
+    /// True when the engine has named every variable that there is, and each of them has delivered
+    /// its first reading or was refused.
+    fn follows_all(&self) -> bool {
+        self.unmatched.is_known() && self.unheard == 0
     }
 
     fn tell_unmatched(&mut self) {

@@ -168,6 +168,34 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
     );
 }
 
+/// Behaviour: B-72.
+#[test]
+fn every_update_is_recorded_from_the_moment_that_the_recorder_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    plant(&engine);
+    let level = engine.variable::<f64>("rig/level").unwrap();
+    let client = engine.client().unwrap();
+    let patterns = [Pattern::parse("rig/**").unwrap()];
+    let (_stopper, stopped) = stopper();
+    for round in 0..20 {
+        level.write(0.0).unwrap();
+        let path = folder.path().join(format!("{round}.tdms"));
+        let of_recorder = VariableRecorderOptions::default();
+        let recorder =
+            VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+        let turns = (0..60_000).take_while(|_| !recorder.status().is_following);
+        turns.for_each(|_| assert!(!stopped.within(Duration::from_millis(1))));
+        assert!(recorder.status().is_following);
+        for value in [1.0, 2.0, 3.0] {
+            level.write(value).unwrap();
+        }
+        let progress = recorder.stop().progress;
+        // The value that it had, and those three.
+        assert_eq!((progress.updates, progress.lost), (4, 0), "round {round}");
+    }
+}
+
 /// Behaviour: B-70, B-72.
 #[test]
 fn a_series_of_variables_is_played_into_others_each_update_once() {

@@ -32,6 +32,9 @@ const BACKEND: &str = "plain writes";
 /// How long it is waited before it is looked whether to end.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// How often the recorder is asked whether it follows all variables, at the beginning.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let path = args.path();
     if args.names.is_empty() {
@@ -108,6 +111,16 @@ fn recorded(
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
     let recorder = recorder.map_err(|error| not_begun(&error, path))?;
     interrupted.end_in_order();
+    let (_stopper, stopped) = trunkline::record::stopper();
+    // Everything that is written after the line that follows is recorded.
+    let by = context.clock.now().saturating_add(context.settings.timeout);
+    while !recorder.status().is_following
+        && !interrupted.is_so()
+        && !running.is_told()
+        && context.clock.now() < by
+    {
+        let _ = stopped.within(LOOK_EVERY);
+    }
     begin(path, context)?;
     let started = context.clock.now();
     let until = args.span.map(|span| started.saturating_add(span));
@@ -116,7 +129,6 @@ fn recorded(
         bytes: 0,
         updates: 0,
     };
-    let (_stopper, stopped) = trunkline::record::stopper();
     let mut unmatched = Unmatched::default();
     let mut notices = Notices::new("updates wait in memory, and are lost when that is full");
     let mut is_to_end = false;
