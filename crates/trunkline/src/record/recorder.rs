@@ -141,6 +141,7 @@ impl VariableRecorder {
         }));
         let (stopper, stopped) = stopper();
         let running = Running {
+            client: client.clone(),
             subscription,
             descriptions: Descriptions::new(client.clone()),
             recording,
@@ -169,10 +170,11 @@ impl VariableRecorder {
         locked(&self.status).clone()
     }
 
-    /// Takes what has come by now, waits, 2 s at most, for what the engine has not told yet of what
-    /// there was when it began, writes it, makes it safe from a loss of power, and ends.
-    /// [`VariableRecorderStatus::trouble`] says when that did not succeed. A file in which nothing
-    /// is, not even a variable, is removed.
+    /// Records every update that the engine has when this is called, waiting at most 2 s for those
+    /// that are on their way, makes the file safe from a loss of power, and ends the recording.
+    /// Updates of a `sampled` subscription that are not due yet are not recorded.
+    /// [`VariableRecorderStatus::trouble`] says what failed. A file without any variable is
+    /// removed.
     #[must_use]
     pub fn stop(mut self) -> VariableRecorderStatus {
         self.end();

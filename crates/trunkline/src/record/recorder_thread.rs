@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trunkline_client::{Event, FollowEvent};
+use trunkline_client::{Event, FollowEvent, OpenOptions, VariableRef};
 use trunkline_net::Clock;
 use trunkline_record::{SegmentFile, VariableId, VariableSeries, sums_path};
-use trunkline_types::{DataType, Lost, Tick};
+use trunkline_types::{Contract, DataType, Lost, Position, Tick};
 
 use super::Stopped;
 use super::descriptions::{Described, Descriptions};
 use super::recorder::{Open, VariableRecorderOptions, VariableRecorderStatus, locked};
 use super::unmatched::Unmatched;
-use crate::client::PatternSubscription;
+use crate::client::{CallError, Client, PatternSubscription};
 
 /// How long events are waited for before it is looked whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -30,6 +30,7 @@ const REFUSED_MAX: usize = 100;
 
 /// What the thread has.
 pub(super) struct Running {
+    pub(super) client: Client,
     pub(super) subscription: PatternSubscription,
     pub(super) descriptions: Descriptions,
     pub(super) recording: VariableSeries<SegmentFile, Open>,
@@ -66,6 +67,8 @@ pub(super) struct Item {
     is_new: bool,
     /// Lost after its last reading, which the next one says again.
     lost_since: Lost,
+    /// The update that came last; `None` where none has come, or none will come any more.
+    position: Option<Position>,
 }
 
 /// Where a variable is in the recording.
@@ -128,6 +131,7 @@ impl Running {
                 self.handle(event);
             }
         }
+        self.catch_up(until);
         self.tell_unmatched();
         let mut left = until.since(self.clock.now());
         while self.is_connected() && self.descriptions.are_missing() && !left.is_zero() {
@@ -158,6 +162,55 @@ impl Running {
                 let _ = std::fs::remove_file(sums_path(&self.first));
             }
         }
+    }
+
+    /// Takes the updates that the engine had when the recording was stopped and that are on their
+    /// way. Those of a contract that sends at intervals are not waited for.
+    fn catch_up(&mut self, until: Tick) {
+        if matches!(self.options.contract, Contract::Sampled(_)) || !self.is_connected() {
+            return;
+        }
+        // Without an answer in time, what has come is what there is.
+        let mut newest = self.newest_positions(until).unwrap_or_default();
+        loop {
+            newest.retain(|item, newest| {
+                let item = self.items.get(item);
+                let position = item.and_then(|item| item.position);
+                position
+                    .is_some_and(|one| one.epoch == newest.epoch && one.sequence < newest.sequence)
+            });
+            if newest.is_empty() || !self.is_connected() || self.clock.now() >= until {
+                return;
+            }
+            if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
+                self.handle(event);
+                self.handle_waiting(TAKEN_MAX);
+            }
+        }
+    }
+
+    /// The newest updates that the engine has of the variables that are recorded, by item.
+    fn newest_positions(&self, until: Tick) -> Result<HashMap<u32, Position>, CallError> {
+        let left = || until.since(self.clock.now());
+        let recorded = self
+            .items
+            .iter()
+            .filter(|(_, item)| item.position.is_some());
+        let (items, names): (Vec<u32>, Vec<Arc<str>>) = recorded
+            .map(|(number, item)| (*number, Arc::clone(&item.name)))
+            .unzip();
+        let opened = self.client.open(&names, OpenOptions::default(), left())?;
+        let opened = items.into_iter().zip(opened);
+        let (items, variables): (Vec<u32>, Vec<VariableRef>) = opened
+            .filter_map(|(item, opened)| Some((item, opened.ok()?.variable)))
+            .unzip();
+        let readings = self.client.read(&variables, left());
+        // It fails where the client is closed, and has none.
+        let _ = self.client.ask_to_close(&variables);
+        let readings = items.into_iter().zip(readings?);
+        Ok(readings
+            .filter_map(|(item, reading)| Some((item, reading.ok()?.position)))
+            .collect())
     }
 
     /// Handles what waits, at most so many; whether there were as many.
@@ -206,6 +259,7 @@ impl Running {
             is_refused: false,
             is_new: true,
             lost_since: Lost::NONE,
+            position: None,
         };
         // One that comes again under its number takes the place of the one before.
         self.hear_of(item);
@@ -260,6 +314,7 @@ impl Running {
                     return;
                 };
                 item.lost_since = Lost::NONE;
+                item.position = Some(reading.position);
                 let is_new = std::mem::take(&mut item.is_new);
                 let now = self.clock.now().since(self.since);
                 // Nothing was written to it yet, or delivered by its source.
@@ -279,8 +334,9 @@ impl Running {
                 if lost.is_some_and(|lost| lost > 0) {
                     self.recorded(item);
                 }
-                if let (Some(item), Some(lost)) = (self.items.get_mut(&item), lost) {
-                    item.lost_since.overrun = lost;
+                if let Some(item) = self.items.get_mut(&item) {
+                    item.position = None;
+                    item.lost_since.overrun = lost.unwrap_or(item.lost_since.overrun);
                 }
             }
             Event::ItemError { item, fault } => self.refuse_item(item, fault.to_string()),
