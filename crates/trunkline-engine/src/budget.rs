@@ -1,10 +1,10 @@
 //! Memory accounting for queued updates: one budget per consumer over all its subscriptions, and
 //! one for all consumers of an engine.
 //!
-//! Every buffer has its own bound, but a client may have many buffers. What is queued in its feeds
-//! and `first:n` buffers therefore also counts against its budget. (`latest` queues only marks, and
-//! the rings of `last:n` belong to their variables, which borrow from the engine's budget
-//! directly.)
+//! Every buffer has its own bound, but a client may have many buffers. The updates queued in its
+//! feeds and `first:n` buffers therefore also count against its budget. (`latest` queues only
+//! marks, and the rings of `last:n` belong to their variables, which borrow from the engine's
+//! budget directly.)
 //!
 //! A consumer borrows from the engine's budget in chunks, so that updates rarely touch the counter
 //! shared by all threads. Lock order: variable, feed, budget, engine's budget.
@@ -374,7 +374,7 @@ impl Budget {
         engine.give_back(surplus, wakes);
     }
 
-    /// Reduces the borrowed bytes to what is `enough`, and returns the difference.
+    /// Reduces the borrowed bytes to the number that `enough` returns, and returns the difference.
     fn take_surplus(&self, enough: impl Fn(usize) -> usize) -> usize {
         let _moving = self.moving.lock();
         let borrowed = self.borrowed.load(Ordering::SeqCst);

@@ -10,7 +10,7 @@ pub struct Caller {
     pub session: u32,
     /// The principal on whose behalf the request is made.
     pub principal: Principal,
-    /// Where the request came from, for people: `pid 4711 on this machine`, `10.0.0.7:51344`.
+    /// Origin of the request, for people: `pid 4711 on this machine`, `10.0.0.7:51344`.
     pub origin: Arc<str>,
     /// The operations allowed to the caller.
     pub rights: Rights,

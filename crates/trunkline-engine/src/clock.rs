@@ -55,8 +55,7 @@ impl WallClock {
     }
 
     /// Returns the age of something that the engine stamped with `stamp` and that did not exist yet
-    /// at `looked`. The stamp may be from the wall clock as it is, or as it was before it was set
-    /// meanwhile.
+    /// at `looked`. The stamp may be from before or after a step of the wall clock.
     pub(crate) fn age(
         &self,
         stamp: Timestamp,

@@ -123,7 +123,7 @@ impl Outbox {
         }
     }
 
-    /// For a table, whose readers are never woken.
+    /// Creates the outbox of a table, whose readers are never woken.
     pub(crate) fn of_table(table: TableWriter) -> Self {
         Self {
             table: Some(table),
@@ -302,9 +302,10 @@ impl Wakes {
         self.known.clear();
     }
 
-    /// To be called after a write, or after the last write of a batch. Like [`flush`](Self::flush),
-    /// but with few outboxes the calling thread sends what it can send without blocking. Not for
-    /// threads that scan, call functions of the program or serve real-time threads.
+    /// Must be called after a write, or after the last write of a batch. Works like
+    /// [`flush`](Self::flush), but with few outboxes the calling thread sends what it can send
+    /// without blocking. Not for threads that scan, call functions of the program or serve
+    /// real-time threads.
     #[inline]
     pub fn send(&mut self) {
         if !self.outboxes.is_empty() {

@@ -24,7 +24,7 @@ pub struct PlainUpdate {
     pub source_timestamp: Timestamp,
     /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// How far the value can be trusted, with a reason.
+    /// Quality of the value: level, reason and clock.
     pub quality: Quality,
     /// Session that wrote it.
     pub writer: u32,

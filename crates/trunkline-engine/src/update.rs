@@ -27,7 +27,8 @@ enum Form {
 /// allocation that fails aborts the process.
 pub const LARGE_BYTES: usize = 64 << 10;
 
-/// Memory that large values leave free, for allocations that cannot be refused.
+/// Maximum margin of memory that a large value must leave free, for allocations that cannot be
+/// refused.
 const MARGIN_BYTES: usize = 8 << 20;
 
 /// Aligned to 8 bytes, so that it is copied word by word.
@@ -289,7 +290,7 @@ pub struct Update {
     pub source_timestamp: Timestamp,
     /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// How far the value can be trusted, with a reason.
+    /// Quality of the value: level, reason and clock.
     pub quality: Quality,
     /// Session that wrote it; 0 for the engine and its I/O servers.
     pub writer: u32,

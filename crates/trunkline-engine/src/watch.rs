@@ -68,7 +68,7 @@ pub struct WatchSlice {
     pub begins_again: bool,
     /// True if this slice completes the initial listing.
     pub listed: bool,
-    /// Where it stands.
+    /// The progress after this slice.
     pub progress: WatchProgress,
 }
 

@@ -184,7 +184,8 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
     })
 }
 
-/// Stands in for an entry that fails its checksum, because none of its content can be trusted.
+/// Returns the replacement of an entry that fails its checksum, because none of its content can be
+/// trusted.
 fn damaged(number: u64) -> AuditEntry {
     AuditEntry {
         number,

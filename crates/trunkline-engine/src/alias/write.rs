@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Returns the target of the alias, and the position expected of it.
+    /// Returns the target of the alias, and the position that the target is expected to have.
     fn target_for(
         &self,
         alias: &Variable,

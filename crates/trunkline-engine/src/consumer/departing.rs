@@ -29,7 +29,7 @@ pub(super) struct Leftover {
     pub(super) interest: LeftInterest,
 }
 
-/// What the variables of these items still hold of them.
+/// References that the variables of these items still hold to them.
 #[derive(Debug)]
 pub(super) enum LeftInterest {
     /// A subscription of another contract than `all`.

@@ -64,7 +64,7 @@ impl Consumer {
         more
     }
 
-    /// Delivers what is pending behind one mark. Returns true if more is left.
+    /// Delivers the pending updates behind one mark. Returns true if more is left.
     fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         let (id, gone) = match self.items.slot(index) {
             None => return false,

@@ -364,8 +364,8 @@ impl Items {
         true
     }
 
-    /// Delivers an update of a buffered contract. Such contracts do not coalesce, so updates that
-    /// were neither delivered nor dropped were filtered.
+    /// Delivers an update of a buffered contract. Buffered contracts do not coalesce, so updates
+    /// that were neither delivered nor dropped were filtered.
     pub(crate) fn hand_over_buffered(
         &mut self,
         (index, variable): (u32, &Arc<Variable>),

@@ -119,8 +119,7 @@ impl Consumer {
     }
 
     /// Makes this session the successor of another one of its peer, which broke. Re-created
-    /// subscriptions resume from what that session has left. Returns false if nothing was kept of
-    /// it.
+    /// subscriptions resume from what that session has left. Returns false if nothing was kept.
     pub fn follow(&mut self, caller: &Caller, session: u32) -> bool {
         let absences = self.engine.absences();
         let found = absences.take(session, caller, &self.engine);

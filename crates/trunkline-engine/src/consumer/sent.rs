@@ -7,8 +7,8 @@ use crate::engine::Engine;
 use crate::feed::FeedEntry;
 use crate::outbox::Wakes;
 
-/// Divisor of the bytes that may be queued for the consumer; the quotient may be kept of what was
-/// sent, in addition.
+/// Divisor of the consumer's queue limit. Sent updates may take that fraction of it, in addition to
+/// the queued ones.
 const SENT_PART: usize = 10;
 /// Updates sent in `all` subscriptions and not confirmed, in the order of sending. The `place` of
 /// each entry is the variable's handle instead of its place in the feed.

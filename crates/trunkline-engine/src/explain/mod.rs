@@ -36,19 +36,19 @@ pub struct Step {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Subject {
-    /// The name: does it lead to a variable?
+    /// Resolution of the name.
     Name,
-    /// The library: is it deployed and running?
+    /// State of its library.
     Library,
-    /// The rights of the caller to read it.
+    /// The caller's rights to read and write it.
     Rights,
-    /// The source of its value.
+    /// Source of its value.
     Source,
-    /// The quality of the value.
+    /// Quality of the value.
     Quality,
-    /// The age of the value.
+    /// Age of the value.
     Age,
-    /// The session with the exclusive right to write it.
+    /// Exclusive right to write it.
     Writer,
     /// Writes held back: range, deadband, refusals.
     Filter,

@@ -35,8 +35,8 @@ impl Feed {
         self.log.lock().set_absent(member, older, wakes);
     }
 
-    /// Replaces the data that precedes what an absent member holds. `catch_up` reports to it what
-    /// was missed so far.
+    /// Replaces the data that precedes what an absent member holds. `catch_up` reports to it the
+    /// updates missed so far.
     pub(crate) fn replace_older(
         &self,
         member: usize,
@@ -128,7 +128,7 @@ impl Log {
         move_behind(&mut one.backlog, out);
         if !one.ended {
             if is_alone && one.cursor <= start {
-                // No other member takes any of it.
+                // No other member takes these entries.
                 move_behind(&mut self.entries, out);
                 self.start = end;
             } else {
@@ -180,8 +180,8 @@ impl Log {
     }
 
     /// Drops an absent member's oldest entries until its bound has `room`. It drops at least an
-    /// eighth of what is queued, so that this is not needed for every write; if the member gives
-    /// way to others, at least as much as is added. Returns false if nothing was left.
+    /// eighth of the queue, so that this is not needed for every write. If the member gives way to
+    /// others, it drops at least as much as is added. Returns false if nothing was left.
     #[cold]
     pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
         let (start, total) = (self.start, self.total());

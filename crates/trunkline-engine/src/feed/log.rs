@@ -24,7 +24,7 @@ pub(super) struct Log {
     pub(super) reserved: Room,
     /// Room that every member is known to have. It is used up before the members are asked.
     pub(super) at_hand: AtHand,
-    /// The part of it that was used and that the members have not recorded yet.
+    /// Room used from `at_hand` that the members have not recorded yet.
     pub(super) unsettled: Room,
     /// Members by number. Numbers are reused.
     pub(super) members: Vec<Option<Member>>,
@@ -76,7 +76,7 @@ impl Log {
         self.see_to_members(wakes);
     }
 
-    /// Records in the members what was added without asking them. Must be called before anything
+    /// Records in the members the entries added without asking them. Must be called before anything
     /// that depends on what they have charged.
     pub(super) fn settle(&mut self) {
         let room = std::mem::take(&mut self.unsettled);
@@ -135,7 +135,7 @@ impl Log {
         self.start + self.entries.len() as u64
     }
 
-    /// Everything put in so far, plus what is reserved.
+    /// Everything put in so far, plus the reserved room.
     pub(super) fn total(&self) -> Room {
         let mut total = self.written;
         total.add(self.reserved);

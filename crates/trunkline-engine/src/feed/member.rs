@@ -17,8 +17,8 @@ use crate::sync::Arc;
 const CLAIM: usize = 64 << 10;
 /// Bytes claimed at a time by the only member of a feed: as many as the consumer borrows at a time.
 const CLAIM_ALONE: usize = 4 << 10;
-/// Minimum budget for claims in advance, which also require that most of it is free. This keeps
-/// subscriptions with little queued from using up the budget of others.
+/// Minimum budget for claims in advance. They also require that most of the budget is free. This
+/// keeps subscriptions with little queued from using up the budget of others.
 const LARGE: usize = 16 * CLAIM;
 
 /// The subscriber, and the bounds of its queue.
@@ -71,7 +71,7 @@ pub(super) struct Member {
     /// Its place in the log: the number of the next entry to take.
     pub(super) cursor: u64,
     /// The log's total at the point up to which it has delivered. The difference to the current
-    /// total is what is queued for it. Wraps.
+    /// total is the room taken by its queue. Wraps.
     pub(super) passed: Room,
     /// The total up to which its consumer's budget is charged. Wraps.
     pub(super) charged: Room,
@@ -267,7 +267,7 @@ impl Member {
         freed
     }
 
-    /// Ends the member. Nothing is reserved for it any more, but it still gets what was reserved
+    /// Ends the member. Nothing is reserved for it any more, but it still gets the updates reserved
     /// before `turn`.
     pub(super) fn end(&mut self, turn: u32, wakes: &mut Wakes) {
         self.ended = true;

@@ -148,7 +148,7 @@ impl Room {
         self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 
-    /// Subtracts `other`, which must be part of it.
+    /// Subtracts `other`, which must not exceed `self`.
     pub(crate) fn leave(&mut self, other: Room) {
         *self = self.minus(other);
     }
@@ -375,7 +375,7 @@ impl Feed {
 
     /// Removes the entries of these places, and lets every waiting writer try again. `freed` is the
     /// room of entries that were already taken. The waiting time of writers keeps running unless
-    /// this has made room, so that nobody gains waiting time without cause. The feed must not be
+    /// this has made room, so that no writer gains waiting time without cause. The feed must not be
     /// shared.
     pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: Room, wakes: &mut Wakes) {
         if !places.is_empty() {

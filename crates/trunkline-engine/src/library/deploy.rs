@@ -421,8 +421,8 @@ fn too_many(needed: usize, room: usize) -> DeployError {
     }
 }
 
-/// Wakes the consumers marked so far while an order goes through a library. Other changes wait
-/// until the order is done, but a wake-up makes no changes.
+/// Wakes the consumers marked so far while an order goes through a library. This is safe under the
+/// lock for changes, because no wake-up makes changes.
 pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     if place % WAKE_EVERY == WAKE_EVERY - 1 {
         wakes.flush();

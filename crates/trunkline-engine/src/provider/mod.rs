@@ -87,7 +87,7 @@ pub enum Answer {
     Read {
         /// The raw value.
         value: Value,
-        /// How far the value can be trusted; `None` means good.
+        /// Quality of the value; `None` means good.
         quality: Option<Quality>,
         /// Time at which it was read; `None` means now.
         source_timestamp: Option<Timestamp>,

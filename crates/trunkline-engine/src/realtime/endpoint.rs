@@ -323,7 +323,8 @@ impl Engine {
     /// Creates a writing endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
     ///
     /// # Errors
-    /// [`RtError`]: the variable is unknown, cannot be written by the caller, or has no FIFO; or there are too many writers.
+    /// [`RtError`]: the variable is unknown, cannot be written by the caller, or has no FIFO, or
+    /// there are too many writers.
     pub fn rt_writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         if !caller.rights.write {
