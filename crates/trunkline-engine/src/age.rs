@@ -2,8 +2,8 @@
 //!
 //! Each variable with a `max_age` is examined when its value would become too old, and at least
 //! once per `max_age`; writes do no work for it. A value that is too old is published again as
-//! `uncertain: stale` with its former source timestamp: it is the same sample, marked as old. The
-//! next write of any value clears the mark.
+//! `uncertain: stale` with its former timestamps: it is the same sample, marked as old. The next
+//! write of any value clears the mark.
 //!
 //! The age of a value follows from the engine's monotonic time between two examinations. The wall
 //! clock only locates the update between them, so that setting the clock makes nothing stale. A

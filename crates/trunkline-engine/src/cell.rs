@@ -84,8 +84,8 @@ impl Cell {
         self.last.publish(&[stamp, stamp, about, word])
     }
 
-    /// Returns the newest update of a number, or `None` before the first one and if writers
-    /// overtook this reader on every attempt.
+    /// Returns the newest update of a number, or `None` if there is none yet or writers overtook
+    /// this reader on every attempt.
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
         let (sequence, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;

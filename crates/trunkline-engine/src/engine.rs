@@ -40,8 +40,7 @@ pub const SLICE: usize = 1000;
 pub struct EngineOptions {
     /// The engine's name, shown to people.
     pub name: String,
-    /// The epoch, different at every start: the counter of the store, or the start time in ns if
-    /// there is no store.
+    /// The epoch, different at every start: see `Start::epoch` in `store`.
     pub epoch: u64,
     /// Time a provider has to answer a write.
     pub provider_timeout: Duration,

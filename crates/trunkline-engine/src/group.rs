@@ -66,9 +66,10 @@ pub enum GroupAttempt {
     /// it, or the audit has no room. No member has a sequence or is counted. Try again when woken,
     /// or at `until` at the latest.
     WouldBlock {
-        /// Time at which the subscription ends with `overrun`, so that the group can proceed.
+        /// Time to try the group again, woken or not: the subscription may have ended with
+        /// `overrun` by then.
         until: Tick,
-        /// One of the variables of that subscription.
+        /// One of the variables of that subscription, or the first one with a complete audit.
         handle: u32,
     },
 }

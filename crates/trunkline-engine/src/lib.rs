@@ -17,8 +17,8 @@
 //! - `alias`: variables that show and write others.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
-//! - `plain`: the fast path for numbers without rules or subscribers.
-//! - `lease`: exclusive, time-limited rights to write a variable.
+//! - `plain`: the fast path for numbers without rules.
+//! - `lease`: exclusive rights to write a variable: leases and single writers.
 //! - `mirror`: last values in tables that other programs read without a request.
 //! - `group`: several variables written or read at one instant.
 //! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each

@@ -186,8 +186,8 @@ pub enum Refusal {
         /// Name of the first member that was refused by a rule of its own.
         name: Arc<str>,
     },
-    /// The variable or write cannot be part of a group: the value belongs to a provider, or it is
-    /// not a plain write.
+    /// The write cannot be part of a group: it is not a client's put or set, its value belongs to a
+    /// provider, or the variable is an alias.
     #[error("{why}")]
     NotGroupable {
         /// The reason, and what to do instead.

@@ -124,7 +124,6 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// [`StoreError`]; the audit is unchanged.
-    /// [`StoreError`]; the audit is as it was.
     fn append_audit(
         &mut self,
         entries: &[AuditEntry],
@@ -190,7 +189,7 @@ pub struct StoredLibrary {
     pub state: LibraryState,
 }
 
-/// The newest value of a variable with retained values.
+/// The newest value of a variable that retains it over restarts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetainedValue {
     /// Full name of the variable.

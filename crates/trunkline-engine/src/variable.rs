@@ -81,7 +81,7 @@ impl Variable {
         self.shared_properties(&self.lock())
     }
 
-    /// [`properties`](Self::properties) for a caller that holds the lock.
+    /// Like [`properties`](Self::properties), for a caller that holds the lock.
     pub(crate) fn shared_properties(&self, state: &State) -> PropertiesRef<'_> {
         match state.edited() {
             Some(edited) => PropertiesRef::Edited(Arc::clone(edited)),

@@ -47,7 +47,7 @@ fn create(path: &Path) -> Result<(), Problem> {
     schema::prepare(&mut memory)?;
     let content = memory.serialize(rusqlite::MAIN_DB)?;
     let beside = beside(path);
-    // The rest of a start that was killed is overwritten. A running start holds the lock.
+    // The leftover of a start that was killed is overwritten. A running start holds the lock.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)

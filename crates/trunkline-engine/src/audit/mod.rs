@@ -88,7 +88,7 @@ pub struct OrderNote<'a> {
 #[derive(Debug, Default)]
 struct Notes {
     waiting: VecDeque<Note>,
-    /// Number of notes lost after the waiting ones, and the time of the last loss.
+    /// Number of notes lost after the waiting ones; `lost_at` is the time of the last loss.
     lost: u64,
     lost_at: Timestamp,
     /// Number of notes still to come that have claimed room.
@@ -283,13 +283,13 @@ impl Engine {
 }
 
 impl Notes {
-    /// Returns true if this many more notes fit, with the one that reports losses.
+    /// Returns true if this many more notes fit, including the one that reports losses.
     fn fits(&self, more: usize, max: usize) -> bool {
         let marker = usize::from(self.lost > 0);
         self.waiting.len() + self.claimed + more + marker <= max
     }
 
-    /// Adds a note about lost ones at their place in the order.
+    /// Adds a note that reports the lost ones, at their place in the order.
     fn tell_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost == 0 {

@@ -38,7 +38,7 @@ pub enum NoAuditRoom {
 }
 
 impl AuditRoom {
-    /// Returns true if room is claimed. Without, a note may be lost, and is then counted.
+    /// Returns true if room is claimed. Without a claim, a note may be lost, and is then counted.
     pub(crate) fn is_claimed(&self) -> bool {
         self.0.is_some()
     }

@@ -95,7 +95,7 @@ impl Absent {
         kept.charge.settle(wakes);
     }
 
-    /// Adds to `out` the updates of a re-subscribed variable after the position `had` that the
+    /// Adds to `out` the updates of a re-subscribed variable after sequence `had`, which the
     /// subscriber has. Their borrowed engine bytes go to `charge`. Returns the sequence after which
     /// the subscription is owed updates. The caller holds the variable's lock.
     pub(super) fn claim(

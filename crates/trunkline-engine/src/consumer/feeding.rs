@@ -294,7 +294,7 @@ impl Consumer {
         indices.sort_unstable();
         let closed = indices.iter().filter(|index| self.close(**index, wakes));
         let closed = closed.count();
-        // Only after the interests are gone, so that none of them adds anything any more.
+        // Only after the interests are removed, so that none of them adds entries any more.
         let places = closing.values().map(|(_, place)| *place).collect();
         if let Some(membership) = self.membership_mut(id) {
             let (freed, past) = membership.drop_taken(&places);

@@ -1,4 +1,4 @@
-//! The subscribers of a variable, and what holds their updates up.
+//! The subscribers of a variable, and the obstacles to their updates.
 
 use super::{Step, Subject, Walk, fault, fine, note};
 use crate::interest::Pressure;

@@ -432,8 +432,8 @@ pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
 /// Number of variables between two wake-ups.
 const WAKE_EVERY: usize = 64;
 
-/// Number of subscriptions that lose the variable when its library is undeployed. Recursive,
-/// because chains of aliases are short.
+/// Number of subscriptions that lose the variable when its library is undeployed. The recursion is
+/// shallow, because chains of aliases are short.
 fn users(variable: &Variable, library: &str) -> usize {
     let followers = variable.lock().followers().to_vec();
     let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
