@@ -1,4 +1,4 @@
-//! Step 3 of a write, the part that needs no lock: what the value becomes before it is committed.
+//! Step 3 of a write, the part that needs no lock: how the value is transformed before the commit.
 
 use trunkline_types::{
     Clock, ClockSync, DataType, Properties, Quality, Reason, Timestamp, Value, wire,
@@ -8,19 +8,19 @@ use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
 use crate::write::{Origin, Write};
 
-/// A value in either form.
+/// A value to be written, in one of its forms.
 #[derive(Clone, Copy, Debug)]
 pub enum WriteValue<'a> {
-    /// As a value.
+    /// A decoded value.
     Value(&'a Value),
-    /// As the variable's wire form, not yet checked.
+    /// The variable's wire form, not yet checked.
     Wire(&'a [u8]),
-    /// The same, in memory that the update may keep.
+    /// The variable's wire form, not yet checked, in memory that the update may keep.
     Encoded(&'a Encoded),
 }
 
 impl WriteValue<'_> {
-    /// The wire form, if it comes in that.
+    /// Returns the wire form if the value has it already.
     #[inline]
     pub(crate) fn as_wire(&self) -> Option<&[u8]> {
         match self {
@@ -31,20 +31,20 @@ impl WriteValue<'_> {
     }
 }
 
-/// A value that passed every rule that does not depend on the variable's present state. It is
-/// filled in where it stays until it is committed: moving it costs as much as the rest of a write.
+/// A value that passed every rule that does not depend on the variable's current state. It is built
+/// in its final place, because moving it costs as much as the rest of a write.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    /// What is to be committed: all but its number, the engine's timestamp and the writer.
+    /// The update to commit. Its sequence, engine timestamp and writer are not set yet.
     pub(crate) update: Update,
-    /// Its number, where a deadband is to be looked at.
+    /// The value as a number, if a deadband applies.
     pub(crate) number: Option<f64>,
-    /// The source timestamp is a time that the writer gave, not that of its arrival.
+    /// True if the writer gave the source timestamp; false if it is the time of arrival.
     pub(crate) is_stamped: bool,
 }
 
 impl Accepted {
-    /// What [`accept`] fills in.
+    /// Returns an empty value for [`accept`] to fill in.
     #[inline]
     pub(crate) fn nothing() -> Self {
         Self {
@@ -62,8 +62,8 @@ impl Accepted {
     }
 }
 
-/// Timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04). Always in place:
-/// a single write pays for a call.
+/// Applies timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04). Always
+/// inlined, because a call would slow down a single write.
 #[inline(always)]
 pub(crate) fn accept(
     properties: &Properties,
@@ -131,8 +131,8 @@ fn deadband_percent(properties: &Properties, write: &Write<'_>) -> f64 {
     }
 }
 
-/// Whether the change lies within the deadband of the current value (H-05). A change of quality
-/// never does, nor does the first value, nor does a step to or from NaN.
+/// Returns true if the change is within the deadband of the current value (H-05). A change of
+/// quality, the first value and a step to or from NaN never are.
 pub(crate) fn within_deadband(
     properties: &Properties,
     write: &Write<'_>,
@@ -161,8 +161,8 @@ struct Stamp {
     is_stamped: bool,
 }
 
-/// The timestamp a write is stored with, and the quality that says which clock made it (B-40,
-/// B-41).
+/// Returns the timestamp that a write is stored with, and the quality that names the clock it came
+/// from (B-40, B-41).
 #[inline(always)]
 fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
     let quality = write.quality.unwrap_or(Quality::GOOD);
@@ -180,8 +180,8 @@ fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
         is_stamped: false,
     };
     match write.source_timestamp {
-        // Nobody measured when: both timestamps are the engine's, whatever the writer says of
-        // clocks.
+        // The writer gave no time, so both timestamps are the engine's, whatever clock the quality
+        // names.
         None if quality.clock() == Clock::Engine => arrived(quality),
         None => arrived(quality.with_clock(Clock::Engine, ClockSync::Unknown)),
         Some(source_timestamp) if source_timestamp.is_plausible() => {
@@ -197,7 +197,8 @@ fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
                 is_stamped: true,
             }
         }
-        // A clock that was never set says 1970: the sample is marked, and stamped on arrival.
+        // The source's clock was never set and reads 1970. The sample is marked, and stamped on
+        // arrival.
         Some(_) => arrived(
             quality
                 .worst(Quality::uncertain(Reason::ClockUnset))
@@ -231,7 +232,7 @@ pub(crate) fn encode(
     match value {
         WriteValue::Value(value) if value.has_type(data_type) => {
             if data_type.fixed_size().is_none() {
-                // Before anything is allocated for it.
+                // Checked before any memory is allocated for the value.
                 check_size(wire::encoded_len(value))?;
             }
             encoded.try_set(value)?;
@@ -249,7 +250,7 @@ pub(crate) fn encode(
     Ok(())
 }
 
-/// The value to compute with. A raw value that is going to be scaled may have another numeric type.
+/// Decodes the value for computation. A raw value to be scaled may have another numeric type.
 fn decode(data_type: &DataType, value: &WriteValue<'_>, raw: bool) -> Result<Value, Refusal> {
     match value {
         WriteValue::Value(value) if raw || value.has_type(data_type) => Ok((*value).clone()),
@@ -267,8 +268,8 @@ fn decode_wire(data_type: &DataType, bytes: &[u8]) -> Result<Value, Refusal> {
         .map_err(Refusal::InvalidValue)
 }
 
-/// The end of the range that `number` lies beyond, as a value of a numeric type: whole numbers are
-/// rounded into the range.
+/// Returns the end of the range that `number` exceeds, as a value of a numeric type. Whole numbers
+/// are rounded into the range.
 fn coerced(number: f64, low: f64, high: f64, data_type: &DataType) -> Value {
     let (end, whole) = if number < low {
         (low, low.ceil())

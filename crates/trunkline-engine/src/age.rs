@@ -1,13 +1,13 @@
-//! Values that grow old: one that is older than its variable's `max_age` says so (B-12).
+//! Marks values that are older than their variable's `max_age` as stale (B-12).
 //!
-//! Each variable with a `max_age` is looked at when its value would become too old, and at least
-//! once per `max_age`; writes do nothing for it. A value that is too old is published once more,
-//! `uncertain: stale`, with the timestamps it had: it is the same sample, said to be old. The next
-//! write of any value puts it right.
+//! Each variable with a `max_age` is examined when its value would become too old, and at least
+//! once per `max_age`; writes do no work for it. A value that is too old is published again as
+//! `uncertain: stale` with its former timestamps: it is the same sample, marked as old. The next
+//! write of any value clears the mark.
 //!
-//! How old a value is follows from the engine's monotonic time between two looks; the wall clock
-//! only says where between them the update came, so that a clock that is set makes nothing stale.
-//! A write within the deadband confirms the value and keeps it fresh.
+//! The age of a value follows from the engine's monotonic time between two examinations. The wall
+//! clock only locates the update between them, so that setting the clock makes nothing stale. A
+//! write within the deadband confirms the value and keeps it fresh.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -31,24 +31,25 @@ pub(crate) struct Ages {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When which is looked at. An entry counts only while the variable's own says the same.
+    /// Times at which variables are examined. An entry is valid only while it equals the `due` of
+    /// its variable.
     queue: BinaryHeap<Reverse<(Tick, u32)>>,
     known: HashMap<u32, Known>,
 }
 
-/// A variable as it was looked at last.
+/// State of a variable at its last examination.
 #[derive(Debug)]
 struct Known {
     due: Tick,
     looked: Tick,
-    /// The latest moment at which the value was known to be fresh.
+    /// The latest time at which the value was known to be fresh.
     fresh: Tick,
     sequence: u64,
     confirmed: u64,
 }
 
 impl Engine {
-    /// From now on these variables are looked at, as far as they have a `max_age`.
+    /// Starts watching those of these variables that have a `max_age`.
     pub(crate) fn watch_ages(&self, handles: &[u32], now: Tick) {
         let mut ages = self.ages().state.lock();
         let State { queue, known } = &mut *ages;
@@ -70,7 +71,8 @@ impl Engine {
         }
     }
 
-    /// The variable is gone. Its entries in the queue are taken out when they outnumber the others.
+    /// Stops watching a variable that is gone. Removes stale entries from the queue once they
+    /// outnumber the others.
     pub(crate) fn forget_age(&self, handle: u32) {
         let mut ages = self.ages().state.lock();
         let State { queue, known } = &mut *ages;
@@ -81,7 +83,8 @@ impl Engine {
         }
     }
 
-    /// Marks what has become too old, at most `slice` variables; returns when to come again.
+    /// Marks values that have become too old, examining at most `slice` variables. Returns the time
+    /// of the next call.
     pub(crate) fn mark_stale(
         &self,
         now: Tick,
@@ -118,10 +121,10 @@ impl Engine {
     }
 }
 
-/// Entries of variables that are gone, up to which the queue is left as it is.
+/// Number of invalid entries up to which the queue is not cleaned.
 const QUEUE_SLACK: usize = 1000;
 
-/// Shortest time between two looks at one variable.
+/// Minimum time between two examinations of one variable.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
 
 impl Known {
@@ -136,7 +139,8 @@ impl Known {
         }
     }
 
-    /// Looks at the variable, and marks a value that is too old. Whether it is fresh.
+    /// Examines the variable, and marks a value that is too old. Returns true if the value is
+    /// fresh.
     fn look(
         &mut self,
         variable: &Variable,
@@ -161,7 +165,8 @@ impl Known {
         if now.since(self.fresh) < max_age {
             return true;
         }
-        // What was never measured since the start says that already, and is not kept as if it were.
+        // A value that was not measured since the start already carries that reason, which must not
+        // be replaced.
         let says_more = matches!(
             update.quality.reason(),
             Reason::Stale | Reason::Initial | Reason::Retained

@@ -1,61 +1,63 @@
-//! The bytes that may wait for one consumer, over all its subscriptions, and for all consumers of
-//! an engine.
+//! Memory accounting for queued updates: one budget per consumer over all its subscriptions, and
+//! one for all consumers of an engine.
 //!
-//! Every buffer has a bound of its own; a client may have many buffers. What waits in its feeds and
-//! `first:n` buffers is counted here as well. (`latest` waits as a mark, and the rings of `last:n`
-//! belong to their variables, which lend from the engine's bytes themselves.)
+//! Every buffer has its own bound, but a client may have many buffers. The updates queued in its
+//! feeds and `first:n` buffers therefore also count against its budget. (`latest` queues only
+//! marks, and the rings of `last:n` belong to their variables, which borrow from the engine's
+//! budget directly.)
 //!
-//! A consumer borrows the engine's bytes in chunks, so that updates seldom touch what all threads
-//! share. Lock order: variable, feed, budget, engine's budget.
+//! A consumer borrows from the engine's budget in chunks, so that updates rarely touch the counter
+//! shared by all threads. Lock order: variable, feed, budget, engine's budget.
 
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
-/// What an update that waits costs beside the bytes of its value.
+/// Cost of a queued update in addition to the bytes of its value.
 const ENTRY_BYTES: usize = 64;
-/// Borrowed and given back at a time.
+/// Bytes borrowed and returned at a time.
 const CHUNK_BYTES: usize = 4 << 10;
-/// What a consumer may always have waiting, however full the engine is: whoever takes what comes is
-/// not ended because of others who do not.
+/// Bytes that a consumer may always have queued, however full the engine is, so that a consumer
+/// that keeps up is not ended because of others that do not.
 pub(crate) const FLOOR_BYTES: usize = 64 << 10;
 
-/// The bytes that wait for all consumers of an engine together, and how many may.
+/// Accounting of the bytes queued for all consumers of an engine, and their limit.
 #[derive(Debug)]
 pub(crate) struct EngineBudget {
     max: usize,
-    /// Borrowed by consumers and rings.
+    /// Bytes borrowed by consumers and rings.
     used: AtomicUsize,
-    /// How often it went down to half.
+    /// Number of times that usage fell to half of the limit.
     ebbs: AtomicUsize,
-    /// How often somebody needed more than there was.
+    /// Number of requests for more bytes than were free.
     refusals: AtomicUsize,
     parked: Mutex<Vec<Parked>>,
 }
 
-/// The bytes that wait for one consumer, and how many may.
+/// Accounting of the bytes queued for one consumer, and their limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// `usize::MAX`: as many as there are.
+    /// `usize::MAX` means no limit of its own.
     max: AtomicUsize,
     used: AtomicUsize,
-    /// How often the consumer has taken so much that half of them were free again.
+    /// Number of times that the consumer released bytes and at least half of its limit was free
+    /// afterwards.
     ebbs: AtomicUsize,
     parked: Mutex<Vec<Parked>>,
-    /// Where it borrows what it uses; `None`: nobody counts for the engine.
+    /// The engine's budget to borrow from; `None` if the engine does not limit its memory.
     engine: Option<Arc<EngineBudget>>,
-    /// Borrowed there; changed under `moving` only.
+    /// Bytes borrowed from the engine; changed only under `moving`.
     borrowed: AtomicUsize,
     moving: Mutex<()>,
 }
 
-/// A consumer whose write waits for bytes to become free.
+/// A consumer with a write that waits for free bytes.
 #[derive(Debug)]
 struct Parked {
     outbox: Arc<Outbox>,
     need: usize,
 }
 
-/// Puts an outbox on a list, with the least it needs.
+/// Adds an outbox to a list, or lowers its need to the least it waits for.
 fn add_parked(list: &mut Vec<Parked>, outbox: &Arc<Outbox>, need: usize) {
     match list
         .iter_mut()
@@ -92,12 +94,12 @@ impl EngineBudget {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Whether less is left than a further consumer would have by right.
+    /// Returns true if less is free than the floor of one more consumer.
     pub(crate) fn is_full(&self) -> bool {
         !self.has(FLOOR_BYTES)
     }
 
-    /// Somebody was turned away for want of bytes.
+    /// Counts a request that was refused for lack of bytes.
     pub(crate) fn count_refusal(&self) {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
@@ -106,7 +108,8 @@ impl EngineBudget {
         self.used.load(Ordering::SeqCst).saturating_add(bytes) <= self.max
     }
 
-    /// Lends `bytes`, or says that they are not free; `by_right`: whether they are or not.
+    /// Borrows `bytes` and returns true, or returns false if they are not free. With `by_right` it
+    /// succeeds even if they are not.
     pub(crate) fn borrow(&self, bytes: usize, by_right: bool) -> bool {
         let sum = |used: usize| {
             let sum = used.checked_add(bytes)?;
@@ -122,8 +125,8 @@ impl EngineBudget {
         lent
     }
 
-    /// Lends `bytes` from the first half of what there is: for what is kept and not needed, which
-    /// gives way to what waits.
+    /// Borrows `bytes` if they fit in the first half of the limit. For optional data, which must
+    /// leave room for queued updates.
     pub(crate) fn borrow_spare(&self, bytes: usize) -> bool {
         let sum = |used: usize| {
             let sum = used.checked_add(bytes)?;
@@ -134,7 +137,7 @@ impl EngineBudget {
             .is_ok()
     }
 
-    /// Takes back what was borrowed, without telling writers that wait for it.
+    /// Returns borrowed bytes without waking the writers that wait for them.
     pub(crate) fn take_back(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
         let half = self.max / 2;
@@ -143,7 +146,7 @@ impl EngineBudget {
         }
     }
 
-    /// The same, and wakes writers that find enough now.
+    /// Returns borrowed bytes and wakes the writers that now find enough.
     pub(crate) fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
         self.take_back(bytes);
         self.parked.lock().retain(|parked| {
@@ -155,10 +158,11 @@ impl EngineBudget {
         });
     }
 
-    /// Asks for `outbox` to be woken when `bytes` are free. False when they are.
+    /// Registers `outbox` to be woken when `bytes` are free. Returns false if they are free
+    /// already.
     fn park(&self, outbox: &Arc<Outbox>, bytes: usize) -> bool {
         let mut parked = self.parked.lock();
-        // Under the lock, which whoever gives some back takes afterwards.
+        // Checked under the lock, because every return of bytes takes the lock afterwards.
         if self.has(bytes) {
             return false;
         }
@@ -167,19 +171,19 @@ impl EngineBudget {
     }
 }
 
-/// What an update with a value of `bytes` costs.
+/// The cost of an update with a value of `bytes`.
 pub(crate) fn cost(bytes: usize) -> usize {
     cost_of(1, bytes)
 }
 
-/// What updates with values of `bytes` together cost.
+/// The cost of several updates whose values have `bytes` together.
 pub(crate) fn cost_of(updates: usize, bytes: usize) -> usize {
     bytes.saturating_add(updates.saturating_mul(ENTRY_BYTES))
 }
 
 impl Budget {
-    /// Of a consumer without a bound of its own, which borrows from the engine's bytes where those
-    /// are bounded.
+    /// Creates the budget of a consumer without a limit of its own. It borrows from the engine's
+    /// budget if there is one.
     pub(crate) fn within(engine: Option<&Arc<EngineBudget>>) -> Self {
         Self {
             max: AtomicUsize::new(usize::MAX),
@@ -192,24 +196,24 @@ impl Budget {
         }
     }
 
-    /// Sets the limit, before anything waits.
+    /// Sets the limit. Called before anything is queued.
     pub(crate) fn limit(&self, max: usize) {
         // Relaxed: the consumer is not shared yet.
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Bytes that wait; 0 where nobody counts them.
+    /// Bytes queued; 0 if they are not counted.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may wait; `usize::MAX`: no bound of the consumer's own.
+    /// Maximum number of bytes queued; `usize::MAX` if the consumer has no limit of its own.
     pub(crate) fn max(&self) -> usize {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Whether bytes are counted, at least so many may wait, and most of them are free, here and
-    /// where it borrows.
+    /// Returns true if the limit is finite and at least `bytes`, and less than a quarter is used
+    /// both here and in the engine's budget.
     pub(crate) fn is_ample(&self, bytes: usize) -> bool {
         let (max, engine) = (self.max(), self.engine.as_ref());
         (bytes..usize::MAX).contains(&max)
@@ -217,18 +221,18 @@ impl Budget {
             && engine.is_none_or(|engine| engine.used() < engine.max() / 4)
     }
 
-    /// Where it borrows.
+    /// The engine's budget to borrow from.
     pub(crate) fn engine(&self) -> Option<&Arc<EngineBudget>> {
         self.engine.as_ref()
     }
 
-    /// Whether anybody counts its bytes.
+    /// Returns true if bytes are counted, for the consumer or for the engine.
     pub(crate) fn counts(&self) -> bool {
         self.engine.is_some() || self.max() != usize::MAX
     }
 
-    /// Takes `cost` bytes, or says that they are not free. Where nothing waits one update of any
-    /// length may: otherwise it would never go over.
+    /// Claims `cost` bytes and returns true, or returns false if they are not free. If nothing is
+    /// queued, one update of any length is allowed, because otherwise it could never be sent.
     pub(crate) fn claim(&self, cost: usize) -> bool {
         if !self.counts() {
             return true;
@@ -245,19 +249,19 @@ impl Budget {
         let Some(engine) = &self.engine else {
             return true;
         };
-        // SeqCst: whoever gives surplus back looks at `used` after it has lowered `borrowed`, so
+        // SeqCst: a thread that returns surplus reads `used` after it has lowered `borrowed`, so
         // one of the two sees the other.
         if before + cost <= self.borrowed.load(Ordering::SeqCst) || self.borrow(engine, before == 0)
         {
             return true;
         }
         // A writer that found these bytes taken meanwhile tries again when the consumer takes
-        // something, or when its patience ends.
+        // something, or when its time limit ends.
         self.used.fetch_sub(cost, Ordering::SeqCst);
         false
     }
 
-    /// Borrows what is used beyond what is borrowed.
+    /// Borrows the bytes that are used but not yet borrowed.
     fn borrow(&self, engine: &EngineBudget, is_only: bool) -> bool {
         let _moving = self.moving.lock();
         let used = self.used.load(Ordering::SeqCst);
@@ -273,23 +277,24 @@ impl Budget {
         lent
     }
 
-    /// What has to be free for a write that costs `cost`, of which `held` comes on top for other
-    /// subscriptions of the consumer.
+    /// Returns the free bytes required by a write that costs `cost` and holds `held` bytes for
+    /// other subscriptions of the consumer.
     pub(crate) fn need(&self, cost: usize, held: usize) -> usize {
         if held == 0 {
-            // Where nothing waits one update of any length may.
+            // If nothing is queued, one update of any length is allowed.
             return cost.min(self.max());
         }
         cost.saturating_add(held)
     }
 
-    /// Whether what [`Budget::need`] said is free now.
+    /// Returns true if `need` bytes, as computed by [`Budget::need`], are free now.
     pub(crate) fn has(&self, need: usize) -> bool {
         let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
         (self.max() == usize::MAX || sum <= self.max()) && self.lacks(sum) == 0
     }
 
-    /// Bytes that would have to be borrowed for `sum` bytes to wait, and cannot be.
+    /// Bytes that would have to be borrowed to queue `sum` bytes, but are not free; 0 if there is
+    /// no lack.
     fn lacks(&self, sum: usize) -> usize {
         let Some(engine) = &self.engine else { return 0 };
         let more = sum.saturating_sub(self.borrowed.load(Ordering::SeqCst));
@@ -304,8 +309,8 @@ impl Budget {
         }
     }
 
-    /// A number that changes when the consumer has caught up, or the engine's bytes are free again:
-    /// whoever found no bytes free before could have had some since.
+    /// Returns a number that changes when the consumer has caught up or half of the engine's bytes
+    /// are free again. A caller that found no bytes free may find some once it has changed.
     pub(crate) fn ebbs(&self) -> usize {
         let engine = self
             .engine
@@ -314,7 +319,7 @@ impl Budget {
         self.ebbs.load(Ordering::Acquire).wrapping_add(engine)
     }
 
-    /// Gives back bytes of what the consumer has taken, and wakes writers that find enough now.
+    /// Releases bytes that the consumer has taken, and wakes the writers that now find enough.
     pub(crate) fn release(&self, cost: usize, wakes: &mut Wakes) {
         if !self.counts() || cost == 0 {
             return;
@@ -325,7 +330,7 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
-    /// Gives bytes back that were claimed for nothing: the consumer has taken nothing.
+    /// Returns bytes that were claimed but not used. The consumer has taken nothing.
     pub(crate) fn give_back(&self, cost: usize, wakes: &mut Wakes) {
         if !self.counts() {
             return;
@@ -334,8 +339,9 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
-    /// [`release`](Self::release) of bytes that go on being used elsewhere: returns those of the
-    /// engine's that are not needed here any more, and stay lent, so that nobody gets them between.
+    /// Like [`release`](Self::release), for bytes that stay in use elsewhere. Returns the number of
+    /// engine bytes that are no longer needed here. They stay borrowed, so that no one else takes
+    /// them in between.
     pub(crate) fn hand_over(&self, cost: usize, wakes: &mut Wakes) -> usize {
         if self.engine.is_none() || cost == 0 {
             self.release(cost, wakes);
@@ -360,21 +366,21 @@ impl Budget {
         used
     }
 
-    /// Gives the engine back what is borrowed and not used, but for a chunk that the next updates
-    /// will want.
+    /// Returns borrowed but unused bytes to the engine, except for a chunk that the next updates
+    /// will use.
     fn return_surplus(&self, engine: &EngineBudget, wakes: &mut Wakes) {
         let enough = |used: usize| used.next_multiple_of(CHUNK_BYTES).max(CHUNK_BYTES);
         let surplus = self.take_surplus(enough);
         engine.give_back(surplus, wakes);
     }
 
-    /// Takes out what is borrowed beyond what is `enough`.
+    /// Reduces the borrowed bytes to the number that `enough` returns, and returns the difference.
     fn take_surplus(&self, enough: impl Fn(usize) -> usize) -> usize {
         let _moving = self.moving.lock();
         let borrowed = self.borrowed.load(Ordering::SeqCst);
         let mut kept = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
         self.borrowed.store(kept, Ordering::SeqCst);
-        // A claim that came between may have counted on what it saw borrowed.
+        // A claim made in between may have relied on the borrowed bytes it saw.
         let needed = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
         if needed > kept {
             kept = needed;
@@ -383,8 +389,8 @@ impl Budget {
         borrowed - kept
     }
 
-    /// Only writers that find what they need: two that take and give back in turn would wake each
-    /// other for ever.
+    /// Wakes only writers that find what they need. Otherwise two writers that claim and return in
+    /// turn would wake each other for ever.
     fn wake_satisfied(&self, wakes: &mut Wakes) {
         self.parked.lock().retain(|parked| {
             let wakes_up = self.has(parked.need);
@@ -405,7 +411,8 @@ impl Budget {
         }
     }
 
-    /// Asks for `outbox` to be woken when `need` is free. False when it is.
+    /// Registers `outbox` to be woken when `need` bytes are free. Returns false if they are free
+    /// already.
     pub(crate) fn park(&self, outbox: &Arc<Outbox>, need: usize) -> bool {
         loop {
             let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
@@ -415,13 +422,13 @@ impl Budget {
                 _ => false,
             };
             let mut parked = self.parked.lock();
-            // Under the lock, which whoever frees some takes afterwards.
+            // Checked under the lock, because every release of bytes takes the lock afterwards.
             if self.has(need) {
                 return false;
             }
             let sum = self.used.load(Ordering::SeqCst).saturating_add(need);
             if !waits_for_engine && self.lacks(sum) > 0 {
-                // The engine's bytes went meanwhile.
+                // The engine's bytes were taken meanwhile.
                 continue;
             }
             add_parked(&mut parked, outbox, need);

@@ -1,57 +1,58 @@
-//! Who asks. There is no way to a variable without one, from the first commit on.
+//! The author of a request. Every access to a variable requires one.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The author of a request: the session it came through, whose it is and from where.
+/// The author of a request: its session, principal, origin and rights.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Number of the session, unique within an engine start; 0 is the engine itself.
     pub session: u32,
-    /// On whose behalf.
+    /// The principal on whose behalf the request is made.
     pub principal: Principal,
-    /// Where from, for people: `pid 4711 on this machine`, `10.0.0.7:51344`.
+    /// Origin of the request, for people: `pid 4711 on this machine`, `10.0.0.7:51344`.
     pub origin: Arc<str>,
-    /// What it may do.
+    /// The operations allowed to the caller.
     pub rights: Rights,
-    /// Whether the request came through a connection; single-process variables are hidden from
-    /// those.
+    /// True if the request came through a connection. Single-process variables are hidden from
+    /// connections.
     pub remote: bool,
 }
 
-/// Whose request it is. Identities with secrets come with security; until then, these.
+/// The identity behind a request. Identities with secrets will be added with security; until then
+/// there are only these.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Principal {
     /// The engine's own services and I/O servers.
     Engine,
-    /// A program in the engine's process or a peer whose user id the system vouches for.
+    /// A program in the engine's process, or a peer whose user id the operating system confirms.
     Local(u32),
-    /// Somebody on the loopback interface, user unknown.
+    /// A peer on the loopback interface, user unknown.
     Loopback,
-    /// Somebody on a listener that the configuration declared insecure.
+    /// A peer on a listener that the configuration declares insecure.
     Unauthenticated,
 }
 
-/// What a caller may do with the variables it can see.
+/// The operations allowed on the variables that a caller can see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
-    /// Read, subscribe.
+    /// Reading and subscribing.
     pub read: bool,
-    /// Write, request.
+    /// Writing and requesting.
     pub write: bool,
-    /// Deploy, undeploy, start and stop libraries.
+    /// Deploying, undeploying, starting and stopping libraries.
     pub administer: bool,
 }
 
 impl Rights {
-    /// Everything.
+    /// All rights.
     pub const ALL: Rights = Rights {
         read: true,
         write: true,
         administer: true,
     };
-    /// Looking only.
+    /// The right to read only.
     pub const READ: Rights = Rights {
         read: true,
         write: false,
@@ -60,7 +61,7 @@ impl Rights {
 }
 
 impl Caller {
-    /// The engine itself: initial values, I/O servers, the pump.
+    /// The engine itself, as the caller for initial values, I/O servers and the pump.
     pub fn engine() -> Self {
         Self {
             session: 0,

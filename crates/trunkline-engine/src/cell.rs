@@ -1,4 +1,4 @@
-//! The variable's newest update in a last-value cell: read without a lock.
+//! The variable's newest update in a last-value cell that is read without a lock.
 //!
 //! ```text
 //! word 0  source timestamp, ns
@@ -9,8 +9,7 @@
 //!            under the variable's lock
 //! ```
 //!
-//! The cell's count of publications *is* the variable's sequence number: both rise by one per
-//! commit.
+//! The cell's count of publications *is* the variable's sequence: both rise by one per commit.
 
 use trunkline_ring::LastValue;
 use trunkline_types::{DataType, Quality, Timestamp};
@@ -23,13 +22,13 @@ const LENGTH_WORDS: usize = 1;
 /// Words of the largest cell.
 const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 
-/// What a lock-free read of the cell found.
+/// Result of a lock-free read of the cell.
 pub(crate) enum CellRead {
     /// The complete update.
     Complete(Update),
-    /// The value is a counted buffer: read again under the variable's lock.
+    /// The value is a counted buffer. Read again under the variable's lock.
     Shared,
-    /// The writer lapped this reader every time: its last reading stands.
+    /// The writer lapped this reader on every attempt, so there is no complete update.
     Lapped,
 }
 
@@ -46,12 +45,12 @@ impl Cell {
         }
     }
 
-    /// The number of the newest update; 0 when there is none.
+    /// The sequence of the newest update; 0 if there is none.
     pub(crate) fn sequence(&self) -> u64 {
         self.last.count()
     }
 
-    /// Publishes the next update and returns its number. The caller holds the variable's lock.
+    /// Publishes the next update and returns its sequence. The caller holds the variable's lock.
     #[inline]
     pub(crate) fn publish(&self, data_type: &DataType, update: &Update) -> u64 {
         let mut buffer = [0u64; WORDS_MAX];
@@ -60,7 +59,7 @@ impl Cell {
         buffer[2] = u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
         let words = update.value.words();
         let count = if data_type.fixed_size().is_some() {
-            // A value of fixed size is one word.
+            // A value of fixed size takes one word.
             buffer[HEADER_WORDS] = words[0];
             HEADER_WORDS + 1
         } else {
@@ -71,7 +70,7 @@ impl Cell {
         self.last.publish(&buffer[..count])
     }
 
-    /// [`publish`](Self::publish) of a number both of whose timestamps are `stamp`.
+    /// Like [`publish`](Self::publish), for a number with `stamp` as both timestamps.
     #[inline]
     pub(crate) fn publish_word(
         &self,
@@ -85,8 +84,8 @@ impl Cell {
         self.last.publish(&[stamp, stamp, about, word])
     }
 
-    /// The newest update of a number; `None` before the first, and when writers overtook this
-    /// reader every time.
+    /// Returns the newest update of a number, or `None` if there is none yet or writers overtook
+    /// this reader on every attempt.
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
         let (sequence, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;
@@ -143,8 +142,8 @@ impl Cell {
         CellRead::Complete(header(&buffer, snapshot.count, value))
     }
 
-    /// Timestamps, quality and number of the newest update with a value that the caller brings. The
-    /// caller holds the variable's lock, so nobody overtakes this.
+    /// Returns the header of the newest update with a value supplied by the caller. The caller
+    /// holds the variable's lock, so no writer overtakes the read.
     pub(crate) fn read_with(&self, value: Encoded) -> Update {
         let mut buffer = [0u64; WORDS_MAX];
         let width = self.last.words().min(WORDS_MAX);

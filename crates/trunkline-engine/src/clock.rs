@@ -1,8 +1,9 @@
-//! The wall clock, held against monotonic time: a step of it is noticed, counted and marked (B-42).
+//! Compares the wall clock with monotonic time, to detect, count and mark its steps (B-42).
 //!
-//! Nothing here waits by the wall clock, and updates are ordered by their numbers: a step stalls
-//! and reorders nothing. But what it stamped shortly before and after cannot be compared, so for
-//! [`CLOCK_SETTLING`] after a step the engine says of its own stamps that the clock ran free.
+//! No wait depends on the wall clock, and updates are ordered by sequence, so a step stalls and
+//! reorders nothing. But timestamps from shortly before and after a step cannot be compared. For
+//! [`CLOCK_SETTLING`] after a step the engine therefore marks its own timestamps as made by a
+//! free-running clock.
 
 use std::time::Duration;
 
@@ -11,25 +12,25 @@ use trunkline_types::{Clock, ClockSync, Quality, Tick, Timestamp};
 use crate::engine::Engine;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
-/// How far wall clock and monotonic time may part between two polls before it is a step: far more
-/// than a clock that is slewed, far less than one that is set.
+/// Minimum divergence of wall clock and monotonic time between two polls that counts as a step: far
+/// more than slewing causes, far less than setting a clock.
 pub const CLOCK_STEP_MIN: Duration = Duration::from_millis(100);
-/// For how long after a step the engine's own stamps are marked.
+/// Time after a step during which the engine's own timestamps are marked.
 pub const CLOCK_SETTLING: Duration = Duration::from_secs(60);
 
-/// The steps of the wall clock since the engine started.
+/// The wall clock steps since the engine started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClockSteps {
-    /// How many there were.
+    /// Number of steps.
     pub count: u64,
-    /// By how many nanoseconds the last one went forward.
+    /// Size of the last step in ns, positive if forward.
     pub last_nanos: i64,
 }
 
-/// The wall clock as it was seen last.
+/// The wall clock as of the last poll.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
-    /// 1: it was set a short while ago.
+    /// 1 while the last step is recent.
     unsettled: AtomicU32,
     state: Mutex<State>,
 }
@@ -38,13 +39,14 @@ pub(crate) struct WallClock {
 struct State {
     last: Option<(Tick, Timestamp)>,
     settled_at: Option<Tick>,
-    /// When the last step was noticed.
+    /// Time at which the last step was detected.
     stepped_at: Option<Tick>,
     steps: ClockSteps,
 }
 
 impl WallClock {
-    /// What the engine's own stamps are marked with now. Relaxed: it stands alone.
+    /// Marks a timestamp of the engine if the clock is unsettled. Relaxed: the flag orders no other
+    /// data.
     #[inline]
     pub(crate) fn mark(&self, quality: &mut Quality) {
         if self.unsettled.load(Ordering::Relaxed) != 0 && quality.clock() == Clock::Engine {
@@ -52,8 +54,8 @@ impl WallClock {
         }
     }
 
-    /// How long ago something came that the engine stamped so, and that was not there at `looked`:
-    /// by the wall clock as it is, or as it was before it was set meanwhile.
+    /// Returns the age of something that the engine stamped with `stamp` and that did not exist yet
+    /// at `looked`. The stamp may be from before or after a step of the wall clock.
     pub(crate) fn age(
         &self,
         stamp: Timestamp,
@@ -73,7 +75,7 @@ impl WallClock {
             let age = Duration::from_nanos(u64::try_from(nanos).ok()?);
             (age <= longest).then_some(age)
         });
-        // Rather too old than too young.
+        // Prefers an age that is too high to one that is too low.
         possible.max().unwrap_or(as_it_is)
     }
 
@@ -99,20 +101,19 @@ impl WallClock {
 }
 
 impl Engine {
-    /// Notices whether the wall clock was set since this was last called.
+    /// Checks whether the wall clock was set since the last call.
     pub(crate) fn watch_clock(&self, now: Tick, wall: Timestamp) {
         self.wall_clock().look(now, wall);
     }
 
-    /// Whether the engine's own stamps are marked with nothing: the wall clock was not set a short
-    /// while ago.
+    /// Returns true if the engine's own timestamps are unmarked, because there was no recent step.
     #[inline]
     pub fn is_clock_settled(&self) -> bool {
         self.wall_clock().unsettled.load(Ordering::Relaxed) == 0
     }
 
-    /// The steps of the wall clock that [`Engine::poll`] has noticed: by 100 ms or more between two
-    /// calls.
+    /// Returns the wall clock steps detected by [`Engine::poll`]: divergences of 100 ms or more
+    /// between two calls.
     pub fn clock_steps(&self) -> ClockSteps {
         self.wall_clock().state.lock().steps
     }

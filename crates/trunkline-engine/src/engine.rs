@@ -31,27 +31,26 @@ use crate::variable::Variable;
 use crate::watch::Watchers;
 use crate::writers::Writers;
 
-/// Items handled in one slice of [`Engine::poll`] and of [`Consumer::poll`](crate::Consumer::poll)
-/// before other work gets its turn.
+/// Maximum number of items that one slice of [`Engine::poll`] or of
+/// [`Consumer::poll`](crate::Consumer::poll) handles before other work gets its turn.
 pub const SLICE: usize = 1000;
 
-/// How an engine is set up.
+/// Settings of a new engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// The engine's name, for people.
+    /// The engine's name, shown to people.
     pub name: String,
-    /// The epoch: different at every start. With a store its counter, without one the start time in
-    /// ns.
+    /// The epoch, different at every start: see `Start::epoch` in `store`.
     pub epoch: u64,
-    /// How long a provider may take to answer a write.
+    /// Time a provider has to answer a write.
     pub provider_timeout: Duration,
-    /// Bytes that may wait for all subscribers together: values, and 64 for each update.
-    /// `usize::MAX`: nobody counts them.
+    /// Bytes that may be queued for all subscribers together, counting the values and 64 bytes per
+    /// update. `usize::MAX` means unlimited and uncounted.
     pub queue_bytes_max: usize,
 }
 
 impl EngineOptions {
-    /// An engine named `name` in epoch `epoch`, with default limits.
+    /// Creates options for an engine named `name` in epoch `epoch`, with default limits.
     pub fn new(name: impl Into<String>, epoch: u64) -> Self {
         Self {
             name: name.into(),
@@ -62,10 +61,10 @@ impl EngineOptions {
     }
 }
 
-/// The variables of one process. Cloning it clones the reference.
+/// The variables of one process. Clones refer to the same engine.
 ///
-/// It starts no thread, reads no clock and never blocks: `now` and `wall` are arguments, and
-/// [`Engine::poll`] does what time brings.
+/// The engine starts no thread, reads no clock and never blocks: `now` and `wall` are arguments,
+/// and [`Engine::poll`] does the work that is due.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -80,13 +79,13 @@ struct Inner {
     writers: Writers,
     watchers: Watchers,
     ages: Ages,
-    /// Fields that are open.
+    /// Number of open fields.
     fields: AtomicU32,
-    /// Each of them, the one that was opened longest ago, or looked at, first.
+    /// All open fields. The one opened or examined longest ago comes first.
     field_list: Mutex<VecDeque<Weak<Variable>>>,
     departed: Departed,
     leases: Leases,
-    /// Groups committed so far.
+    /// Number of groups committed so far.
     commits: AtomicUsize,
     audit: Arc<Audit>,
     aliases: Aliases,
@@ -95,18 +94,17 @@ struct Inner {
     feeds: Feeds,
     mirrors: Mirrors,
     absences: Absences,
-    /// What may wait for all subscribers together, where that is bounded.
+    /// Memory bound of all subscribers' queues together; `None` if it is unbounded.
     memory: Option<Arc<EngineBudget>>,
     wall_clock: WallClock,
-    /// Held while libraries or sources come, change or go, which may take long: one at a time.
-    /// Before `libraries`.
+    /// Serializes changes to libraries and sources, which may take long. Locked before `libraries`.
     changes: Mutex<()>,
-    /// Held for a look or a step, never for as long as a library is large.
+    /// Held for a lookup or one step only, never for a time that grows with the size of a library.
     libraries: Mutex<Vec<Library>>,
 }
 
 impl Engine {
-    /// An engine without variables.
+    /// Creates an engine without variables.
     pub fn new(options: EngineOptions) -> Self {
         let providers = Providers::new(options.provider_timeout);
         let max = options.queue_bytes_max;
@@ -146,23 +144,23 @@ impl Engine {
         &self.inner.options.name
     }
 
-    /// The number of this engine start; positions of different epochs cannot be compared.
+    /// The number of this engine start. Positions of different epochs cannot be compared.
     pub fn epoch(&self) -> u64 {
         self.inner.options.epoch
     }
 
-    /// The variable behind a handle, unless it is gone.
+    /// Returns the variable behind a handle, or `None` if it was removed.
     #[inline]
     pub fn variable(&self, handle: u32) -> Option<Arc<Variable>> {
         self.inner.registry.get(handle)
     }
 
-    /// For following many handles without a lock, by one thread at a time.
+    /// Returns a reader that follows many handles without a lock, for use by one thread at a time.
     pub fn handles(&self) -> HandleReader {
         self.inner.registry.handles()
     }
 
-    /// Why there is no variable behind a handle.
+    /// Returns the reason why there is no variable behind a handle.
     pub fn no_variable(&self, handle: u32) -> AccessError {
         match self.inner.registry.was_given(handle) {
             true => AccessError::Gone,
@@ -170,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Why a write to no variable is refused.
+    /// Returns the refusal of a write whose handle has no variable.
     pub(crate) fn refuse_handle(&self, handle: u32) -> Refusal {
         match self.inner.registry.was_given(handle) {
             true => Refusal::Gone,
@@ -178,30 +176,31 @@ impl Engine {
         }
     }
 
-    /// Slots for variables: those in use, and how many there are.
+    /// Returns the number of slots for variables: used, retired and in total.
     pub fn slots(&self) -> SlotCounts {
         self.inner.registry.counts()
     }
 
-    /// The variable behind a handle, as far as `caller` can see it.
+    /// Returns the variable behind a handle, if `caller` can see it.
     pub fn visible(&self, caller: &Caller, handle: u32) -> Option<Arc<Variable>> {
         self.variable(handle)
             .filter(|variable| variable.is_visible_to(caller))
     }
 
-    /// The variable of this full name.
+    /// Returns the variable with this full name.
     ///
     /// # Errors
-    /// [`AccessError::InvalidName`] by the rules of names, [`AccessError::UnknownName`] otherwise.
-    /// It does not look for the nearest name, so that a list of 100,000 unknown ones costs no more
-    /// than known ones do: ask [`Engine::suggest`] for a few of them.
+    /// [`AccessError::InvalidName`] if the name breaks the rules of names,
+    /// [`AccessError::UnknownName`] otherwise. No suggestion is looked up, so that a list of
+    /// 100,000 unknown names costs no more than one of known names. Call [`Engine::suggest`] for a
+    /// few of them.
     pub fn resolve(&self, caller: &Caller, name: &str) -> Result<Arc<Variable>, AccessError> {
         if let Some(variable) = self.inner.registry.find(name)
             && variable.is_visible_to(caller)
         {
             return Ok(variable);
         }
-        // The slow way, for spellings that differ only in how they escape, and for the message.
+        // The slow path handles spellings that differ only in their escapes, and builds the error.
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
         let registry = &self.inner.registry;
         let found = match register_number(parsed.as_str()) {
@@ -219,7 +218,8 @@ impl Engine {
         })
     }
 
-    /// [`Engine::resolve`] for a single name: an unknown one comes with the nearest there is.
+    /// Calls [`Engine::resolve`] for a single name; the error of an unknown name includes a
+    /// suggestion.
     pub(crate) fn resolve_one(
         &self,
         caller: &Caller,
@@ -234,8 +234,8 @@ impl Engine {
         })
     }
 
-    /// The nearest name that `caller` can see, looked for within the first [`SUGGEST_MAX`]
-    /// variables: some milliseconds of work, for single misses.
+    /// Returns the nearest name that `caller` can see among the first [`SUGGEST_MAX`] variables.
+    /// The search takes some milliseconds, so it is meant for single misses.
     pub fn suggest(&self, caller: &Caller, name: &str) -> Option<String> {
         let shows = |listed: &str| !is_reserved(listed) || is_reserved(name);
         let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|slot| {
@@ -250,10 +250,11 @@ impl Engine {
         trunkline_types::name::suggest(body, names)
     }
 
-    /// Visits the visible, deployed variables whose names match, from slot `cursor` on, until
-    /// `limit` matched or `effort` is spent, and looks at one at least. Returns the cursor to go on
-    /// from, `None` at the end. The engine's own libraries are for patterns that begin with their
-    /// `_`.
+    /// Visits the visible, deployed variables whose names match, from slot `cursor` on.
+    ///
+    /// Stops when `limit` variables have matched or `effort` is spent, but examines at least one
+    /// slot. Returns the cursor to continue from, or `None` at the end. Names of the engine's own
+    /// libraries match only patterns that begin with `_` themselves.
     pub fn find(
         &self,
         caller: &Caller,
@@ -284,9 +285,9 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, values that have become too old, the ends of leases
-    /// and of what is kept for sessions that broke, and what comes into tables of last values, in
-    /// slices. Returns when it wants to be called again.
+    /// Does the work that is due, in slices: provider time-outs, values that have become too old,
+    /// expired leases, expired state of broken sessions, and updates of the tables of last values.
+    /// Returns the time at which it must be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
@@ -337,11 +338,11 @@ impl Engine {
         &self.inner.writers
     }
 
-    /// Counts one more field, unless there are `max`.
+    /// Counts one more field, and returns true, unless there are already `max`.
     pub(crate) fn count_field(&self, max: u32) -> bool {
         let fields = &self.inner.fields;
         let more = |count: u32| (count < max).then(|| count + 1);
-        // Relaxed: a count that stands alone.
+        // Relaxed: the counter orders no other data.
         let counted = fields.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         counted.is_ok()
     }
@@ -350,7 +351,7 @@ impl Engine {
         self.inner.fields.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Fields that are open.
+    /// Number of open fields.
     pub fn open_fields(&self) -> u64 {
         u64::from(self.inner.fields.load(Ordering::Relaxed))
     }
@@ -404,7 +405,7 @@ impl Engine {
         &self.inner.subscriptions
     }
 
-    /// What may wait for all subscribers together; `None`: nobody counts it.
+    /// Memory bound of all subscribers' queues together; `None` if it is not counted.
     pub(crate) fn memory(&self) -> Option<&Arc<EngineBudget>> {
         self.inner.memory.as_ref()
     }
@@ -417,7 +418,7 @@ impl Engine {
         &self.inner.pump
     }
 
-    /// For what changes the libraries or their sources.
+    /// Locks out other changes to the libraries and their sources.
     pub(crate) fn changes_lock(&self) -> crate::sync::MutexGuard<'_, ()> {
         self.inner.changes.lock()
     }
@@ -427,8 +428,8 @@ impl Engine {
     }
 }
 
-/// Names looked through for a suggestion: a misspelling in a large engine must not cost a full
-/// scan.
+/// Maximum number of names examined for a suggestion, so that a misspelling in a large engine does
+/// not cost a full scan.
 pub const SUGGEST_MAX: u32 = 50_000;
 
 impl fmt::Debug for Engine {

@@ -1,17 +1,17 @@
-//! Fields: what configuration and state say about a variable, as cells of their own (VS-08).
+//! Fields: a variable's configuration and state, as cells of their own (VS-08).
 //!
 //! ```text
 //! boiler/level           the variable
 //! boiler/level#units     its field: a read-only variable, made when it is opened first
 //! ```
 //!
-//! A field is written by what changes it: a library that is replaced, stopped or started, a force,
-//! an update. It has sequences of its own, and subscribers hear of it under any contract. Variables
-//! of which no field is open pay nothing for them. A field that nobody has a reference to any more,
-//! neither a subscription nor a session that opened it, is closed, and its slot is used again.
+//! A field is updated whenever its content changes: when a library is replaced, stopped or started,
+//! by forcing, or by an update. It has its own sequence, and can be subscribed under any contract.
+//! Variables without open fields pay no cost. A field is closed once no subscription uses it and no
+//! session keeps it open; its slot is then reused.
 //!
-//! Lock order: a variable, then its fields. A group locks no field: what changes a field is its
-//! variable's lock.
+//! Lock order: a variable, then its fields. A group does not lock fields, because they change only
+//! under their variable's lock.
 
 use trunkline_types::{
     Access, DataType, Level, Name, Pattern, Properties, Quality, Reason, Scope, Tick, Timestamp,
@@ -27,18 +27,18 @@ use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
 use crate::write::publish_locked;
 
-/// Fields that can be open at a time; each uses a slot.
+/// Maximum number of open fields. Each occupies a slot.
 pub const FIELDS_MAX: u32 = 100_000;
 
-/// References to a field that nobody uses: those of the registry and of its variable.
+/// References to an unused field: those of the registry and of its variable.
 const REFERENCES_OF_NOBODY: usize = 2;
 
-/// What a field is called, and where its value comes from.
+/// The name of a field, and the function that computes its value.
 #[derive(Debug)]
 pub struct Field {
-    /// Behind the `#`.
+    /// The part after the `#`.
     pub name: &'static str,
-    /// For people.
+    /// Description for people.
     pub about: &'static str,
     data_type: Type,
     value: fn(&Seen<'_>) -> Option<Value>,
@@ -53,7 +53,7 @@ enum Type {
     Time,
 }
 
-/// What fields are taken from, under the variable's lock.
+/// The data that fields are computed from, under the variable's lock.
 struct Seen<'a> {
     name: &'a str,
     properties: &'a Properties,
@@ -62,7 +62,6 @@ struct Seen<'a> {
     forced_by: Option<&'a str>,
 }
 
-/// A field that is open.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenField {
     field: &'static Field,
@@ -73,7 +72,7 @@ fn text(text: &str) -> Option<Value> {
     Some(Value::String(text.into()))
 }
 
-/// Every field that a variable has, sorted by name.
+/// All fields of a variable, sorted by name.
 pub static FIELDS: &[Field] = &[
     Field {
         name: "access",
@@ -264,13 +263,14 @@ pub static FIELDS: &[Field] = &[
 ];
 
 impl Field {
-    /// The field of this name, such as `units`.
+    /// Returns the field with this name, such as `units`.
     pub fn named(name: &str) -> Option<&'static Field> {
         let place = FIELDS.binary_search_by(|field| field.name.cmp(name)).ok()?;
         FIELDS.get(place)
     }
 
-    /// The fields that a pattern asks for behind its `#`; `None` when it asks for variables.
+    /// Returns the fields that a pattern selects after its `#`, with the pattern before it; `None`
+    /// if it selects variables.
     pub fn asked_by(pattern: &Pattern) -> Option<(Pattern, Vec<&'static Field>)> {
         let (body, wanted) = pattern.as_str().split_once('#')?;
         let (body, wanted) = (Pattern::parse(body).ok()?, Pattern::parse(wanted).ok()?);
@@ -278,7 +278,7 @@ impl Field {
         Some((body, fields.collect()))
     }
 
-    /// The type of its value.
+    /// The type of the field's value.
     pub fn data_type(&self) -> DataType {
         match self.data_type {
             Type::Text => DataType::String,
@@ -289,7 +289,7 @@ impl Field {
         }
     }
 
-    /// What the variable's field says now, whether it is open or not; `None`: it has no value.
+    /// Returns the current value of the variable's field, open or not; `None` if it has no value.
     pub fn value_of(&self, variable: &Variable) -> Option<Value> {
         let state = variable.lock();
         let update = variable.update_locked(&state);
@@ -298,10 +298,11 @@ impl Field {
 }
 
 impl Engine {
-    /// [`Engine::resolve`], and fields: one that is not open yet is made.
+    /// Like [`Engine::resolve`], but also accepts fields, and opens them if necessary.
     ///
     /// # Errors
-    /// As there; [`AccessError::UnknownField`], and [`AccessError::Limit`] when too many are open.
+    /// Those of `resolve`, [`AccessError::UnknownField`], and [`AccessError::Limit`] if too many
+    /// fields are open.
     pub fn open_name(
         &self,
         caller: &Caller,
@@ -374,8 +375,8 @@ impl Engine {
         Ok(variable)
     }
 
-    /// Looks whether the fields opened longest ago are still used: two for each that is opened, so
-    /// that what programs of this process leave behind does not add up.
+    /// Checks whether the fields opened longest ago are still used: two for each field opened, so
+    /// that fields abandoned by programs of this process do not accumulate.
     fn close_unused_fields(&self) {
         for _ in 0..2 {
             let Some(oldest) = self.field_list().lock().pop_front() else {
@@ -394,21 +395,21 @@ impl Engine {
         }
     }
 
-    /// Somebody has no use for a variable any more: where it is a field, and nobody else has, it is
-    /// closed. Takes no lock where it is none.
+    /// Releases a variable that the caller no longer uses. If it is a field without other users, it
+    /// is closed. Takes no lock if it is not a field.
     pub fn release_field(&self, variable: Arc<Variable>) {
         if let Some((owner, _)) = variable.name().split_once('#') {
             let _is_closed = self.close_field(owner, &variable);
         }
     }
 
-    /// Closes a field if nobody has a reference to it beside the caller's one; false: somebody has.
+    /// Closes a field if there are no references except the caller's. Returns false if there are.
     fn close_field(&self, owner: &str, variable: &Arc<Variable>) -> bool {
         let Some(base) = self.registry().find(owner) else {
             return variable.is_gone();
         };
         let mut state = base.lock();
-        // Under the lock of its variable, which nobody opens it without.
+        // Checked under the variable's lock, which is needed to open the field.
         let is_unused = || {
             self.registry()
                 .take_unused(variable, REFERENCES_OF_NOBODY + 1)
@@ -428,7 +429,7 @@ impl Engine {
 }
 
 impl Variable {
-    /// Brings the fields that are open to what the variable says now. The caller holds its lock.
+    /// Updates the open fields to the variable's current state. The caller holds its lock.
     #[cold]
     pub(crate) fn refresh_fields(
         &self,

@@ -1,5 +1,5 @@
-//! What few variables are, as bits that are looked at without the variable's lock: gone, stopped,
-//! forced, edited, guarded, audited, alias; plain; and by whom it is provided.
+//! Rare per-variable states, readable without the variable's lock: gone, stopped, forced, edited,
+//! guarded, audited, alias and plain; and the index of the provider.
 
 use trunkline_types::{AuditMode, Properties};
 
@@ -8,28 +8,29 @@ use crate::plain::is_plain;
 use crate::sync::{Arc, Ordering};
 use crate::variable::{State, Variable};
 
-/// It was undeployed.
+/// The variable was undeployed.
 const GONE: u32 = 1 << 31;
-/// Its library is stopped.
+/// The variable's library is stopped.
 const STOPPED: u32 = 1 << 30;
-/// It is held at a value.
+/// The variable is forced.
 const FORCED: u32 = 1 << 28;
-/// Other properties hold than those it was deployed with.
+/// The properties were edited after deployment.
 pub(crate) const EDITED: u32 = 1 << 29;
-/// It has a single writer, or is leased.
+/// The variable has a single writer or is leased.
 const GUARDED: u32 = 1 << 25;
-/// What clients write is noted in the audit.
+/// Writes by clients are recorded in the audit.
 pub(crate) const AUDITED: u32 = 1 << 24;
-/// It is a number without a rule; see [`plain`](crate::plain).
+/// The variable is a number without rules; see [`plain`](crate::plain).
 const PLAIN: u32 = 1 << 26;
-/// It shows and writes another variable.
+/// The variable is an alias: it shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
-/// A plain one that has, or had until its last subscriber went, more than the short way looks at.
+/// Set on a plain variable that has more state than the fast path considers, or had it until its
+/// last subscriber left.
 const ATTENDED: u32 = 1 << 23;
-/// The bits that name its provider.
+/// The bits that hold the index of the provider plus one.
 const PROVIDER: u32 = (1 << 23) - 1;
 
-/// The flags of a variable that was just made.
+/// Returns the flags of a new variable.
 pub(crate) fn first_flags(properties: &Properties) -> u32 {
     let mut flags = 0;
     if properties.single_writer {
@@ -48,37 +49,37 @@ pub(crate) fn first_flags(properties: &Properties) -> u32 {
 }
 
 impl Variable {
-    /// Whether it was undeployed.
+    /// Returns true if the variable was undeployed.
     pub fn is_gone(&self) -> bool {
-        // Acquire: pairs with the release in `set_gone`, so that what was published before it is
-        // seen.
+        // Acquire: pairs with the release in `set_gone`, so that everything published before it is
+        // visible.
         self.flags.load(Ordering::Acquire) & GONE != 0
     }
 
-    /// Whether its library is stopped: it keeps its value, and nobody writes it.
+    /// Returns true if the variable's library is stopped. It keeps its value and refuses writes.
     pub fn is_stopped(&self) -> bool {
         self.flags.load(Ordering::Acquire) & STOPPED != 0
     }
 
-    /// Whether it shows and writes another variable (H-20).
+    /// Returns true if the variable is an alias: it shows and writes another one (H-20).
     #[inline]
     pub fn is_alias(&self) -> bool {
-        // Relaxed: it is so from the beginning, and stays so.
+        // Relaxed: the flag is set at creation and never changes.
         self.flags.load(Ordering::Relaxed) & ALIAS != 0
     }
 
-    /// Whether it is forced (H-27).
+    /// Returns true if the variable is forced (H-27).
     pub fn is_forced(&self) -> bool {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
 
-    /// Whether there may be somebody who alone may write it.
+    /// Returns true if writing may be restricted to one client.
     #[inline]
     pub(crate) fn is_guarded(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & GUARDED != 0
     }
 
-    /// Marks it as one that somebody alone may write, or no longer so. The caller holds the lock.
+    /// Marks writing as restricted to one client, or as unrestricted. The caller holds the lock.
     pub(crate) fn set_guarded(&self, state: &State, guarded: bool) {
         match guarded {
             true => self.set(state, GUARDED),
@@ -86,47 +87,47 @@ impl Variable {
         }
     }
 
-    /// Whether the writes of clients are noted in the audit (B-24).
+    /// Returns true if writes by clients are recorded in the audit (B-24).
     #[inline]
     pub(crate) fn is_audited(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & AUDITED != 0
     }
 
-    /// Whether it is plain and nothing has come since: no provider, not forced, not edited, not
-    /// stopped. It stays so for as long as the lock is held.
+    /// Returns true if the variable is plain and nothing has changed that: no provider, not forced,
+    /// not edited, not stopped. The result holds as long as the caller holds the lock.
     #[inline]
     pub(crate) fn is_plain_now(&self) -> bool {
         self.flags.load(Ordering::Relaxed) == PLAIN
     }
 
-    /// Marks it as one with subscribers, or something else that a write has to look at. The caller
-    /// holds the lock.
+    /// Marks the variable as one with subscribers or other state that a write has to consider. The
+    /// caller holds the lock.
     pub(crate) fn set_attended(&self, state: &State) {
         self.set(state, ATTENDED);
     }
 
-    /// One of those has gone: the short way is open again, where it was the last. The caller holds
-    /// the lock.
+    /// Clears that mark, which opens the fast path again, if no such state is left. The caller
+    /// holds the lock.
     pub(crate) fn forget_attended(&self, state: &State) {
         if state.has_only_feeds() {
             self.clear(state, ATTENDED);
         }
     }
 
-    /// Whether its cell is all there is to be looked at by who reads it.
+    /// Returns true if a reader has nothing to consider except the cell.
     #[inline]
     pub(crate) fn is_plain_to_read(&self) -> bool {
         // Acquire: as in `is_gone`.
         self.flags.load(Ordering::Acquire) & (PLAIN | GONE | EDITED) == PLAIN
     }
 
-    /// Whether nothing can be written to it. It stays so for as long as the lock is held.
+    /// Returns true if writes are blocked. The result holds as long as the caller holds the lock.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | FORCED) != 0
     }
 
-    /// Why nothing can be written to it, if so.
+    /// Returns the reason why writes are blocked, if they are.
     pub(crate) fn blocked_by(&self, state: &State) -> Option<Refusal> {
         let flags = self.flags.load(Ordering::Relaxed);
         match state.forced().filter(|_| flags & FORCED != 0) {
@@ -139,14 +140,14 @@ impl Variable {
         }
     }
 
-    /// Marks it as undeployed. The caller holds the lock, so no write is between its check and
-    /// commit.
+    /// Marks the variable as undeployed. The caller holds the lock, so no write is between its
+    /// check and its commit.
     pub(crate) fn set_gone(&self, state: &State) {
         self.set(state, GONE);
         self.mirror(state);
     }
 
-    /// Marks it as stopped, or no longer so. The caller holds the lock.
+    /// Marks the variable as stopped or running. The caller holds the lock.
     pub(crate) fn set_stopped(&self, state: &State, stopped: bool) {
         match stopped {
             true => self.set(state, STOPPED),
@@ -154,7 +155,7 @@ impl Variable {
         }
     }
 
-    /// Marks it as forced, or no longer so. The caller holds the lock.
+    /// Marks the variable as forced or released. The caller holds the lock.
     pub(crate) fn set_forced(&self, state: &State, forced: bool) {
         match forced {
             true => self.set(state, FORCED),
@@ -171,8 +172,8 @@ impl Variable {
     }
 
     pub(crate) fn provider_index(&self) -> Option<usize> {
-        // Relaxed: a number that stands alone; what it names is found under the providers' own
-        // lock.
+        // Relaxed: the index orders no other data; the provider is looked up under the providers'
+        // own lock.
         ((self.flags.load(Ordering::Relaxed) & PROVIDER) as usize).checked_sub(1)
     }
 

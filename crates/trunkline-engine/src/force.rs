@@ -1,4 +1,4 @@
-//! Forcing: a person holds a variable at a value, whatever its source and other writers say (H-27).
+//! Forcing: a person holds a variable at a value, overriding its source and other writers (H-27).
 //!
 //! ```text
 //! source, writers --> [ behind ]          remembered, not published, counted as refused
@@ -6,9 +6,9 @@
 //! unforce         --> what is behind is published
 //! ```
 //!
-//! Forcing can be switched off and on for the whole engine: off, every variable shows what is
-//! behind, and the list of forced values stays. So many values can be entered and then applied at
-//! once.
+//! Forcing can be switched off and on for the whole engine. While it is off, every variable shows
+//! the value behind, and the list of forced values remains. In this way many values can be entered
+//! first and then applied at once.
 //!
 //! Lock order: the list of forced variables, then a variable.
 
@@ -29,20 +29,20 @@ use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
 use crate::write::{Put, Write, publish_locked};
 
-/// How a variable is held.
+/// The forced state of a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Forced {
-    /// The value it is held at.
+    /// The forced value.
     value: Encoded,
-    /// Who, for people.
+    /// Caller that forced it, for people.
     pub(crate) by: Arc<str>,
     since: Timestamp,
-    /// What its source said last, or what it held before; `None` when it never had a value.
+    /// The last update by its source, or its value before; `None` if it never had one.
     pub(crate) behind: Option<Update>,
 }
 
 impl Forced {
-    /// What the source says about itself changed.
+    /// Updates the quality of the value behind, as reported by the source.
     pub(crate) fn requalify(&mut self, quality: Quality, wall: Timestamp) {
         if let Some(behind) = &mut self.behind {
             behind.quality = match behind.quality.has_value() {
@@ -54,32 +54,32 @@ impl Forced {
     }
 }
 
-/// One entry of the engine's list of forced variables.
+/// An entry of the engine's list of forced variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForcedVariable {
-    /// The variable.
+    /// Handle of the variable.
     pub handle: u32,
-    /// The value it is held at.
+    /// The forced value.
     pub value: Value,
-    /// Who entered it, for people.
+    /// Caller that forced it, for people.
     pub by: Arc<str>,
-    /// When.
+    /// Time at which it was forced.
     pub since: Timestamp,
-    /// What its source says, or its last writer, and how far that can be trusted: what it shows
-    /// once it is unforced. `None`: nothing yet.
+    /// Value and quality of its source or last writer, which it shows once it is unforced; `None`
+    /// if there is none yet.
     pub behind: Option<(Value, Quality)>,
 }
 
 /// A part of the engine's list of forced variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ForcedPage {
-    /// Whether forced values hold.
+    /// True if forcing is on for the engine.
     pub is_on: bool,
-    /// How many variables are on the list.
+    /// Number of variables on the list.
     pub total: usize,
-    /// Those of this page that the caller can see.
+    /// The entries of this page that the caller can see.
     pub variables: Vec<ForcedVariable>,
-    /// Where the next page begins; `None`: this is the last.
+    /// Handle at which the next page begins; `None` on the last page.
     pub next: Option<u32>,
 }
 
@@ -158,7 +158,7 @@ impl Engine {
         Ok(Attempt::Done(outcome))
     }
 
-    /// An output is forced at the device, too. What the device says to it is kept behind.
+    /// Forces an output at the device too. The device's answer is kept behind.
     fn force_output(&self, variable: &Variable, now: Tick) {
         let properties = variable.properties();
         if properties.access == trunkline_types::Access::ReadOnly {
@@ -170,13 +170,11 @@ impl Engine {
                 (Ok(value), Some(scaling)) => scaling.to_raw(&value, properties.raw_type()).ok(),
                 (value, _) => value.ok(),
             };
-            // What cannot be handed over for lack of memory is a provider that does not follow,
-            // too.
+            // Lack of memory has the same result as a provider that does not follow.
             if let Some(raw) = raw
                 && let Some(known) = self.variable(variable.handle())
             {
-                // A provider that takes no more is one that does not follow; its variable is held
-                // all the same.
+                // The variable stays forced even if the provider takes no more writes.
                 let _sent =
                     self.providers()
                         .send(index, now, &known, Ask::Take(raw), Waiting::default());
@@ -211,22 +209,23 @@ impl Engine {
         Ok(Attempt::Done(outcome))
     }
 
-    /// The variable is gone.
+    /// Removes a variable that is gone from the list.
     pub(crate) fn forget_forced(&self, handle: u32) {
         self.forcing().list.lock().handles.remove(&handle);
     }
 
-    /// Whether forced values hold; off, every variable shows what its source says.
+    /// Returns true if forcing is on. While it is off, every variable shows the value of its
+    /// source.
     pub fn is_forcing(&self) -> bool {
         !self.forcing().list.lock().is_off
     }
 
-    /// Switches forcing on or off for the whole engine; the list stays. Returns how many variables
-    /// it concerns. Whether the caller may is for whoever takes the order in; it is noted in the
-    /// audit.
+    /// Switches forcing on or off for the whole engine; the list remains. Returns the number of
+    /// variables concerned. The caller's right must be checked before. The switch is recorded in
+    /// the audit.
     ///
     /// # Errors
-    /// The audit has no room for it; nothing was changed.
+    /// The audit has no room for the entry; nothing was changed.
     pub fn set_forcing(
         &self,
         caller: &Caller,
@@ -277,10 +276,11 @@ impl Engine {
         Ok(list.handles.len())
     }
 
-    /// Unforces every variable, which is one entry in the audit. Returns how many were forced.
+    /// Unforces every variable, with one entry in the audit. Returns the number of variables that
+    /// were forced.
     ///
     /// # Errors
-    /// The audit has no room for it; nothing was changed.
+    /// The audit has no room for the entry; nothing was changed.
     pub fn clear_forcing(
         &self,
         caller: &Caller,
@@ -306,7 +306,7 @@ impl Engine {
         Ok(handles.len())
     }
 
-    /// What `explain` says of a variable that is held at a value.
+    /// The line that `explain` shows for a forced variable.
     pub(crate) fn forced_state(&self, variable: &Variable) -> Option<Step> {
         let state = variable.lock();
         let forced = state.forced().filter(|_| variable.is_forced())?;
@@ -318,14 +318,14 @@ impl Engine {
         })
     }
 
-    /// The forced variables that are deployed, whether forcing is on or off.
+    /// The deployed variables on the list, whether forcing is on or off.
     pub fn forced(&self) -> Vec<ForcedVariable> {
         let caller = Caller::engine();
         self.forced_page(&caller, 0, usize::MAX).variables
     }
 
-    /// A page of that list: the variables that `caller` can see among the next `limit` from handle
-    /// `cursor` on.
+    /// A page of that list: the variables that `caller` can see among the next `limit` entries from
+    /// handle `cursor` on.
     pub fn forced_page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
         let mut list = self.forcing().list.lock();
         let is_deployed = |handle: &u32| {
@@ -350,7 +350,7 @@ impl Engine {
         }
     }
 
-    /// How one variable is held, if it is on the list.
+    /// The forced state of one variable, if it is on the list.
     pub fn forced_of(&self, variable: &Variable) -> Option<ForcedVariable> {
         held(variable)
     }
@@ -373,8 +373,7 @@ fn held(variable: &Variable) -> Option<ForcedVariable> {
     })
 }
 
-/// Publishes the value that the variable is held at; `remember`: what it holds now is what is
-/// behind.
+/// Publishes the forced value. With `remember`, the current update becomes the value behind.
 fn apply(
     variable: &Variable,
     state: &mut State,
@@ -405,7 +404,7 @@ fn apply(
     publish_locked(variable, state, update, put.now, put.wall, wakes)
 }
 
-/// Takes the force from a variable; `None` when there was none. The caller holds the lock.
+/// Ends the forcing of a variable. Returns `None` if it was not forced. The caller holds the lock.
 fn release(
     variable: &Variable,
     state: &mut State,
@@ -421,7 +420,7 @@ fn release(
     Some(variable.sequence())
 }
 
-/// Publishes what is behind the force, which no longer holds.
+/// Ends the forcing and publishes the value behind.
 fn show_behind(
     variable: &Variable,
     state: &mut State,
@@ -452,7 +451,7 @@ fn show_behind(
     publish_locked(variable, state, update, now, wall, wakes);
 }
 
-/// How many variables an order concerned, in words.
+/// The number of variables concerned, in words.
 fn variables(count: usize) -> String {
     match count {
         1 => "1 variable".to_owned(),

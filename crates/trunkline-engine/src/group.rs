@@ -1,4 +1,4 @@
-//! Group writes and consistent snapshots: many variables at one instant (B-23).
+//! Group writes and consistent snapshots: several variables at one instant (B-23).
 //!
 //! ```text
 //! check each  ->  lock all, in ascending order of their handles  ->  decide each
@@ -8,9 +8,9 @@
 //!                          commit each, one time, one number; feeds take the group in one piece
 //! ```
 //!
-//! Locks are taken in one order by everybody who takes more than one, so no two groups wait for
-//! each other. Between the first lock and the last commit nobody else writes any of the variables,
-//! and a snapshot, which locks in the same way, sees a group whole or not at all.
+//! All code that takes several locks takes them in the same order, so no two groups wait for each
+//! other. Between the first lock and the last commit nothing else writes any of the variables. A
+//! snapshot locks in the same way, so it sees a group completely or not at all.
 
 mod rooms;
 
@@ -34,58 +34,59 @@ use crate::write::{
 
 pub(crate) use self::rooms::GroupRooms;
 
-/// Variables that one group or one consistent snapshot may have.
+/// Maximum number of variables in a group or a consistent snapshot.
 pub const GROUP_MAX: usize = 4096;
 
 /// One write of a group.
 #[derive(Clone, Debug)]
 pub struct GroupMember<'a> {
-    /// The variable.
+    /// Handle of the variable.
     pub handle: u32,
-    /// What is written: a client's put or set. Its completion is not used.
+    /// The write: a client's put or set. Its completion is not used.
     pub write: Write<'a>,
 }
 
-/// How a group ended.
+/// The outcome of a group write.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GroupOutcome {
-    /// The number of the commit, from 1; `None`: the group was refused, and nothing was written.
+    /// Number of the commit, from 1; `None` if the group was refused and nothing was written.
     pub commit: Option<u64>,
-    /// The first member that was refused by its own rule.
+    /// Index of the first member that was refused by a rule of its own.
     pub culprit: Option<usize>,
-    /// One per member, in their order.
+    /// One outcome per member, in the order of the members.
     pub outcomes: Vec<WriteOutcome>,
 }
 
-/// The result of trying a group without ever waiting.
+/// The result of a group write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GroupAttempt {
-    /// It has ended.
+    /// The group write has ended.
     Done(GroupOutcome),
-    /// An `all` subscription is at its bound and the owner of one of the variables lets writers
-    /// wait for it, or the audit has no room. Nothing of the group has a number or is counted; try
-    /// again when woken, or at `until` at the latest.
+    /// An `all` subscription is full and the owner of one of the variables lets writers wait for
+    /// it, or the audit has no room. No member has a sequence or is counted. Try again when woken,
+    /// or at `until` at the latest.
     WouldBlock {
-        /// When the subscription ends with `overrun` and the group goes on.
+        /// Time to try the group again, woken or not: the subscription may have ended with
+        /// `overrun` by then.
         until: Tick,
-        /// A variable whose subscription it is.
+        /// One of the variables of that subscription, or the first one with a complete audit.
         handle: u32,
     },
 }
 
-/// Many variables at one instant.
+/// The newest updates of several variables, read at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Whether it is one instant; of more than [`GROUP_MAX`] variables each is consistent by
-    /// itself.
+    /// True if all updates are from one instant. With more than [`GROUP_MAX`] variables, each
+    /// update is consistent only by itself.
     pub is_consistent: bool,
-    /// The number of the last group that was committed before.
+    /// Number of the last group committed before the snapshot.
     pub commit: u64,
-    /// One per handle, in their order.
+    /// One result per handle, in the order of the handles.
     pub updates: Vec<Result<Update, AccessError>>,
 }
 
-/// A member that was found, with what is to become of it.
+/// A member whose variable was found, with the decision on its write.
 struct Candidate<'a> {
     variable: &'a Arc<Variable>,
     properties: PropertiesRef<'a>,
@@ -93,14 +94,16 @@ struct Candidate<'a> {
     decision: Decision,
 }
 
-/// The place of each member that was refused by its own rule.
+/// Refusals of the members that were refused by a rule of their own, by index.
 type Refused = BTreeMap<usize, Refusal>;
 
 impl Engine {
-    /// Writes many variables together, or says at once why not: all or none, with one timestamp
-    /// and one commit number, and in one piece in every `all` subscription. Never waits.
+    /// Writes several variables together, or returns at once the reason why not. All members are
+    /// written or none, with one timestamp and one commit number, and contiguously in every `all`
+    /// subscription. Never waits.
     ///
-    /// Where a feed may be waited for, the longest `stall` of the members that it follows counts.
+    /// If the group may wait for a feed, the longest `stall` of the feed's members in the group
+    /// applies.
     pub fn try_write_group(
         &self,
         caller: &Caller,
@@ -155,14 +158,14 @@ impl Engine {
             };
             match self.put_group(put, members, candidates, &room, wakes) {
                 Ok(Some(attempt)) => return attempt,
-                // One was edited between check and lock: it was judged by what no longer holds.
+                // A member was edited between check and lock, so its check is no longer valid.
                 Ok(None) => {}
                 Err(refused) => return self.refuse_group(put, members, refused, &room, wakes),
             }
         }
     }
 
-    /// Step 1 of each, which needs no lock.
+    /// Step 1 for each member, without locks.
     fn candidates<'e>(
         &self,
         put: Put<'_>,
@@ -228,7 +231,7 @@ impl Engine {
         })
     }
 
-    /// Steps 2 to 4; `None`: check again.
+    /// Steps 2 to 4. Returns `None` if the members must be checked again.
     fn put_group(
         &self,
         put: Put<'_>,
@@ -271,7 +274,8 @@ impl Engine {
         if let Err((until, handle)) = rooms.reserve(put.now, wakes) {
             return Ok(Some(GroupAttempt::WouldBlock { until, handle }));
         }
-        // Under the locks: groups that have a variable in common are numbered as they commit.
+        // Numbered under the locks, so that groups with a common variable are numbered in the order
+        // of their commits.
         let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
         let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
         for (at, state) in &mut locked {
@@ -336,7 +340,7 @@ impl Engine {
         Ok(decision)
     }
 
-    /// Counts what was refused, and says of the others because of whom.
+    /// Counts the refusals, and refuses the other members with the name of the first one refused.
     fn refuse_group(
         &self,
         put: Put<'_>,
@@ -346,7 +350,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> GroupAttempt {
         let caller = put.caller;
-        // An audit that is full takes no entry of that.
+        // An audit that is full cannot take an entry about that.
         let has_room = !refused
             .values()
             .any(|refusal| matches!(refusal, Refusal::AuditFull));
@@ -382,8 +386,9 @@ impl Engine {
         })
     }
 
-    /// Reads many variables at one instant: no write, and no group, is between two of them. Of more
-    /// than [`GROUP_MAX`] each is read by itself, and the snapshot says so.
+    /// Reads several variables at one instant: no write and no group falls between two of them.
+    /// With more than [`GROUP_MAX`] variables, each one is read by itself, and the snapshot reports
+    /// that.
     pub fn snapshot(&self, caller: &Caller, handles: &[u32]) -> Snapshot {
         let readable = |handle: &u32| {
             let variable = self
@@ -405,7 +410,7 @@ impl Engine {
             if self.roots_of(&variables).keys().eq(roots.keys()) {
                 break locked;
             }
-            // An alias was bound to another one meanwhile.
+            // An alias was rebound to another target meanwhile.
         };
         let commit = self.commits().load(Ordering::Relaxed) as u64;
         let read = |variable: Result<Arc<Variable>, AccessError>| {
@@ -428,7 +433,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// The variables under whose locks these change, in ascending order, each once.
+    /// Returns the variables whose locks guard changes of these variables, in ascending order
+    /// without duplicates.
     fn roots_of(
         &self,
         variables: &[Result<Arc<Variable>, AccessError>],
@@ -438,9 +444,10 @@ impl Engine {
         found.map(|one| (one.handle(), one)).collect()
     }
 
-    /// The variable under whose lock this one changes. A field changes under that of its variable,
-    /// an alias under that of whom it follows. Locked itself, before that one, it would stand in
-    /// the way of a writer: so what follows nobody is locked by nobody.
+    /// Returns the variable whose lock guards changes of this one. A field changes under the lock
+    /// of its variable, an alias under the lock of its target. Locking the alias itself before its
+    /// target would invert the writers' lock order, so an alias without a target is not locked at
+    /// all.
     fn changes_under(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
         let owner = match variable.name().split_once('#') {
             Some((owner, _)) => self.registry().find(owner)?,
@@ -450,7 +457,8 @@ impl Engine {
     }
 }
 
-/// Step 2: the locks in ascending order of the handles, each with its member's place.
+/// Step 2: takes the locks in ascending order of the handles. Each lock comes with the index of its
+/// member.
 fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, State>)> {
     let mut order: Vec<(u32, usize)> = candidates
         .iter()
@@ -464,7 +472,7 @@ fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, Stat
         .collect()
 }
 
-/// Step 4 of one member. The caller holds its lock.
+/// Step 4 for one member. The caller holds its lock.
 fn commit_member(
     put: Put<'_>,
     one: &mut Candidate<'_>,

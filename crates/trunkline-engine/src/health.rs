@@ -1,8 +1,8 @@
-//! Totals over all variables: what the engine as a whole is doing.
+//! Totals over all variables.
 //!
-//! Counted in slices, so that an engine with very many variables is looked through over several
-//! calls. Nothing is looked at per subscription: there may be a hundred times as many. Libraries
-//! whose names begin with `_` are the engine's own, and are not counted.
+//! Totals are counted in slices, so that a very large engine is counted over several calls. Nothing
+//! is counted per subscription, because there may be a hundred times as many. The engine's own
+//! libraries, whose names begin with `_`, are left out.
 
 use std::collections::HashMap;
 
@@ -14,35 +14,35 @@ use crate::engine::Engine;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 use crate::variable::Variable;
 
-/// What all variables come to. Counts of updates and writes include those of
-/// variables that were undeployed since, so that they only grow.
+/// Sums over all variables. Counts of updates and writes include variables that were undeployed
+/// since, so that they never decrease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Writes that have ended.
+    /// Writes that have ended, with any outcome.
     pub offered: u64,
-    /// Of those, the ones that became an update.
+    /// Writes that became an update.
     pub written: u64,
-    /// Of those, the ones that were refused.
+    /// Writes that were refused.
     pub refused: u64,
-    /// Bytes that wait in `all` and `first` subscriptions of connections.
+    /// Bytes queued in `all` and `first` subscriptions of connections.
     pub queued_bytes: u64,
 }
 
-/// A count that goes on where it was.
+/// A count of all variables that continues in slices.
 #[derive(Debug, Default)]
 pub struct Census {
     next: u32,
     totals: Totals,
-    /// The last ones: what goes while it is looked for is counted the next time.
+    /// The previous totals. A variable removed during a count is included in the next one.
     last: Totals,
-    /// Of each consumer with a buffer, once; where the engine's bytes have a bound, they are
-    /// counted there.
+    /// Queued bytes of each consumer with a buffer, by its address. Not used if the engine's memory
+    /// is bounded, because it is counted there.
     queued: HashMap<usize, usize>,
 }
 
 impl Census {
-    /// Looks at up to `budget` further variables. Returns the totals once all were looked at; the
-    /// next call begins anew.
+    /// Counts up to `budget` further variables. Returns the totals once all are counted; the next
+    /// call starts again.
     pub fn advance(&mut self, engine: &Engine, budget: usize) -> Option<Totals> {
         let end = engine.end();
         if self.next == 0 {
@@ -83,7 +83,7 @@ impl Census {
     }
 }
 
-/// Writes to variables that are gone. Relaxed: they stand alone.
+/// Writes of variables that are gone. Relaxed: the counters order no other data.
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
     offered: AtomicUsize,
@@ -111,8 +111,8 @@ impl Departed {
     }
 }
 
-/// Subscriptions of single variables, but those of the engine's own services and of its own
-/// libraries. Relaxed: the number stands alone.
+/// Number of subscribed variables over all subscriptions, except those of the engine's own services
+/// and libraries. Relaxed: the counter orders no other data.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions(AtomicUsize);
 
@@ -130,7 +130,8 @@ impl Subscriptions {
     }
 }
 
-/// What subscriptions did not get, of all consumers together. Relaxed: they stand alone.
+/// Updates that subscriptions did not get, over all consumers. Relaxed: the counters order no other
+/// data.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     lost: AtomicUsize,
@@ -170,33 +171,33 @@ fn count(counter: &AtomicUsize) -> u64 {
     counter.load(Ordering::Relaxed) as u64
 }
 
-/// The memory for updates that wait for subscribers, of the whole engine.
+/// The engine's memory for updates queued for subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueMemory {
-    /// Bytes in use: values, and 64 for each update, in chunks of 4 KiB for each subscriber.
+    /// Bytes in use: values, and 64 for each update, in chunks of 4 KiB per subscriber.
     pub used: u64,
-    /// Bytes there are.
+    /// Maximum number of bytes.
     pub max: u64,
-    /// How often somebody needed more than there was: a subscription was refused, ended or
+    /// Number of times that more was needed than was free: a subscription was refused, ended or
     /// dropped updates, or a writer waited.
     pub refusals: u64,
 }
 
 impl QueueMemory {
-    /// Whether so little is left that further buffered subscriptions are refused.
+    /// Returns true if so little is left that further buffered subscriptions are refused.
     pub fn is_full(&self) -> bool {
         self.used.saturating_add(FLOOR_BYTES as u64) > self.max
     }
 }
 
 impl Engine {
-    /// Subscriptions of single variables, but those of the engine's own services, of its own
-    /// libraries, and the FIFOs of this process's own programs.
+    /// Number of subscribed variables over all subscriptions, except those of the engine's own
+    /// services and libraries, and the FIFOs of programs in this process.
     pub fn subscription_count(&self) -> u64 {
         count(&self.subscriptions().0)
     }
 
-    /// The memory for updates that wait; `None` where it has no bound.
+    /// The memory for queued updates; `None` if it is not bounded.
     pub fn queue_memory(&self) -> Option<QueueMemory> {
         let memory = self.memory()?;
         Some(QueueMemory {
@@ -206,16 +207,16 @@ impl Engine {
         })
     }
 
-    /// Items of subscriptions whose client had something else than it was sent and was sent it
-    /// again, and items that waited without a mark and were found (B-10), since the engine started.
-    /// Neither happens unless something is broken.
+    /// Returns two counts since the engine started: items sent again because the client held
+    /// something else, and items found pending without a mark (B-10). Both are 0 unless something
+    /// is broken.
     pub fn repaired_and_marked(&self) -> (u64, u64) {
         let losses = self.losses();
         (count(&losses.repaired), count(&losses.marked))
     }
 
-    /// Updates that subscriptions with a bound did not get, and `all` subscriptions that ended
-    /// because of it, since the engine started.
+    /// Returns two counts since the engine started: updates that bounded subscriptions did not get,
+    /// and `all` subscriptions that ended with `overrun`.
     pub fn lost_and_overruns(&self) -> (u64, u64) {
         self.losses().get()
     }

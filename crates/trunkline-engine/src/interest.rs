@@ -1,4 +1,4 @@
-//! What a variable knows of its subscriptions, and what a commit does for each.
+//! The subscriptions of one variable, and the work of a commit for each of them.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use crate::retained::{FirstQueue, Ring, Rings};
 use crate::sync::{Arc, crossing};
 use crate::update::Update;
 
-/// One subscription of one variable, as its commits see it.
+/// One subscription of one variable, as seen by its commits.
 #[derive(Debug)]
 pub(crate) struct Interest {
     pub(crate) outbox: Arc<Outbox>,
     /// The item to mark in the outbox.
     pub(crate) item: u32,
-    /// Only updates whose value or quality differs from the one before (catch-all off).
+    /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
     pub(crate) only_changes: bool,
-    /// Updates that `only_changes` held back.
+    /// Number of updates held back by `only_changes`.
     pub(crate) filtered: u64,
     pub(crate) kind: Kind,
 }
 
-/// The contract, as far as commits are concerned.
+/// The part of the contract that concerns commits.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// `latest`: the mark is all, the value is read when it is sent.
+    /// `latest`: commits only mark the item; the value is read when it is sent.
     Mark,
-    /// `sampled`: not even a mark; the consumer looks once per period.
+    /// `sampled`: commits do not even mark; the consumer reads once per period.
     Sampled,
     /// `last:n`: the variable's ring keeps the updates.
     Last(u32),
-    /// `first:n`: its own queue.
+    /// `first:n`: a queue of its own.
     First(Box<FirstQueue>),
-    /// A real-time reader's FIFO of its own (NV-03).
+    /// A real-time reader with a FIFO of its own (NV-03).
     Fifo(Arc<ReaderFifo>),
 }
 
@@ -44,17 +44,17 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct FeedInterest {
     pub(crate) feed: Arc<Feed>,
-    /// The variable's number there.
+    /// The variable's number in the feed.
     pub(crate) place: u32,
-    /// Only updates whose value or quality differs from the one before (catch-all off).
+    /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
     pub(crate) only_changes: bool,
-    /// Room is reserved for the write that is going on.
+    /// Set while room is reserved for the current write.
     reserved: Option<u32>,
-    /// The write that is going on finds no room.
+    /// True if the current write finds no room.
     blocked: bool,
-    /// Updates that `only_changes` held back.
+    /// Number of updates held back by `only_changes`.
     pub(crate) filtered: u64,
-    /// Updates that came after every subscription of the feed had ended.
+    /// Number of updates made after every subscription of the feed had ended.
     pub(crate) missed: u64,
 }
 
@@ -72,12 +72,12 @@ impl FeedInterest {
     }
 }
 
-/// All other subscriptions of one variable.
+/// The subscriptions of one variable that are not plain `latest` ones.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     list: Vec<Interest>,
     feeds: Vec<FeedInterest>,
-    /// How many of all want changes only.
+    /// Number of subscriptions, feeds included, that want only changes.
     filters: u32,
     rings: Option<Box<Rings>>,
 }
@@ -87,7 +87,8 @@ impl Interests {
         self.list.iter()
     }
 
-    /// Whether anybody asks if an update differs from the one before.
+    /// Returns true if a subscription needs to know whether an update differs from the previous
+    /// one.
     pub(crate) fn wants_changes(&self) -> bool {
         self.filters > 0
     }
@@ -97,7 +98,8 @@ impl Interests {
         let is_last = matches!(interest.kind, Kind::Last(_));
         let only_changes = interest.only_changes;
         if self.list.len() < FEW {
-            // Most variables have one subscriber or two: the usual doubling would cost them more.
+            // Most variables have one or two subscribers, for which doubling the capacity would
+            // waste memory.
             self.list.reserve_exact(1);
         }
         self.list.push(interest);
@@ -106,7 +108,7 @@ impl Interests {
         }
     }
 
-    /// Takes one out, with the memory that nobody else needs.
+    /// Removes a subscription, and frees memory that no other one needs.
     pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
         let place = self
             .list
@@ -162,12 +164,12 @@ impl Interests {
             .find(|interest| Arc::ptr_eq(&interest.feed, feed))
     }
 
-    /// The ring behind `last:n`.
+    /// The ring of the `last:n` subscriptions.
     pub(crate) fn ring(&self, only_changes: bool) -> Option<&Ring> {
         self.rings.as_ref()?.of(only_changes)
     }
 
-    /// Makes the ring as long as the longest buffer that uses it.
+    /// Resizes the ring to the longest buffer that uses it.
     fn fit_ring(&mut self, only_changes: bool) {
         let longest = self
             .list
@@ -201,11 +203,11 @@ impl Interests {
         }
     }
 
-    /// Step 3, last part: room for one update of `bytes` in every `all` feed, or none taken at all.
-    /// Returns until when a feed may be waited for if one is full.
+    /// Step 3, last part: reserves room for one update of `bytes` in every `all` feed, or in none.
+    /// If a feed is full, returns the time until which the write may wait for it.
     ///
-    /// A subscription that ends here, because nobody may wait for it, is marked so that its
-    /// consumer hears of it at once.
+    /// If a write may not wait, the subscription ends here. It is marked, so that its consumer
+    /// learns of the end at once.
     pub(crate) fn reserve_room(
         &mut self,
         changed: bool,
@@ -218,8 +220,8 @@ impl Interests {
             return Ok(());
         }
         let room = Room::one(bytes);
-        // The full ones first: a write that one of them refuses takes no room from others, not even
-        // for a moment, in which their writers would find them full.
+        // Full feeds come first. A write that one of them refuses must not take room from the
+        // others even for a moment, because their writers could then find them full.
         let several = self.feeds.len() > 1;
         let mut blocked = self.reserve_where(changed, room, (now, stall), wakes, several);
         if blocked.is_none() && several {
@@ -274,27 +276,27 @@ impl Interests {
         blocked
     }
 
-    /// Whether one feed is all that an update needs room in.
+    /// Returns true if an update needs room in exactly one feed.
     #[inline]
     pub(crate) fn has_one_feed(&self) -> bool {
         self.feeds.len() == 1
     }
 
-    /// Whether there is nothing but one feed without a filter, or not even that.
+    /// Returns true if there are no subscriptions except at most one feed without a filter.
     #[inline]
     pub(crate) fn is_feed_at_most(&self) -> bool {
         self.feeds.len() <= 1 && self.has_only_feeds()
     }
 
-    /// Whether there are no others than of `all`, without filters.
+    /// Returns true if there are no subscriptions except `all` ones without filters.
     #[inline]
     pub(crate) fn has_only_feeds(&self) -> bool {
         self.filters == 0 && self.list.is_empty() && self.rings.is_none()
     }
 
-    /// Steps 3 (its last part) and 4 where there is [that at most](Self::is_feed_at_most):
-    /// `publish` gives the update its number. `None`: the feed has not enough room at hand, and
-    /// nothing was published.
+    /// Step 3 (its last part) and step 4 if there is [at most one feed](Self::is_feed_at_most).
+    /// `publish` gives the update its sequence. Returns `None`, without publishing, if the feed
+    /// lacks room.
     #[inline]
     pub(crate) fn commit_short(
         &mut self,
@@ -310,8 +312,8 @@ impl Interests {
         }
     }
 
-    /// Steps 3 (its last part) and 4 where there is [one feed](Self::has_one_feed), under one lock
-    /// of it: `publish` gives the update its number.
+    /// Step 3 (its last part) and step 4 if there is [one feed](Self::has_one_feed), locking it
+    /// once. `publish` gives the update its sequence.
     #[inline]
     pub(crate) fn commit_one(
         &mut self,
@@ -342,7 +344,7 @@ impl Interests {
         Ok(())
     }
 
-    /// Adds what one update of a group needs in each `all` feed to what the others need there.
+    /// Adds the room that one update of a group needs in each `all` feed.
     pub(crate) fn ask_for_room(
         &self,
         changed: bool,
@@ -419,7 +421,7 @@ impl Interests {
         }
         for interest in &self.list {
             match &interest.kind {
-                // Its reader polls, and finds nothing new any more.
+                // Its reader polls and finds nothing new.
                 Kind::Fifo(_) => {}
                 Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) => {
                     interest.outbox.mark(interest.item, wakes);
@@ -429,20 +431,20 @@ impl Interests {
     }
 }
 
-/// How a subscription's own buffer stands.
+/// The state of a subscription's own buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pressure {
     None,
-    /// An `all` feed without room.
+    /// An `all` feed is full.
     Full,
-    /// An `all` feed that has ended with `overrun`.
+    /// An `all` feed has ended with `overrun`.
     Ended,
-    /// A buffer whose newest updates were dropped.
+    /// A buffer drops its newest updates.
     Dropping,
 }
 
 impl Interest {
-    /// How its own buffer stands. The variable's lock is held.
+    /// The state of its own buffer. The caller holds the variable's lock.
     pub(crate) fn pressure(&self) -> Pressure {
         match &self.kind {
             Kind::First(queue) if queue.untold() > 0 => Pressure::Dropping,
@@ -460,8 +462,8 @@ impl Interest {
 }
 
 impl Outbox {
-    /// Marks an item, and notes that the consumer is to be woken unless it was already; returns
-    /// whether it was.
+    /// Marks an item, and adds the consumer to `wakes` unless it was already woken. Returns true if
+    /// it was.
     pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) -> bool {
         crossing();
         #[cfg(feature = "planted")]
@@ -474,8 +476,8 @@ impl Outbox {
         self.see_to_wake(wakes)
     }
 
-    /// Behind a mark: notes that the consumer is to be woken unless it was already; returns
-    /// whether it was.
+    /// Called after a mark. Adds the consumer to `wakes` unless it was already woken. Returns true
+    /// if it was.
     pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
         let is_woken = self.is_woken();
         if !is_woken {
@@ -485,8 +487,8 @@ impl Outbox {
     }
 }
 
-/// Notes what a blocked write needs of the budgets of those who have no room, beside what it has
-/// given back to them elsewhere.
+/// Records how much a blocked write needs from the budgets of the full consumers, on top of what it
+/// has released to them elsewhere.
 pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Room)]) {
     if released.is_empty() {
         return full.note_need(room);
@@ -498,5 +500,5 @@ pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Ro
     }
 }
 
-/// Interests up to which a variable's list grows one by one.
+/// Length up to which a variable's list grows one entry at a time.
 const FEW: usize = 4;

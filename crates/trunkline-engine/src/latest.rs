@@ -1,5 +1,5 @@
-//! The subscriptions of `latest` without filters, and what a commit does for all of them and the
-//! others.
+//! Subscriptions with the contract `latest` and no filters, and the part of a commit that serves
+//! all subscriptions.
 
 use trunkline_ring::TableWriter;
 
@@ -10,18 +10,19 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::State;
 
-/// A subscription of `latest` without filters: the mark is all.
+/// A subscription with the contract `latest` and no filters. It needs only a mark.
 #[derive(Debug)]
 pub(crate) struct Plain {
     outbox: Arc<Outbox>,
     item: u32,
 }
 
-/// The item of what is no subscription but a table of last values; no subscription has so many.
+/// Item number that denotes a table of last values instead of a subscription. No subscription has
+/// that many items.
 const TABLE: u32 = u32::MAX;
 
-/// The subscriptions of `latest` without filters of one variable: there may be millions of them in
-/// an engine, so the list is no longer than it has to be. Tables of last values come first.
+/// The `latest` subscriptions without filters of one variable. An engine may have millions of them,
+/// so the list has no spare capacity. Tables of last values come first.
 #[derive(Debug, Default)]
 pub(crate) struct Plains(Box<[Plain]>);
 
@@ -58,7 +59,7 @@ impl Plains {
         true
     }
 
-    /// From now on changes are to be stored into the table of `outbox`.
+    /// Stores changes in the table of `outbox` from now on.
     pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
         let is_it = |one: &Plain| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
         if !self.0.iter().any(is_it) {
@@ -76,7 +77,7 @@ impl Plains {
         }
     }
 
-    /// It is stored into no table any more.
+    /// Removes the variable from all tables.
     pub(crate) fn leave_tables(&mut self) {
         if self.has_tables() {
             let mut list = std::mem::take(&mut self.0).into_vec();
@@ -95,7 +96,7 @@ impl Plains {
         tables.filter_map(|one| one.outbox.table.as_ref())
     }
 
-    /// Those that are subscriptions.
+    /// The entries that are subscriptions, not tables.
     #[inline]
     fn subscriptions(&self) -> &[Plain] {
         match self.0.first() {
@@ -116,7 +117,7 @@ impl Plains {
 }
 
 impl State {
-    /// Adds a subscription other than of `all`.
+    /// Adds a subscription with any contract except `all`.
     pub(crate) fn add_interest(&mut self, interest: Interest) {
         if matches!(interest.kind, Kind::Mark) && !interest.only_changes {
             self.plains.add(interest.outbox, interest.item);
@@ -125,7 +126,8 @@ impl State {
         }
     }
 
-    /// Takes one out; `None` when it was one of `latest` without filters, or not there.
+    /// Removes a subscription. Returns `None` if it was a `latest` one without filters, or not
+    /// found.
     pub(crate) fn remove_interest(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
         if self.plains.remove(outbox, item) {
             return None;
@@ -133,12 +135,12 @@ impl State {
         self.interests_mut()?.remove(outbox, item)
     }
 
-    /// Whether an item is one of `latest` without filters.
+    /// Returns true if the item is a `latest` subscription without filters.
     pub(crate) fn is_plain(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
         self.plains.items_of(outbox).any(|one| one == item)
     }
 
-    /// The items of a consumer, those of `all` aside.
+    /// The items of a consumer, except those of `all` subscriptions.
     pub(crate) fn items_of(&self, outbox: &Arc<Outbox>) -> impl Iterator<Item = u32> {
         let others = self.interests().map(Interests::iter).into_iter().flatten();
         let others = others.filter(|one| one.is_of(outbox));
@@ -147,14 +149,14 @@ impl State {
             .chain(others.map(|one| one.item))
     }
 
-    /// Tells the subscriptions of `latest` without filters.
+    /// Marks the `latest` subscriptions without filters.
     #[inline]
     pub(crate) fn announce_plain(&self, wakes: &mut Wakes) {
         self.plains.announce(wakes);
     }
 
-    /// Step 4, last part: hands a numbered update to every subscription; what belongs to `group`
-    /// goes into the feeds when all of it is there.
+    /// Step 4, last part: delivers a numbered update to every subscription. Updates of a `group`
+    /// enter the feeds once the group is complete.
     pub(crate) fn announce(
         &mut self,
         update: &Update,
@@ -168,7 +170,7 @@ impl State {
         }
     }
 
-    /// Tells every subscription that the variable was undeployed, behind its last update.
+    /// Notifies every subscription, after its last update, that the variable was undeployed.
     pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
         self.plains.announce(wakes);
         if let Some(interests) = self.interests() {

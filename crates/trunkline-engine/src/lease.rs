@@ -1,14 +1,14 @@
-//! Who may write now: leases (B-22), and variables with a single writer (H-19).
+//! Exclusive rights to write: leases (B-22) and variables with a single writer (H-19).
 //!
 //! ```text
 //! lease          one session, for a time that it asked for; others are refused with `leased`
 //! single writer  the first session that writes, until it ends; those it kept out wait in a queue
 //! ```
 //!
-//! Both concern what clients write. What a variable's source says, and forcing, go before. A lease
-//! that is over is over at its time, whether or not anybody has polled since.
+//! Both restrict clients' writes only. The variable's source and forcing take precedence. A lease
+//! ends at its time, even if nothing has polled since.
 //!
-//! Lock order: variable, then the list of what sessions hold.
+//! Lock order: variable, then the list of holds by session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,52 +22,52 @@ use crate::sync::{Arc, Mutex};
 use crate::variable::{State, Variable};
 use crate::write::check_expected;
 
-/// The longest lease. A holder that lives renews it.
+/// Maximum duration of a lease. A live holder renews it.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The shortest lease.
+/// Minimum duration of a lease.
 pub const LEASE_MIN: Duration = Duration::from_millis(1);
-/// Writers that wait for one variable with a single writer; those beyond it are refused and
-/// forgotten.
+/// Maximum number of writers that wait for one variable with a single writer. Writers beyond it are
+/// refused and not queued.
 pub const WRITERS_WAITING_MAX: usize = 64;
 
-/// What is to be done with a lease.
+/// An operation on a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseVerb {
-    /// Take it for this long; one's own is renewed.
+    /// Takes the lease for this long, or renews it if the session holds it.
     Acquire(Duration),
-    /// Renew what one holds, from now on for this long.
+    /// Renews the held lease for this long from now on.
     Renew(Duration),
-    /// Give it back.
+    /// Gives the lease back.
     Release,
 }
 
-/// A lease that was granted, renewed or given back.
+/// The result of granting, renewing or releasing a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// For how long from now: what was asked for, within the limits; zero: it was given back.
+    /// Duration from now, as requested but within the limits; zero after a release.
     pub duration: Duration,
-    /// The number of the variable's newest update: from there the holder goes on.
+    /// Sequence of the variable's newest update, from which the holder continues.
     pub sequence: u64,
 }
 
-/// Who may write a variable, for people.
+/// The session with the exclusive right to write a variable, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeldBy {
-    /// The holder of its lease, or its single writer.
+    /// The lease holder or the single writer, as text.
     pub who: Arc<str>,
-    /// For how long it is leased; `None`: it is its single writer.
+    /// Time until the lease ends; `None` for a single writer.
     pub left: Option<Duration>,
-    /// Writers that wait to take over from the single writer.
+    /// Number of writers waiting to take over from the single writer.
     pub waiting: usize,
 }
 
-/// What a variable knows of who may write it.
+/// The write restrictions of one variable.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     lease: Option<Lease>,
-    /// The single writer, where there is to be one.
+    /// The single writer, if the variable has one.
     writer: Option<Holder>,
-    /// Those who take over from it, in the order in which they were refused.
+    /// Sessions that take over from the single writer, in the order in which they were refused.
     queue: VecDeque<Holder>,
 }
 
@@ -83,7 +83,7 @@ struct Lease {
     until: Tick,
 }
 
-/// The engine's side: what ends with a session, and what with time.
+/// The engine's index of holds, by session and by time of expiry.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     list: Mutex<List>,
@@ -91,7 +91,7 @@ pub(crate) struct Leases {
 
 #[derive(Debug, Default)]
 struct List {
-    /// What each session holds, or waits for.
+    /// Handles of the variables that each session holds or waits for.
     sessions: BTreeMap<u32, BTreeSet<u32>>,
     ends: BTreeSet<(Tick, u32)>,
 }
@@ -110,20 +110,20 @@ impl Hold {
         self.lease.is_none() && self.writer.is_none() && self.queue.is_empty()
     }
 
-    /// The lease, if it is not over.
+    /// The lease, unless it has expired.
     fn lease_at(&self, now: Tick) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.until > now)
     }
 }
 
 impl Engine {
-    /// Takes, renews or gives back the lease of a variable: while a session holds it, what others
-    /// write is refused. With `expected` it is granted only if the variable is still at that
-    /// position. It ends at its time by the engine's clock, and with the session.
+    /// Takes, renews or releases the lease of a variable. While a session holds it, writes by
+    /// others are refused. With `expected` it is granted only if the variable is still at that
+    /// position. A lease ends at its time by the engine's clock, and with the session.
     ///
     /// # Errors
-    /// The refusal that a write would get; [`Refusal::Leased`], [`Refusal::NotLeased`],
-    /// [`Refusal::Conflict`].
+    /// The refusal that a write would get, or one of [`Refusal::Leased`], [`Refusal::NotLeased`]
+    /// and [`Refusal::Conflict`].
     pub fn lease(
         &self,
         caller: &Caller,
@@ -185,7 +185,7 @@ impl Engine {
         Ok(Granted { duration, sequence })
     }
 
-    /// Takes the lease away, whoever holds it, and its end from the list.
+    /// Ends the lease, whichever session holds it, and removes it from the list.
     fn end_lease(&self, state: &mut State, handle: u32) {
         if let Some(lease) = state.hold_mut().and_then(|hold| hold.lease.take()) {
             let mut list = self.leases().list.lock();
@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// The variable goes: nobody holds it, or waits for it, any more.
+    /// Removes all holds and queued writers of a variable that is being undeployed.
     pub(crate) fn forget_holds(&self, variable: &Variable, state: &mut State) {
         let handle = variable.handle();
         let Some(hold) = state.hold() else {
@@ -213,7 +213,7 @@ impl Engine {
         state.drop_hold();
     }
 
-    /// Who alone may write a variable now, if there is somebody.
+    /// Returns the session with the exclusive right to write a variable now, if there is one.
     pub fn held_by(&self, variable: &Variable, now: Tick) -> Option<HeldBy> {
         if !variable.is_guarded() {
             return None;
@@ -235,7 +235,8 @@ impl Engine {
         })
     }
 
-    /// Whether a client may write it now. The caller holds the variable's lock.
+    /// Checks that a client may write the variable now; if a single writer prevents it, queues the
+    /// client. The caller holds the variable's lock.
     #[cold]
     pub(crate) fn check_guard(
         &self,
@@ -270,8 +271,8 @@ impl Engine {
         Err(Refusal::SingleWriter { by })
     }
 
-    /// A client has written it: where there is to be a single writer, that is who it is. The caller
-    /// holds the variable's lock.
+    /// Makes the client that wrote the variable its single writer, if it is to have one and has
+    /// none yet. The caller holds the variable's lock.
     #[cold]
     pub(crate) fn take_guard(
         &self,
@@ -291,8 +292,8 @@ impl Engine {
         }
     }
 
-    /// A session is over: what it alone might write others may write now, the next in the queue
-    /// first.
+    /// Releases everything that an ended session held. The next in the queue becomes the single
+    /// writer.
     pub fn end_session(&self, session: u32) {
         let held = self.leases().list.lock().sessions.remove(&session);
         for handle in held.into_iter().flatten() {
@@ -316,8 +317,8 @@ impl Engine {
         }
     }
 
-    /// Ends leases whose time is over, at most `limit`; returns how many were looked at, and when
-    /// the next one ends.
+    /// Ends expired leases, at most `limit`. Returns how many were examined, and when the next one
+    /// ends.
     pub(crate) fn expire_leases(&self, now: Tick, limit: usize) -> (usize, Option<Tick>) {
         let mut looked = 0;
         while looked < limit {
@@ -334,7 +335,7 @@ impl Engine {
             };
             let mut state = variable.lock();
             let properties = variable.shared_properties(&state);
-            // It may have been given to somebody else since.
+            // Another session may have acquired the lease since.
             state.make_hold().lease.take_if(|lease| lease.until <= now);
             variable.refresh_guard(&mut state, &properties);
         }
@@ -349,7 +350,7 @@ impl List {
 }
 
 impl Variable {
-    /// What changes who may write it has changed. The caller holds the lock.
+    /// Updates the restrictions after a change of holds or properties. The caller holds the lock.
     pub(crate) fn refresh_guard(&self, state: &mut State, properties: &Properties) {
         if !properties.single_writer
             && let Some(hold) = state.hold_mut()
@@ -365,7 +366,7 @@ impl Variable {
     }
 }
 
-/// The single writer, if that is somebody else.
+/// The single writer, if it is another session.
 fn other_writer<'s>(
     state: &'s State,
     properties: &Properties,

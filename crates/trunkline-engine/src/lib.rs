@@ -1,7 +1,7 @@
-//! Variables of one process: libraries, cells, contracts, the ledger, rights.
+//! The variables of one process: libraries, cells, contracts, the ledger and rights.
 //!
-//! Starts no thread, never sleeps, reads no clock, opens nothing: whoever composes a program brings
-//! threads and time. The way of a sample through it:
+//! The crate starts no thread, never sleeps, reads no clock and opens nothing: the composing
+//! program supplies threads and time. The path of a sample:
 //!
 //! ```text
 //! try_write --> check --> lock --> decide --> commit --> wakes          write, accept
@@ -17,20 +17,20 @@
 //! - `alias`: variables that show and write others.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
-//! - `plain`: the short way of numbers that have no rule and no subscriber.
-//! - `lease`: who alone may write a variable, and for how long.
-//! - `mirror`: last values in tables that other programs read without asking.
-//! - `group`: many variables written, or read, at one instant.
+//! - `plain`: the fast path for numbers without rules.
+//! - `lease`: exclusive rights to write a variable: leases and single writers.
+//! - `mirror`: last values in tables that other programs read without a request.
+//! - `group`: several variables written or read at one instant.
 //! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each
 //!   contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
-//! - [`Order`]: what changes the engine itself.
-//! - [`provider`]: values that somebody else owns.
+//! - [`Order`]: requests that change the engine itself.
+//! - [`provider`]: values owned by another party.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
-//! - `audit`: who did what, on its way to who keeps it.
+//! - `audit`: audit entries on their way to the host's store.
 //! - [`health`]: totals over all variables.
-//! - [`store`]: what survives a restart.
-//! - [`field`]: what is known about a variable, as cells of their own.
+//! - [`store`]: state that survives a restart.
+//! - [`field`]: a variable's configuration and state, as cells of their own.
 //! - [`search`]: variables by their fields.
 //! - [`explain`]: why a variable does not update.
 

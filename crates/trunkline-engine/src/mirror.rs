@@ -1,14 +1,14 @@
-//! Last values in tables that programs of this machine read without asking.
+//! Last values in tables that programs on this machine read without a request.
 //!
-//! A table is a second place for a commit to store into. It exists only while somebody reads it,
-//! and a variable has a table only as the first entries of its list of subscribers, so a write that
-//! concerns no table looks at none. All that is stored is stored under the variable's lock.
+//! A commit also stores the update into the variable's tables. A table exists only while a program
+//! reads it. Tables are the first entries in a variable's list of subscribers, so a write of a
+//! variable without tables examines none. Everything is stored under the variable's lock.
 //!
-//! Variables get into a table, and out of it when nobody reads it any more, in slices of
-//! [`Engine::poll`]. Until then a reader finds nothing and asks.
+//! Variables are added to a table, and removed when it is no longer read, in slices of
+//! [`Engine::poll`]. Until a variable is added, a reader finds nothing and sends a request.
 //!
-//! A table holds what every connection with the right to read may read: values that are hidden from
-//! connections never get into it, and who has no such right must not be given it.
+//! A table holds the values that any connection with the right to read may read. Values hidden from
+//! connections are never stored in it, and it must not be given to programs without that right.
 
 use std::fmt;
 
@@ -23,10 +23,10 @@ use crate::registry::VARIABLES_MAX;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::variable::{State, Variable};
 
-/// Fewest slots of a table.
+/// Minimum number of slots in a table.
 const SLOTS_MIN: usize = 4096;
 
-/// A table that the engine stores into. It ends when this is dropped.
+/// A table that the engine stores into. Dropping this ends it.
 pub struct Mirror {
     engine: Engine,
     outbox: Arc<Outbox>,
@@ -35,34 +35,35 @@ pub struct Mirror {
 /// The tables of an engine.
 #[derive(Default)]
 pub(crate) struct Mirrors {
-    /// How many there are, those that variables still are to leave included.
+    /// Number of tables, including ended ones that variables still have to leave.
     count: AtomicUsize,
     tables: Mutex<Vec<Mirrored>>,
 }
 
-/// One table, and how many variables have come into it or left it.
+/// A table, and the progress of adding or removing variables.
 struct Mirrored {
     outbox: Arc<Outbox>,
-    /// The next slot.
+    /// The next slot to process.
     next: u32,
-    /// Those below this one leave it.
+    /// Set once the table has ended: variables in slots below this one must leave it.
     ended: Option<u32>,
 }
 
 impl Engine {
-    /// Slots that a new table should have: there is room for as many variables again.
+    /// Number of slots for a new table, which leaves room for as many variables again.
     pub fn table_slots(&self) -> usize {
         let wanted = (self.end() as usize).saturating_mul(2);
         wanted.clamp(SLOTS_MIN, VARIABLES_MAX)
     }
 
-    /// One past the highest slot used so far: what a table has to have a slot for.
+    /// One past the highest slot used so far: the minimum number of slots in a table.
     pub fn slots_end(&self) -> usize {
         self.end() as usize
     }
 
-    /// Stores the last values of all variables, by the slots of their handles, into `table`, those
-    /// of later ones too as far as it has slots; a few at once, the rest with [`Engine::poll`].
+    /// Stores the last values of all variables into `table`, by the slots of their handles. Later
+    /// variables are included as far as the table has slots. Adds a slice of variables at once, the
+    /// others with [`Engine::poll`].
     pub fn mirror_into(&self, table: TableWriter) -> Mirror {
         let outbox = Arc::new(Outbox::of_table(table));
         let mirrors = self.mirrors();
@@ -81,10 +82,10 @@ impl Engine {
         }
     }
 
-    /// A variable was deployed into a slot that tables may have passed already.
+    /// Adds a newly deployed variable to tables that have already processed its slot.
     pub(crate) fn enter_tables(&self, variable: &Variable) {
         let mirrors = self.mirrors();
-        // Relaxed: a table that is made meanwhile comes to the slot later.
+        // Relaxed: a table created meanwhile processes the slot later.
         if mirrors.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -95,10 +96,11 @@ impl Engine {
         }
     }
 
-    /// At most `slice` variables come into each table, or leave it. True when there are more.
+    /// Adds at most `slice` variables to each table, or removes them. Returns true if there are
+    /// more.
     pub(crate) fn fill_tables(&self, slice: usize) -> bool {
         let mirrors = self.mirrors();
-        // Relaxed: the lock brings along what is behind it.
+        // Relaxed: the lock makes the data behind it visible.
         if mirrors.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -125,7 +127,7 @@ impl Engine {
 }
 
 impl Mirrored {
-    /// Where its present round ends, when handles end at `end`.
+    /// End of its current round over the slots, given that used slots end at `end`.
     fn until(&self, end: u32) -> u32 {
         let slots = self.outbox.table.as_ref().map_or(0, TableWriter::end);
         self.ended
@@ -135,7 +137,7 @@ impl Mirrored {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        // First: nothing in it may be taken for a last value once variables leave it.
+        // First, so that no value in it is taken for a last value once variables leave it.
         if let Some(table) = &self.outbox.table {
             table.finish();
         }
@@ -172,7 +174,7 @@ impl Variable {
         self.lock().plains.remove_table(outbox);
     }
 
-    /// Stores what it holds now into its tables. The caller holds the lock.
+    /// Stores the current value into its tables. The caller holds the lock.
     #[inline]
     pub(crate) fn mirror(&self, state: &State) {
         if state.plains.has_tables() {
@@ -200,7 +202,7 @@ impl Variable {
         if self.properties_locked(state).access == Access::WriteOnly {
             return TableEntry::Elsewhere;
         }
-        // With the lock held nobody overtakes this.
+        // The lock is held, so no writer overtakes this read.
         let CellRead::Complete(update) = self.read_cell() else {
             return TableEntry::Elsewhere;
         };

@@ -1,7 +1,8 @@
-//! Orders: what changes the engine itself instead of its variables' values.
+//! Orders: requests that change the engine itself, not the values of its variables.
 //!
-//! Carrying one out may take the disk, so a session hands it to the engine's host and goes on; the
-//! host carries orders out one after the other, and its reply comes like the outcome of a write.
+//! Carrying out an order may need the disk, so a session passes it to the engine's host and
+//! continues. The host carries orders out one after the other, and its reply arrives like the
+//! outcome of a write.
 
 use std::any::Any;
 use std::fmt;
@@ -14,47 +15,47 @@ use crate::library::LibraryState;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 
-/// Who carries out orders: the engine's host.
+/// Carries out orders. Implemented by the engine's host.
 pub trait Administrator: Send + Sync {
-    /// Takes an order in and returns at once; `reply` is told what it came to. The host checks the
-    /// caller's rights, and bounds how many orders wait.
+    /// Accepts an order and returns at once; the result is sent to `reply`. The host checks the
+    /// caller's rights, and bounds the number of queued orders.
     fn submit(&self, caller: &Caller, order: Order, reply: Reply);
 }
 
-/// What is to be done.
+/// An order.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Order {
-    /// Deploy a library, which stays deployed over restarts where the engine has a store.
+    /// Deploy a library. With a store it stays deployed over restarts.
     Deploy {
-        /// It.
+        /// The definition of the library.
         library: LibraryDefinition,
-        /// It may be deployed already.
+        /// True if the library may be deployed already.
         replace: bool,
     },
     /// Undeploy a library.
     Undeploy {
-        /// Its name.
+        /// Name of the library.
         library: String,
-        /// Even if somebody is subscribed to its variables.
+        /// Undeploy even if its variables have subscribers.
         force: bool,
     },
-    /// Start a library that is stopped.
+    /// Start a stopped library.
     Start {
-        /// Its name.
+        /// Name of the library.
         library: String,
     },
     /// Stop a library, which stays deployed.
     Stop {
-        /// Its name.
+        /// Name of the library.
         library: String,
     },
-    /// Look up who did what; nothing is changed.
+    /// Look up entries of the audit. Changes nothing.
     Audit(AuditQuery),
 }
 
 impl Order {
-    /// What the audit says of it, and of which library; `None` when it changes nothing.
+    /// Returns the order's action in the audit, and its library; `None` if it changes nothing.
     pub fn audited(&self) -> Option<(AuditAction, &str)> {
         match self {
             Order::Deploy { library, .. } => Some((AuditAction::Deploy, &library.name)),
@@ -66,24 +67,24 @@ impl Order {
     }
 }
 
-/// What an order came to, in numbers of variables.
+/// The result of an order, in numbers of variables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// How the library is now; `None`: it is not deployed any more.
+    /// The state of the library; `None` if it is no longer deployed.
     pub state: Option<LibraryState>,
-    /// New, or of another type, scope or FIFO than before.
+    /// Variables that are new, or have another type, scope or FIFO than before.
     pub added: usize,
-    /// Those that stayed, with other properties, or in another state.
+    /// Variables that stayed, with changed properties or state.
     pub changed: usize,
-    /// Those that stayed as they were.
+    /// Variables that stayed unchanged.
     pub kept: usize,
-    /// Those that are gone.
+    /// Variables that were removed.
     pub removed: usize,
-    /// The page of the audit that was asked for.
+    /// The requested page of the audit.
     pub audit: Option<Box<AuditPage>>,
 }
 
-/// What it changed, for people: `3 added, 1 removed`.
+/// Shows the changes for people: `3 added, 1 removed`.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
@@ -103,13 +104,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why an order was not carried out; nothing was changed.
+/// The reason why an order was refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub struct OrderRefused {
-    /// For programs.
+    /// The rule, for programs.
     pub rule: OrderRule,
-    /// For people: what is wrong and what to do.
+    /// The fault and the remedy, for people.
     pub sentence: String,
 }
 
@@ -117,39 +118,39 @@ pub struct OrderRefused {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum OrderRule {
-    /// The caller may not.
+    /// The caller lacks the right.
     Denied,
-    /// No such library is deployed.
+    /// No library with this name is deployed.
     UnknownLibrary,
-    /// It is deployed already.
+    /// The library is deployed already.
     LibraryExists,
-    /// Its definition is wrong.
+    /// The definition of the library is wrong.
     BadLibrary,
-    /// Somebody uses it.
+    /// Variables of the library are in use.
     InUse,
-    /// It could not be stored.
+    /// The change could not be stored.
     StoreFailed,
-    /// The system has no memory for it.
+    /// The system has no memory for the order.
     NoMemory,
-    /// Too many orders wait.
+    /// Too many orders are queued.
     Overloaded,
-    /// The engine is being stopped.
+    /// The engine is stopping.
     ShuttingDown,
 }
 
-/// What became of an order.
+/// The result of an order, or the reason for its refusal.
 pub type OrderResult = Result<Report, OrderRefused>;
 
-/// Where the end of an order is told. Dropped without an answer, it says that the engine is being
-/// stopped.
+/// Destination of an order's result. If it is dropped without a result, it reports that the engine
+/// is stopping.
 #[derive(Debug)]
 pub struct Reply {
     outbox: Arc<Outbox>,
     id: u32,
     is_sent: bool,
-    /// For the entry of the order.
+    /// Room for the order's entry in the audit.
     room: AuditRoom,
-    /// Dropped with it.
+    /// Dropped when the result has been sent.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -164,14 +165,15 @@ impl Reply {
         }
     }
 
-    /// Keeps something until the end of the order is told, such as what its memory is counted by.
+    /// Keeps a value until the result has been sent, such as the guard that counts the order's
+    /// memory.
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         self.held = Some(Box::new(held));
         self
     }
 
-    /// With room for the order's entry in the audit.
+    /// Adds room for the order's entry in the audit.
     #[must_use]
     pub fn with_room(mut self, room: AuditRoom) -> Self {
         self.room = room;
@@ -183,7 +185,7 @@ impl Reply {
         &self.room
     }
 
-    /// Tells the end of the order.
+    /// Sends the result of the order.
     pub fn send(mut self, result: OrderResult) {
         self.tell(result);
     }

@@ -123,7 +123,7 @@ impl Outbox {
         }
     }
 
-    /// For a table, whose readers are never woken.
+    /// Creates the outbox of a table, whose readers are never woken.
     pub(crate) fn of_table(table: TableWriter) -> Self {
         Self {
             table: Some(table),
@@ -138,9 +138,9 @@ impl Outbox {
         self.drains.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether the consumer was woken and has not begun to drain since. A writer asks this after
-    /// its mark, and wakes the consumer if not, even where others have marked before: the thread
-    /// that should have woken it may have lost its processor or be busy.
+    /// Returns true if the consumer was woken and has not begun to drain since. A writer checks
+    /// this after its mark and wakes the consumer if not, even if others have marked before: the
+    /// thread that should have woken the consumer may have lost its processor or be busy.
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst)
@@ -168,7 +168,7 @@ impl Outbox {
         }
     }
 
-    /// Whether the planted bug loses the next mark.
+    /// Returns true if the planted bug loses the next mark.
     #[cfg(feature = "planted")]
     pub(crate) fn loses_mark(&self) -> bool {
         trunkline_types::planted::is(trunkline_types::planted::Bug::LostMark)
@@ -223,7 +223,7 @@ impl Outbox {
             && self.names_changed.swap(0, Ordering::Acquire) != 0
     }
 
-    /// Whether outcomes, results, orders for a provider or changes of names are pending.
+    /// Returns true if outcomes, results, orders for a provider or changes of names are pending.
     pub(crate) fn has_answers(&self) -> bool {
         !self.completions.lock().is_empty()
             || !self.reports.lock().is_empty()
@@ -287,7 +287,7 @@ impl Wakes {
         *self.number.get_or_insert_with(unique_number)
     }
 
-    /// Whether the list has this number.
+    /// Returns true if the list has this number.
     #[inline]
     pub(crate) fn has_number(&self, number: Option<NonZeroUsize>) -> bool {
         number.is_some() && self.number == number
@@ -302,9 +302,10 @@ impl Wakes {
         self.known.clear();
     }
 
-    /// To be called after a write, or after the last write of a batch. Like [`flush`](Self::flush),
-    /// but with few outboxes the calling thread sends what it can send without blocking. Not for
-    /// threads that scan, call functions of the program or serve real-time threads.
+    /// Must be called after a write, or after the last write of a batch. Works like
+    /// [`flush`](Self::flush), but with few outboxes the calling thread sends what it can send
+    /// without blocking. Not for threads that scan, call functions of the program or serve
+    /// real-time threads.
     #[inline]
     pub fn send(&mut self) {
         if !self.outboxes.is_empty() {

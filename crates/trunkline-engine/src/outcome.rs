@@ -1,4 +1,4 @@
-//! How a write ends: the whole truth in five words, and why it was refused.
+//! The ends of a write, and the errors of reads and writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,94 +13,94 @@ use crate::update::NoMemory;
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum WriteOutcome {
-    /// It is the variable's update with this sequence number.
+    /// The write became an update of the variable.
     Applied {
-        /// Its number within the epoch.
+        /// Sequence of the update within the epoch.
         sequence: u64,
     },
-    /// It lies within the deadband of the current value, which has this sequence number.
+    /// The value was within the deadband of the current value.
     Unchanged {
-        /// The number of the update it equals.
+        /// Sequence of the update it equals.
         sequence: u64,
     },
-    /// A newer value of the same writer took its place, under the `newest` write mode only.
+    /// A newer write of the same client took its place. Occurs only in the write mode `newest`.
     Superseded {
-        /// The number of the update that took its place.
+        /// Sequence of the update that took its place.
         sequence: u64,
     },
-    /// It changed nothing; the rule says why.
+    /// A rule forbids the write. It changed nothing.
     Refused(Refusal),
-    /// Nobody can say whether it took effect.
+    /// It is not known whether the write took effect.
     Unknown(UnknownCause),
 }
 
-/// The result of trying a write without ever waiting.
+/// The result of a write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Attempt {
-    /// It has ended.
+    /// The write has ended.
     Done(WriteOutcome),
-    /// An `all` subscription is at its bound and the variable's owner lets writers wait for it, or
-    /// the audit has no room. The write has no number and is not counted; try again when woken, or
-    /// at `until` at the latest.
+    /// An `all` subscription is full and the variable's owner lets writers wait for it, or the
+    /// audit has no room. The write has no sequence and is not counted. Try again when woken, or at
+    /// `until` at the latest.
     WouldBlock {
-        /// When the write is to be tried again, woken or not: the subscription may have ended with
+        /// Time to try the write again, woken or not: the subscription may have ended with
         /// `overrun` by then.
         until: Tick,
     },
-    /// The variable's provider was asked; the outcome comes through the consumer under the write's
-    /// id.
+    /// The variable's provider was asked. The outcome is delivered through the consumer under the
+    /// write's id.
     Pending,
 }
 
-/// Why a write was refused: the rule, in the words of who has to act.
+/// The reason why a write was refused, with a remedy.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The system has no memory for a copy of the value.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
-    /// The access type forbids it.
+    /// The variable's access forbids writing.
     #[error("the variable is read-only: only its source writes it; change `access` in its library")]
     ReadOnly,
-    /// The caller's rights forbid it.
+    /// The caller lacks the right to write.
     #[error("you may not write this variable; ask its administrator for the right to write")]
     Denied,
-    /// Another type of value.
+    /// The value has another type than the variable.
     #[error("the variable is {expected}, the value is not; write a value of that type")]
     WrongType {
         /// The variable's type as text.
         expected: String,
     },
-    /// The bytes are not a value of the type.
+    /// The bytes are not a value of the variable's type.
     #[error("the value cannot be read: {0}; the writing program is at fault")]
     InvalidValue(DecodeError),
-    /// Another length than the real-time FIFO's elements have.
+    /// The value has another number of elements than the real-time FIFO takes.
     #[error(
         "the value has {given} elements, the variable's FIFO takes {expected}; write {expected}"
     )]
     Length {
-        /// Elements that every value has to have.
+        /// Number of elements that every value must have.
         expected: u64,
-        /// Elements it has.
+        /// Number of elements in the value.
         given: u64,
     },
-    /// Outside the engineering range, and the variable does not coerce.
+    /// The value is outside the engineering range, and the variable does not coerce.
     #[error("the value is outside the range {low} to {high}; write a value within it")]
     OutOfRange {
-        /// Lowest value.
+        /// Lowest value allowed.
         low: f64,
-        /// Highest value.
+        /// Highest value allowed.
         high: f64,
     },
-    /// More bytes than a value may have.
+    /// The value is longer than a value may be.
     #[error("the value has {bytes} bytes, more than the limit of {max}; write less at once")]
     TooLarge {
-        /// Its size in wire form.
+        /// Length of the value in wire form, in bytes.
         bytes: usize,
-        /// The limit.
+        /// Maximum length, in bytes.
         max: usize,
     },
-    /// Measured before the live value.
+    /// The sample was measured before the live value.
     #[error("the sample is older than the live value ({live:?}): it cannot replace it")]
     Late {
         /// Source timestamp of the live value.
@@ -109,7 +109,7 @@ pub enum Refusal {
     /// The value cannot be scaled.
     #[error("{0}")]
     Scaling(ScalingError),
-    /// The audit has to be complete, and is full: its entries cannot be stored.
+    /// The variable requires a complete audit, and its entries cannot be stored.
     #[error(
         "the audit of this variable has to be complete, and the engine cannot store its entries; \
          `trunkline limits` says why: make room for the store, then write again"
@@ -118,7 +118,7 @@ pub enum Refusal {
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
-    /// The variable is not where the writer expected it (B-22).
+    /// The variable is not at the position that the writer expected (B-22).
     #[error(
         "the variable is at update {actual} of epoch {epoch}, not where the writer expected it; \
              read it again, then decide"
@@ -126,103 +126,104 @@ pub enum Refusal {
     Conflict {
         /// The engine's epoch.
         epoch: u64,
-        /// The number of its newest update.
+        /// Sequence of the variable's newest update.
         actual: u64,
     },
-    /// The variable is an alias, and its target is not there or does not fit.
+    /// The variable is an alias, and its target is missing or unsuitable.
     #[error("the variable is an alias, and {sentence}")]
     Unbound {
-        /// What is wrong with the target and what to do.
+        /// A sentence that names the fault of the target and the remedy.
         sentence: Arc<str>,
     },
-    /// The variable is an alias, and its target refuses.
+    /// The variable is an alias, and its target refuses the write.
     #[error("{target}, which the variable is an alias of, refuses: {refusal}")]
     Target {
-        /// Its name.
+        /// Name of the target; in a chain of aliases, of the last one.
         target: Arc<str>,
-        /// Why.
+        /// The target's refusal.
         refusal: Box<Refusal>,
     },
-    /// Somebody holds the variable at a value (H-27).
+    /// The variable is forced (H-27).
     #[error("the variable is forced by {by}; have it unforced, then write again")]
     Forced {
-        /// Who.
+        /// Caller that forced it.
         by: Arc<str>,
     },
-    /// Another session holds its lease (B-22).
+    /// Another session holds the variable's lease (B-22).
     #[error(
         "the variable is leased by {by} for {left:?} more; wait until it is given back or over"
     )]
     Leased {
-        /// Who.
+        /// Caller that holds the lease.
         by: Arc<str>,
-        /// For how long.
+        /// Time until the lease ends.
         left: Duration,
     },
-    /// This session does not hold its lease, or no longer.
+    /// The session does not hold the variable's lease, or no longer holds it.
     #[error("you do not hold the lease of this variable, or no longer; read it, then acquire it")]
     NotLeased,
-    /// It has a single writer, and that is another session (H-19).
+    /// The variable has a single writer, which is another session (H-19).
     #[error(
         "the variable has a single writer, which is {by}; you take over when it disconnects and \
              those before you have gone"
     )]
     SingleWriter {
-        /// Who.
+        /// Caller that is the single writer.
         by: Arc<str>,
     },
-    /// It is not forced.
+    /// The variable is not forced.
     #[error("the variable is not forced; `trunkline force --list` lists those that are")]
     NotForced,
-    /// There is no value that could be sent.
+    /// The variable has no value that could be sent.
     #[error("nothing was written to the variable yet, so there is nothing to send; set it first")]
     NoValue,
     /// The variable's library is stopped.
     #[error("the variable's library is stopped; start it, then write again")]
     LibraryStopped,
-    /// It was written in a group of which another member was refused (B-23).
+    /// The write belongs to a group in which another member was refused (B-23).
     #[error("not written: the whole group was refused because of {name}")]
     Group {
-        /// The member that was refused first, by its rule.
+        /// Name of the first member that was refused by a rule of its own.
         name: Arc<str>,
     },
-    /// It can have no part in a group: its value is its provider's, or it is no plain write.
+    /// The write cannot be part of a group: it is not a client's put or set, its value belongs to a
+    /// provider, or the variable is an alias.
     #[error("{why}")]
     NotGroupable {
-        /// What to do instead.
+        /// The reason, and what to do instead.
         why: &'static str,
     },
-    /// A group has it twice.
+    /// The group contains the variable twice.
     #[error("the group has this variable twice; write it once")]
     TwiceInGroup,
-    /// More variables than a group may have.
+    /// The group has more variables than allowed.
     #[error("a group has at most {max} variables, this one has {given}; make several of it")]
     GroupTooLarge {
-        /// Variables it has.
+        /// Number of variables in the group.
         given: usize,
-        /// The limit.
+        /// Maximum number of variables in a group.
         max: usize,
     },
-    /// A handle that is none of this engine's, or none that the caller can see.
+    /// The handle does not belong to this engine, or to no variable that the caller can see.
     #[error("{handle} is no handle of this engine; open the variable by its name")]
     UnknownHandle {
         /// The handle.
         handle: u32,
     },
-    /// The provider has too many writes to answer.
+    /// The provider has too many unanswered writes.
     #[error("{provider} has not yet answered {pending} earlier writes; write less often or wait")]
     ProviderBusy {
         /// Name of the I/O server.
         provider: Arc<str>,
-        /// Writes it has not answered.
+        /// Number of writes that the provider has not answered.
         pending: usize,
     },
-    /// The provider said no.
+    /// The provider refused the write.
     #[error("{provider} refused: {reason}")]
     Provider {
         /// Name of the I/O server.
         provider: Arc<str>,
-        /// What it said.
+        /// Reason given by the provider.
         reason: String,
     },
     /// The provider is not running.
@@ -233,31 +234,31 @@ pub enum Refusal {
     },
 }
 
-/// Why the outcome of a write cannot be known.
+/// The reason why the outcome of a write is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownCause {
-    /// The provider did not answer in time.
+    /// The provider did not answer within its time limit.
     #[error("{provider} did not answer within its time; read the variable to see what it holds")]
     ProviderTimedOut {
         /// Name of the I/O server.
         provider: Arc<str>,
     },
-    /// The provider went away before it answered.
+    /// The provider stopped before it answered.
     #[error("{provider} stopped before it answered; read the variable to see what it holds")]
     ProviderGone {
         /// Name of the I/O server.
         provider: Arc<str>,
     },
-    /// The provider itself does not know.
+    /// The provider does not know the outcome either.
     #[error("{provider} does not know whether it took effect: {why}")]
     Provider {
         /// Name of the I/O server.
         provider: Arc<str>,
-        /// What it said.
+        /// Reason given by the provider.
         why: String,
     },
-    /// The provider says it is done, but what it says the device holds cannot be shown.
+    /// The provider accepted the value, but the value it read back is not a value of the variable.
     #[error(
         "{provider} took the value, but what it then read back is no value of the variable: {why}"
     )]
@@ -267,74 +268,74 @@ pub enum UnknownCause {
         /// The rule that the value read back breaks.
         why: String,
     },
-    /// The provider says it is done, and the system has no memory for what the device holds.
+    /// The provider accepted the value, but there is no memory for the value it read back.
     #[error("{provider} took the value, but what it then read back cannot be shown: {error}")]
     ReadBackMemory {
         /// Name of the I/O server.
         provider: Arc<str>,
-        /// How much there would have to be.
+        /// Error with the amount of memory needed.
         error: NoMemory,
     },
 }
 
-/// Why a variable could not be opened, read or subscribed.
+/// The reason why a variable could not be opened, read or subscribed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// No such name.
+    /// No variable has this name.
     #[error("{}", unknown_name(name, suggestion.as_deref()))]
     UnknownName {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The nearest name there is, when somebody has looked for it with `Engine::suggest`.
+        /// The nearest existing name, if it was looked up with `Engine::suggest`.
         suggestion: Option<String>,
     },
-    /// Variables have no such field.
+    /// Variables have no field of this name.
     #[error("{}", unknown_field(name, field))]
     UnknownField {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// What was asked for.
+        /// The requested field.
         field: String,
     },
     /// The name breaks the rules of names.
     #[error("{0}")]
     InvalidName(trunkline_types::name::NameError),
-    /// The access type forbids reading.
+    /// The variable's access forbids reading.
     #[error("the variable is write-only; change `access` in its library to read it")]
     NotReadable,
-    /// The caller's rights forbid it.
+    /// The caller lacks the right to read.
     #[error("you may not read this variable; ask its administrator for the right to read")]
     Denied,
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
-    /// A handle that is none of this engine's, or none that the caller can see.
+    /// The handle does not belong to this engine, or to no variable that the caller can see.
     #[error("{handle} is no handle of this engine; open the variable by its name")]
     UnknownHandle {
         /// The handle.
         handle: u32,
     },
-    /// A session or engine limit.
+    /// A limit of the session or the engine was reached.
     #[error("{what} is limited to {max}; {hint}")]
     Limit {
-        /// What is limited.
+        /// The limited resource, as the subject of the message.
         what: &'static str,
-        /// The limit.
+        /// The maximum number.
         max: u64,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
-    /// The memory for updates that wait for subscribers is full.
+    /// The memory for updates queued for subscribers is full.
     #[error(
         "the engine's memory for waiting updates ({max} bytes) is full: slow subscribers hold it; \
          try again when they have caught up, subscribe with `latest`, or raise `queue_bytes_max`"
     )]
     MemoryFull {
-        /// How many bytes it has.
+        /// Size of that memory in bytes.
         max: u64,
     },
-    /// The contract makes no sense.
+    /// The contract is invalid.
     #[error("{0}")]
     Contract(&'static str),
 }
@@ -358,12 +359,13 @@ fn unknown_name(name: &str, suggestion: Option<&str>) -> String {
 }
 
 impl Refusal {
-    /// The refusal that an access type implies for a client's write.
+    /// Returns the refusal that an access type implies for a client's write.
     pub(crate) fn by_access(access: Access) -> Option<Refusal> {
         (access == Access::ReadOnly).then_some(Refusal::ReadOnly)
     }
 
-    /// The same, for the writer of an alias of `target`; of a chain the last one is named.
+    /// Wraps the refusal for the writer of an alias of `target`. In a chain of aliases it names the
+    /// last target.
     pub(crate) fn of_target(self, target: &str) -> Refusal {
         match self {
             named @ Refusal::Target { .. } => named,

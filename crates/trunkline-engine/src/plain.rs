@@ -1,9 +1,10 @@
-//! Numbers that have no rule, and nobody who wants to be told but subscribers of the newest value
-//! and those who share one `all` feed: most of what a program keeps in its variables.
+//! The fast path for numbers without rules, whose only subscribers are those of the newest value
+//! and those that share one `all` feed. Most variables of a program are of this kind.
 //!
-//! Reading and writing them is what every read and write is, without what those look for and do not
-//! find. Whoever is refused here goes the common way, [`Engine::try_write`](crate::Engine) and
-//! [`Variable::update`], which says why or does more.
+//! These reads and writes are the ordinary ones without the steps that would find nothing to do.
+//! When the fast path does not apply, the caller uses the ordinary path,
+//! [`Engine::try_write`](crate::Engine) and [`Variable::update`], which also reports the reason of
+//! a refusal.
 
 use trunkline_types::{
     Access, AuditMode, Clock, ClockSync, DataType, Properties, Quality, Timestamp, Value,
@@ -17,27 +18,27 @@ use crate::variable::Variable;
 /// The newest update of a plain variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainUpdate {
-    /// Its number, from 1.
+    /// Its sequence within the epoch, from 1.
     pub sequence: u64,
-    /// When the value was measured; the Unix epoch where the variable carries no timestamps.
+    /// Time at which the value was measured; the Unix epoch if the variable has no timestamps.
     pub source_timestamp: Timestamp,
-    /// When the engine accepted it.
+    /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// Quality of the value: level, reason and clock.
     pub quality: Quality,
-    /// The session that wrote it.
+    /// Session that wrote it.
     pub writer: u32,
-    /// The wire form of the value, little-endian, filled up with zeros.
+    /// The value in wire form, little-endian, padded with zeros.
     pub word: u64,
 }
 
-/// Bytes of a plain value in wire form.
+/// Length of a plain value in wire form, in bytes.
 fn word_bytes(data_type: &DataType) -> usize {
     data_type.fixed_size().unwrap_or(size_of::<u64>())
 }
 
-/// Whether such a variable is plain from the beginning: what may come later is in its flags and in
-/// what its lock guards.
+/// Returns true if a variable with these properties is plain when it is deployed. Later changes are
+/// in its flags and in the state that its lock guards.
 pub(crate) fn is_plain(properties: &Properties) -> bool {
     let is_number = matches!(
         properties.data_type,
@@ -54,28 +55,31 @@ pub(crate) fn is_plain(properties: &Properties) -> bool {
 }
 
 impl Variable {
-    /// Whether [`write_plain`](Self::write_plain) is worth trying.
+    /// Returns true if [`write_plain`](Self::write_plain) is worth trying.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.is_plain_now()
     }
 
-    /// Bytes of its value in wire form, where it [can be read](Self::read_plain) the short way.
+    /// Length of its value in wire form, in bytes, if the fast path [can read
+    /// it](Self::read_plain).
     #[inline]
     pub fn plain_bytes(&self) -> usize {
         word_bytes(self.data_type())
     }
 
-    /// Whether its updates carry timestamps.
+    /// Returns true if its updates carry timestamps.
     #[inline]
     pub fn has_timestamps(&self) -> bool {
         self.deployed().timestamps
     }
 
-    /// A client's write of `value`, stamped `wall`, if it concerns nothing but the variable itself
-    /// and subscribers under `latest` and of one `all` feed that has room: no rule, no other
-    /// subscriber, no provider, no alias, nothing edited since. Returns its number; `None` when it
-    /// was not written and is to be tried the common way.
+    /// Writes `value` for a client, stamped with `wall`, and returns the sequence of the update.
+    ///
+    /// Applies only if the write involves nothing but the variable, `latest` subscribers and
+    /// subscribers of one `all` feed that has room: no rule, no other subscriber, no provider, no
+    /// alias and no edited configuration. Otherwise writes nothing and returns `None`; use the
+    /// ordinary path then.
     #[inline]
     pub fn write_plain(
         &self,
@@ -91,8 +95,8 @@ impl Variable {
         self.write_word(caller, wall, word, wakes)
     }
 
-    /// [`write_plain`](Self::write_plain) of a value in wire form, not yet checked. Booleans, of
-    /// which not every byte is one, go the common way.
+    /// Like [`write_plain`](Self::write_plain), for a value in wire form that is not yet checked.
+    /// Booleans take the ordinary path, because not every byte is a valid one.
     #[inline]
     pub fn write_plain_wire(
         &self,
@@ -112,7 +116,7 @@ impl Variable {
         self.write_word(caller, wall, word, wakes)
     }
 
-    /// Steps 1 to 4 of the write path, as far as a plain variable has them.
+    /// Steps 1 to 4 of the write path, as far as they apply to a plain variable.
     #[inline]
     fn write_word(
         &self,
@@ -148,10 +152,10 @@ impl Variable {
                 };
                 extra.interests.commit_short(update, wakes, publish)?
             }
-            // Two feeds are about to become one: its subscribers have not joined yet.
+            // Two feeds are being merged into one whose subscribers have not joined yet.
             Some(extra) if extra.has_only_feeds() => return None,
             Some(_) => {
-                // There is more to look at from now on, and no need to find that out again.
+                // Sets the flag, so that later writes skip this path without checking again.
                 self.set_attended(state);
                 return None;
             }
@@ -162,8 +166,8 @@ impl Variable {
         Some(sequence)
     }
 
-    /// The newest update if it can be read without a look at anything but its cell; `None`: read it
-    /// the common way.
+    /// Returns the newest update if the cell alone holds all that a read needs, or `None` if the
+    /// ordinary path must be used.
     #[inline]
     pub fn read_plain(&self, caller: &Caller) -> Option<PlainUpdate> {
         if !caller.rights.read || !self.is_visible_to(caller) || !self.is_plain_to_read() {
@@ -173,6 +177,6 @@ impl Variable {
     }
 }
 
-/// What [`stamp`](crate::accept) says of a write without a timestamp of its own.
+/// The quality that [`stamp`](crate::accept) gives a write without a timestamp of its own.
 const STAMPED: Quality = Quality::GOOD;
 const UNSTAMPED: Quality = Quality::GOOD.with_clock(Clock::Unknown, ClockSync::Unknown);

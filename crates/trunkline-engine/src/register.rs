@@ -1,5 +1,5 @@
-//! What a register does beside being read and set (LM-05, LM-06, LM-11): send its value to the
-//! device, ask the device for a fresh one.
+//! Operations of a register other than reading and setting it (LM-05, LM-06, LM-11): send its value
+//! to the device, ask the device for a fresh one.
 
 use crate::engine::Engine;
 use crate::outbox::Wakes;
@@ -9,7 +9,7 @@ use crate::variable::Variable;
 use crate::write::{Put, Verb, Write, check, check_state};
 
 impl Engine {
-    /// Orders of clients that are no plain writes.
+    /// Carries out clients' operations that are not plain writes.
     pub(crate) fn order(
         &self,
         put: Put<'_>,
@@ -25,7 +25,7 @@ impl Engine {
             Verb::Send | Verb::Request => {
                 check_state(self, variable, write)?;
                 let sequence = variable.sequence();
-                // Of a variable that nobody else owns the cell is all there is (LM-11).
+                // Without a provider there is only the cell (LM-11).
                 let done = Attempt::Done(WriteOutcome::Unchanged { sequence });
                 let Some(index) = variable.provider_index() else {
                     return Ok(done);

@@ -1,16 +1,16 @@
-//! Names to handles, and handles to variables.
+//! Maps names to handles, and handles to variables.
 //!
 //! ```text
 //! handle   bits 31..21  generation: how many variables had the slot before
 //!          bits 20..0   slot
 //! ```
 //!
-//! The slot of a variable that is gone is used again with the next generation, so a handle names
-//! one variable for as long as the engine runs. A slot whose generations are used up is retired.
+//! When a variable is removed, its slot is reused with the next generation, so a handle names one
+//! variable for as long as the engine runs. A slot whose generations are used up is retired.
 //!
-//! Slots live in a [`SlotTable`]. Requests about many handles follow them without a lock
-//! ([`HandleReader`]); everything else counts a reference under the lock of the slot. The name
-//! index is behind a lock that only opening, deploying and browsing take.
+//! Slots are stored in a [`SlotTable`]. Requests with many handles follow them without a lock
+//! ([`HandleReader`]); everything else takes a counted reference under the lock of the slot. The
+//! name index is behind a lock that only opening, deploying and browsing take.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -24,15 +24,15 @@ use crate::caller::Caller;
 use crate::sync::{Arc, HashSeed, RwLock, RwLockWriteGuard, crossing};
 use crate::variable::Variable;
 
-/// The bits of a handle that are its slot.
+/// The slot bits of a handle.
 pub(crate) const SLOT: u32 = (1 << HANDLE_SLOT_BITS) - 1;
 const _: () = assert!(VARIABLES_MAX == SLOT as usize + 1);
 
-/// The last generation of a slot. The one above is left out, so that no handle is `u32::MAX`, which
-/// clients send where they have none.
+/// The last generation of a slot. The highest one is not used, so that no handle equals `u32::MAX`,
+/// which clients send for "no handle".
 const GENERATION_LAST: u32 = (1 << (u32::BITS - HANDLE_SLOT_BITS)) - 2;
 
-/// The handle of the next variable in the same slot; `None` when the slot is to be retired.
+/// Returns the handle of the next variable in the same slot, or `None` if the slot must be retired.
 const fn next_handle(handle: u32) -> Option<u32> {
     match handle >> HANDLE_SLOT_BITS < GENERATION_LAST {
         true => Some(handle + (1 << HANDLE_SLOT_BITS)),
@@ -43,45 +43,46 @@ const fn next_handle(handle: u32) -> Option<u32> {
 pub(crate) struct Registry {
     slots: SlotTable<Variable>,
     names: RwLock<Names>,
-    /// HandleReader by register number.
+    /// Handles by register number.
     numbers: RwLock<BTreeMap<u32, u32>>,
     hash: HashSeed,
 }
 
 #[derive(Default)]
 struct Names {
-    /// Slots.
+    /// Slots by name.
     index: HashTable<u32>,
-    /// The lowest slot that was never used; slot 0 never is, so that 0 is no handle.
+    /// The lowest slot that was never used. Slot 0 is never used, so that 0 is not a valid handle.
     next: u32,
-    /// HandleReader for the slots that are free again, the one that is free for longest first.
+    /// The next handles of slots that are free again. The slot that has been free longest comes
+    /// first.
     free: VecDeque<u32>,
     /// Slots whose generations are used up.
     retired: u32,
-    /// Slots that are kept for the variables of a library that is being deployed.
+    /// Slots reserved for the variables of a library that is being deployed.
     promised: usize,
     log: Log,
 }
 
-/// What came and went, the newest last: for those that follow patterns.
+/// Variables added and removed, the newest last, for watches that follow patterns.
 #[derive(Default)]
 struct Log {
     entries: VecDeque<LogEntry>,
-    /// Number of the oldest entry that is kept.
+    /// Number of the oldest entry still in the log.
     first: u64,
-    /// Whether anybody follows patterns.
+    /// True while a watch follows patterns. Otherwise entries are only counted.
     is_kept: bool,
 }
 
-/// A variable came, or went.
+/// The addition or removal of a variable.
 #[derive(Clone)]
 pub(crate) struct LogEntry {
     pub(crate) variable: Arc<Variable>,
     pub(crate) is_gone: bool,
 }
 
-/// Entries of the log that are kept however few variables there are; beyond, as many as twice the
-/// variables. A watch that is further behind lists the names again, which is no more work.
+/// Minimum capacity of the log. With more variables, the capacity is twice their number. A watch
+/// that falls further behind lists all names again, which is no more work.
 const LOG_MIN: usize = 16_384;
 
 impl Log {
@@ -105,14 +106,14 @@ impl Log {
     }
 }
 
-/// Slots in use, and how many there are.
+/// Number of slots used, retired and in total.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotCounts {
-    /// Slots of variables and of open fields.
+    /// Slots occupied by variables and open fields.
     pub used: u64,
     /// Slots whose generations are used up.
     pub retired: u64,
-    /// All there are; slot 0 is never used.
+    /// Number of usable slots. Slot 0 is never used and not counted.
     pub max: u64,
 }
 
@@ -129,32 +130,32 @@ impl Registry {
         }
     }
 
-    /// The variable that has this slot now.
+    /// Returns the variable that occupies this slot now.
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<Arc<Variable>> {
         crossing();
         self.slots.get(slot as usize)
     }
 
-    /// The variable with this handle, unless it is gone.
+    /// Returns the variable with this handle, or `None` if it was removed.
     #[inline]
     pub(crate) fn get(&self, handle: u32) -> Option<Arc<Variable>> {
         self.at(slot_of(handle))
             .filter(|variable| is_named_by(variable, handle))
     }
 
-    /// For following handles without a lock, by one thread at a time.
+    /// Returns a reader that follows handles without a lock, for use by one thread at a time.
     pub(crate) fn handles(&self) -> HandleReader {
         HandleReader(Some(self.slots.reader()))
     }
 
-    /// Drops variables that were taken out and that nobody can reach by a handle any more. The
-    /// caller holds no lock of a variable.
+    /// Drops removed variables that can no longer be reached by a handle. The caller must hold no
+    /// lock of a variable.
     pub(crate) fn reclaim(&self) {
         while self.slots.reclaim() {}
     }
 
-    /// Whether the handle may have been given out, to a variable that is gone.
+    /// Returns true if the handle may have belonged to a variable that was removed.
     pub(crate) fn was_given(&self, handle: u32) -> bool {
         let slot = slot_of(handle);
         slot > 0 && slot < self.end()
@@ -167,14 +168,13 @@ impl Registry {
         self.at(slot)
     }
 
-    /// The variable that has this register number.
     pub(crate) fn numbered(&self, number: u32) -> Option<Arc<Variable>> {
         let handle = *self.numbers.read().get(&number)?;
         self.get(handle)
     }
 
-    /// The register numbers of the variables `before` are free, those of the variables `now` taken;
-    /// some are among both.
+    /// Frees the register numbers of the variables `before` and assigns those of the variables
+    /// `now`. A variable may be in both lists.
     pub(crate) fn renumber(&self, before: &[u32], now: &[u32]) {
         let mut numbers = self.numbers.write();
         let is_plain = |handle: &u32| {
@@ -193,18 +193,18 @@ impl Registry {
         }
     }
 
-    /// One past the highest slot that was ever used.
+    /// Returns one past the highest slot that was ever used.
     pub(crate) fn end(&self) -> u32 {
         self.names.read().next
     }
 
-    /// How many variables came and went so far, and one past the highest slot: one moment.
+    /// Returns the number of log entries so far and one past the highest slot, as of one moment.
     pub(crate) fn mark(&self) -> (u64, u32) {
         let names = self.names.read();
         (names.log.end(), names.next)
     }
 
-    /// From now on what comes and goes is kept for those that follow patterns, or no longer.
+    /// Starts or stops keeping log entries for watches that follow patterns.
     pub(crate) fn keep_log(&self, is_kept: bool) {
         let dropped = {
             let log = &mut self.names.write().log;
@@ -220,8 +220,8 @@ impl Registry {
         drop(dropped);
     }
 
-    /// Adds the handles of the variables that came by the entry of number `from` or a later one, as
-    /// far as the log goes back. Returns the number of the next entry.
+    /// Adds the handles of the variables added by entry `from` or a later one, as far back as the
+    /// log goes. Returns the number of the next entry.
     pub(crate) fn came_since(&self, from: u64, came: &mut HashSet<u32>) -> u64 {
         let names = self.names.read();
         let log = &names.log;
@@ -235,8 +235,8 @@ impl Registry {
         log.end()
     }
 
-    /// At most `most` entries of the log from number `from` on; `None` when some of them are not
-    /// kept any more.
+    /// Returns at most `most` entries of the log from number `from` on, or `None` if some of them
+    /// are no longer kept.
     pub(crate) fn log_from(&self, from: u64, most: usize) -> Option<Vec<LogEntry>> {
         let names = self.names.read();
         let skipped = usize::try_from(from.checked_sub(names.log.first)?).ok()?;
@@ -244,13 +244,13 @@ impl Registry {
         Some(entries.cloned().collect())
     }
 
-    /// How many more variables fit.
+    /// Number of variables that can still be added.
     pub(crate) fn room(&self) -> usize {
         self.names.read().room()
     }
 
-    /// Keeps slots for variables that are about to be [inserted](Self::insert_promised), so that
-    /// nobody else takes them meanwhile. Fails with the room that there is.
+    /// Reserves slots for variables that are about to be [inserted](Self::insert_promised), so that
+    /// no other insertion takes them meanwhile. On failure returns the number of slots available.
     pub(crate) fn promise(&self, count: usize) -> Result<(), usize> {
         let mut names = self.names.write();
         let room = names.room();
@@ -270,15 +270,15 @@ impl Registry {
         }
     }
 
-    /// Makes place in the index for so many more names at once: to grow it step by step is to hash
-    /// every name again at each step, in an order in which none of them is near the one before.
+    /// Reserves space in the index for `count` more names at once. Growing step by step would hash
+    /// every name again at each step, in an order without memory locality.
     pub(crate) fn reserve(&self, count: usize) {
         let mut names = self.names.write();
         names.index.reserve(count, |slot| self.hash_of(*slot));
     }
 
     /// Adds a variable made for the next handle, in a slot that was [promised](Self::promise). The
-    /// caller has checked the name; `make` does not look for names.
+    /// caller has checked the name. `make` must not look up names, because the index is locked.
     pub(crate) fn insert_promised(
         &self,
         make: impl FnOnce(u32) -> Variable,
@@ -288,7 +288,7 @@ impl Registry {
         self.insert_into(names, make)
     }
 
-    /// The same in a slot that was promised to nobody; `None`: there is none.
+    /// Adds a variable in a slot that is not reserved. Returns `None` if there is none.
     pub(crate) fn insert(&self, make: impl FnOnce(u32) -> Variable) -> Option<Arc<Variable>> {
         let names = self.names.write();
         match names.room() {
@@ -324,7 +324,7 @@ impl Registry {
         Some(variable)
     }
 
-    /// Takes a name out of the index. The handle stays the variable's until it is
+    /// Removes a name from the index. The handle belongs to the variable until it is
     /// [released](Self::release).
     pub(crate) fn remove(&self, variable: &Variable) {
         let slot = slot_of(variable.handle());
@@ -335,8 +335,8 @@ impl Registry {
         }
     }
 
-    /// A variable that was removed says of itself that it is gone: its slot is free for another
-    /// one, and its memory as soon as nobody has a reference to it.
+    /// Frees the slot of a removed variable that is already marked as gone. Its memory is freed
+    /// with the last reference to it.
     pub(crate) fn release(&self, variable: &Arc<Variable>) {
         let handle = variable.handle();
         let mut names = self.names.write();
@@ -351,8 +351,8 @@ impl Registry {
         }
     }
 
-    /// Takes a variable out, name and slot, if nobody has more than `references` to it. Nobody gets
-    /// a further one meanwhile.
+    /// Removes a variable's name and slot if there are at most `references` references to it. No
+    /// further reference can be taken meanwhile.
     pub(crate) fn take_unused(&self, variable: &Arc<Variable>, references: usize) -> bool {
         let handle = variable.handle();
         let hash = self.hash.hash_one(variable.name());
@@ -384,7 +384,7 @@ impl Registry {
     }
 }
 
-/// Whether the handle is this variable's, and not that of another one which had its slot.
+/// Returns true if the handle belongs to this variable, not to an earlier one in its slot.
 #[inline]
 fn is_named_by(variable: &Variable, handle: u32) -> bool {
     #[cfg(feature = "planted")]
@@ -394,14 +394,14 @@ fn is_named_by(variable: &Variable, handle: u32) -> bool {
     variable.handle() == handle
 }
 
-/// One thread's way to follow many handles: without locks, and without counting references. The
-/// default follows none.
+/// Follows many handles for one thread, without locks and without counting references. The default
+/// value follows none.
 #[derive(Debug, Default)]
 pub struct HandleReader(Option<SlotReader<Variable>>);
 
 impl HandleReader {
-    /// Begins to follow handles. Variables that go meanwhile stay in memory until the result is
-    /// dropped, so that is to be soon: at the end of a request, or of a slice of it.
+    /// Begins to follow handles. Variables removed meanwhile stay in memory until the result is
+    /// dropped, so drop it soon: at the end of a request or of a slice of it.
     ///
     /// Drop it while no lock of the engine is held.
     #[inline]
@@ -412,19 +412,19 @@ impl HandleReader {
     }
 }
 
-/// The variables behind handles, as [`HandleReader`] follows them.
+/// The variables behind handles, as followed by a [`HandleReader`].
 #[derive(Debug)]
 pub struct FollowedHandles<'h>(Option<Pinned<'h, Variable>>);
 
 impl FollowedHandles<'_> {
-    /// The variable with this handle, unless it is gone.
+    /// Returns the variable with this handle, or `None` if it was removed.
     #[inline]
     pub fn variable(&self, handle: u32) -> Option<&Variable> {
         let variable = self.0.as_ref()?.get(slot_of(handle) as usize)?;
         is_named_by(variable, handle).then_some(variable)
     }
 
-    /// The variable with this handle, as far as `caller` can see it.
+    /// Returns the variable with this handle, if `caller` can see it.
     #[inline]
     pub fn visible(&self, caller: &Caller, handle: u32) -> Option<&Variable> {
         self.variable(handle)
@@ -433,7 +433,7 @@ impl FollowedHandles<'_> {
 }
 
 impl Names {
-    /// The slot of a variable that is gone.
+    /// Frees or retires the slot of a removed variable.
     fn free(&mut self, handle: u32) {
         match next_handle(handle) {
             Some(next) => self.free.push_back(next),
@@ -441,13 +441,13 @@ impl Names {
         }
     }
 
-    /// Slots that are free and promised to nobody.
+    /// Number of slots that are neither used nor reserved.
     fn room(&self) -> usize {
         let free = VARIABLES_MAX.saturating_sub(self.next as usize) + self.free.len();
         free.saturating_sub(self.promised)
     }
 
-    /// Variables and fields that have a slot.
+    /// Number of slots occupied by variables and fields.
     fn live(&self) -> usize {
         let ended = self.free.len() + self.retired as usize;
         (self.next as usize - 1).saturating_sub(ended)

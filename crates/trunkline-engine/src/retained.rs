@@ -1,4 +1,4 @@
-//! Bounded buffers of updates behind `last:n` and `first:n`.
+//! The bounded buffers of updates behind `last:n` and `first:n`.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,15 @@ use crate::budget::{Budget, EngineBudget, cost};
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// Bytes of values too long to be kept in place that one buffer holds at most, whatever its number
-/// of elements: 64 MiB. A buffer that reaches it drops as if it were full, and counts it.
+/// Maximum number of bytes of values in one buffer, counting those too long to be stored in place,
+/// whatever its number of elements: 64 MiB. A buffer that reaches it drops as if it were full, and
+/// counts the drops.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
 
-/// What a ring borrows of the engine's bytes at a time; there may be a million rings.
+/// Bytes that a ring borrows from the engine at a time. There may be a million rings.
 const RING_CHUNK_BYTES: usize = 512;
 
-/// The rings of one variable: of all its updates, and of those that differ from the one before.
+/// The rings of one variable: of all its updates, and of those that differ from the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     pub(crate) all: Option<Ring>,
@@ -38,31 +39,32 @@ impl Rings {
     }
 }
 
-/// The newest updates of one variable, shared by all its `last:n` subscribers: each has a cursor,
-/// and what the ring has moved past is what that subscriber's buffer dropped.
+/// The newest updates of one variable, shared by all its `last:n` subscribers. Each subscriber has
+/// a cursor. Updates that the ring has dropped beyond the cursor are the drops of that subscriber's
+/// buffer.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// The longest buffer of its subscribers.
+    /// Length of its subscribers' longest buffer.
     capacity: usize,
-    /// Pushes before the first kept one; a cursor is a push number.
+    /// Number of pushes before the first update kept. A cursor is a push number.
     start: u64,
     updates: VecDeque<Update>,
     /// Bytes of the counted buffers in it.
     bytes: usize,
-    /// What it costs of the engine's bytes, and what it has borrowed of them.
+    /// Its cost in the engine's budget, and the bytes it has borrowed.
     cost: usize,
     borrowed: usize,
     engine: Option<Arc<EngineBudget>>,
 }
 
-/// What a cursor finds in a ring.
+/// The updates that a ring has for a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingRead {
-    /// Updates dropped between the cursor and the first one kept for it.
+    /// Number of updates dropped between the cursor and the first one kept for it.
     pub(crate) dropped: u64,
-    /// Push number of the first one kept for it.
+    /// Push number of the first update kept for the cursor.
     pub(crate) first: u64,
-    /// How many are kept from there on.
+    /// Number of updates kept from there on.
     pub(crate) kept: u64,
 }
 
@@ -79,15 +81,15 @@ impl Ring {
         }
     }
 
-    /// From now on it keeps no more than it can borrow of the engine's bytes; when it cannot, it
-    /// drops as if it were full. The newest update it keeps in any case.
+    /// Makes the ring borrow its bytes from the engine's budget. If it cannot borrow, it drops as
+    /// if it were full, but always keeps the newest update.
     pub(crate) fn borrow_from(&mut self, engine: &Arc<EngineBudget>) {
         if self.engine.is_none() {
             self.engine = Some(Arc::clone(engine));
         }
     }
 
-    /// Makes room for the longest of its subscribers' buffers, or gives memory back.
+    /// Sets the capacity to the longest of its subscribers' buffers, and frees surplus memory.
     pub(crate) fn resize(&mut self, capacity: usize) {
         self.capacity = capacity;
         while self.updates.len() > capacity {
@@ -98,7 +100,7 @@ impl Ring {
         }
         let kept = self.cost.next_multiple_of(RING_CHUNK_BYTES);
         if let Some(engine) = self.engine.as_ref().filter(|_| self.borrowed > kept) {
-            // Writers that wait for bytes hear of it when a consumer next gives some back.
+            // Writers that wait for bytes are woken when a consumer next returns some.
             engine.take_back(self.borrowed - kept);
             self.borrowed = kept;
         }
@@ -121,7 +123,7 @@ impl Ring {
         self.updates.push_back(update);
     }
 
-    /// Borrows what it costs beyond what it has borrowed.
+    /// Borrows the part of its cost that is not borrowed yet.
     fn borrow(&mut self) -> bool {
         let Some(engine) = &self.engine else {
             return true;
@@ -147,7 +149,7 @@ impl Ring {
         self.start + self.updates.len() as u64
     }
 
-    /// What waits behind `cursor` for a subscriber that keeps `n`.
+    /// Returns the updates pending after `cursor` for a subscriber that keeps `n`.
     pub(crate) fn pending(&self, cursor: u64, n: u32) -> RingRead {
         let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
         let first = cursor.max(oldest);
@@ -173,7 +175,7 @@ impl Ring {
         out: &mut Vec<Update>,
     ) -> RingRead {
         let pending = self.pending(cursor, n);
-        // Not before `start` by its definition, and within memory like everything kept.
+        // `first` is never below `start`, and the difference fits in memory like everything kept.
         let offset = usize::try_from(pending.first - self.start).unwrap_or(usize::MAX);
         out.extend(self.updates.iter().skip(offset).take(limit).cloned());
         pending
@@ -188,17 +190,17 @@ impl Drop for Ring {
     }
 }
 
-/// The buffer of one `first:n` subscriber: when full it keeps what it has and drops what comes.
+/// The buffer of one `first:n` subscriber. When full, it keeps its updates and drops new ones.
 #[derive(Debug)]
 pub(crate) struct FirstQueue {
     capacity: usize,
-    /// Each update with the number that were dropped between it and the one kept before it.
+    /// Each update with the number of updates dropped before it.
     updates: VecDeque<(u64, Update)>,
-    /// Dropped after the newest one kept.
+    /// Number of updates dropped after the newest one kept.
     dropped: u64,
     /// Bytes of the counted buffers in it.
     bytes: usize,
-    /// What it holds of the consumer's budget.
+    /// Bytes charged to the consumer's budget.
     charged: usize,
 }
 
@@ -213,8 +215,8 @@ impl FirstQueue {
         }
     }
 
-    /// Keeps `update`, or counts it as dropped; says which. The consumer's budget has to have room
-    /// too.
+    /// Keeps `update` and returns true, or counts it as dropped and returns false. The consumer's
+    /// budget must have room too.
     pub(crate) fn push(&mut self, update: &Update, budget: &Budget) -> bool {
         let bytes = self.bytes.saturating_add(update.value.shared_bytes());
         let room = self.updates.len() < self.capacity
@@ -232,7 +234,8 @@ impl FirstQueue {
         room
     }
 
-    /// The oldest update, how many were dropped before it, and what it held of the budget.
+    /// Takes the oldest update. Returns the number of updates dropped before it, the update, and
+    /// its cost in the budget.
     pub(crate) fn pop(&mut self) -> Option<(u64, Update, usize)> {
         let (dropped, update) = self.updates.pop_front()?;
         self.bytes -= update.value.shared_bytes();
@@ -241,7 +244,7 @@ impl FirstQueue {
         Some((dropped, update, cost))
     }
 
-    /// What it holds of the consumer's budget.
+    /// Bytes charged to the consumer's budget.
     pub(crate) fn charged(&self) -> usize {
         self.charged
     }
@@ -250,7 +253,7 @@ impl FirstQueue {
         self.updates.len()
     }
 
-    /// Dropped and not yet told to the subscriber.
+    /// Number of drops not yet reported to the subscriber.
     pub(crate) fn untold(&self) -> u64 {
         self.dropped + self.updates.iter().map(|(dropped, _)| dropped).sum::<u64>()
     }

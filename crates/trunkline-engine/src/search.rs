@@ -1,7 +1,7 @@
-//! Searching by what variables are and how they are doing (VS-02).
+//! Searches variables by configuration and state (VS-02).
 //!
 //! A condition compares a [field](crate::field) of each variable with a text. All conditions of a
-//! search have to hold. No field is opened for it.
+//! search must hold. No field is opened for it.
 
 use trunkline_types::{DataType, Effort, Pattern, Value};
 
@@ -11,31 +11,31 @@ use crate::field::{FIELDS, Field};
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// What it takes to come to the next variable, in steps of an [`Effort`].
+/// Cost of moving to the next variable, in steps of an [`Effort`].
 pub(crate) const LOOK_STEPS: usize = 32;
 
-/// What it takes to have the value of a field, in steps; its text comes on top.
+/// Cost of computing a field, in steps, without the length of its text.
 const FIELD_STEPS: usize = 64;
 
-/// How a field is compared.
+/// The comparison of a field with a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Comparison {
-    /// The same; a type also as its kind, `array` for `array(f64, 3)`.
+    /// Equal. A type also equals its kind, `array` for `array(f64, 3)`.
     Equal,
-    /// Not the same.
+    /// Not equal.
     Differs,
-    /// The text is in it, in whatever case.
+    /// Contains the text, ignoring case.
     Contains,
-    /// A number below.
+    /// Number below the value.
     Below,
-    /// A number above.
+    /// Number above the value.
     Above,
 }
 
-/// What a variable has to be like.
+/// A condition on a variable.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// `None`: any field with text.
+    /// `None` means any field with text.
     field: Option<&'static Field>,
     comparison: Comparison,
     wanted: Wanted,
@@ -43,46 +43,46 @@ pub struct Condition {
 
 #[derive(Clone, Debug)]
 enum Wanted {
-    /// With its lower case form, for what is contained.
+    /// The text, and its lower case form for `Contains`.
     Text {
         exact: String,
         lower: String,
     },
     Number(f64),
     Bool(bool),
-    /// That the field has no value.
+    /// The field must have no value.
     Nothing,
 }
 
-/// A condition that makes no sense.
+/// The reason why a condition is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConditionError {
-    /// There is no such field.
+    /// No field has this name.
     #[error("there is no field {field:?} to search by; there are {known}, and * for any text")]
     Field {
-        /// What was asked for.
+        /// The requested field.
         field: String,
-        /// Those there are.
+        /// The names of all fields.
         known: String,
     },
     /// The value cannot be compared with the field in this way.
     #[error("{field} is {what}; {value:?} cannot be compared with it in this way")]
     Value {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// What it holds.
+        /// Kind of value that the field has.
         what: &'static str,
-        /// The value.
+        /// The given value.
         value: String,
     },
 }
 
 impl Condition {
-    /// A condition on the field of this name; `*` stands for any field with text.
+    /// Creates a condition on the field with this name; `*` means any field with text.
     ///
     /// # Errors
-    /// [`ConditionError`]: no such field, or a value that it cannot be compared with.
+    /// [`ConditionError`] if there is no such field, or the value cannot be compared with it.
     pub fn new(field: &str, comparison: Comparison, value: &str) -> Result<Self, ConditionError> {
         let found = match field {
             "*" => None,
@@ -126,7 +126,7 @@ impl Condition {
         }
     }
 
-    /// Bytes of the text that it keeps.
+    /// Bytes of the text stored in the condition.
     pub fn text_bytes(&self) -> usize {
         match &self.wanted {
             Wanted::Text { exact, lower } => exact.len() + lower.len(),
@@ -134,7 +134,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds for a variable now. What it takes to know is counted.
+    /// Returns true if the condition holds for a variable now. The cost is charged to `effort`.
     pub fn holds(&self, variable: &Variable, effort: &mut Effort) -> bool {
         match self.field {
             Some(field) => self.holds_for(field, variable, effort),
@@ -146,7 +146,7 @@ impl Condition {
                     texts.any(|field| condition.holds_for(field, variable, effort))
                 };
                 match self.comparison {
-                    // Of no field it may be said that the text is in it.
+                    // Holds only if no field contains the text.
                     Comparison::Differs => !any(&self.with(Comparison::Contains)),
                     Comparison::Equal => any(self),
                     _ => any(&self.with(Comparison::Contains)),
@@ -175,7 +175,7 @@ impl Condition {
                 match self.comparison {
                     Comparison::Contains => return text.to_lowercase().contains(lower),
                     _ if **text == **exact => true,
-                    // A type is meant by its kind, too.
+                    // A type also matches by its kind.
                     _ => field.name == "type" && text.split('(').next() == Some(exact),
                 }
             }
@@ -201,7 +201,7 @@ impl Condition {
 }
 
 impl Engine {
-    /// [`Engine::find`] with conditions that have to hold.
+    /// Like [`Engine::find`], with conditions that must all hold.
     #[expect(
         clippy::too_many_arguments,
         reason = "as those of `find`, and the conditions"
@@ -222,7 +222,7 @@ impl Engine {
             if found >= limit || (from > cursor && effort.is_spent()) {
                 return Some(from);
             }
-            // One match at a time, so that those that do not hold do not count.
+            // One match at a time, so that variables that fail the conditions do not count.
             let mut candidate = None;
             let next = self.find(caller, pattern, from, 1, effort, |variable| {
                 candidate = Some(Arc::clone(variable));

@@ -1,7 +1,8 @@
-//! What an engine remembers from one start to the next, and who remembers it.
+//! The state that an engine keeps over restarts, and the trait of its store.
 //!
-//! The engine opens nothing: its host calls a store, outside every lock of the engine. Each call is
-//! one step that is either done, and survives a power cut, when it returns, or not done at all.
+//! The engine opens no file. Its host calls a store, outside every lock of the engine. Each call is
+//! one atomic step: when it returns successfully, it is done and survives a power cut; otherwise it
+//! has no effect.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,20 +14,21 @@ use trunkline_types::{
 use crate::library::LibraryState;
 use crate::update::Encoded;
 
-/// How much of the audit is kept.
+/// The limits on the size of the audit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditBound {
-    /// Most entries.
+    /// Maximum number of entries.
     pub entries: u64,
-    /// The greatest age of an entry.
+    /// Maximum age of an entry.
     pub age: Option<Duration>,
-    /// The time now.
+    /// The current time.
     pub now: Timestamp,
 }
 
 impl AuditBound {
-    /// The number up to which entries are removed where `first` to `last` are there: none while
-    /// they are within the bound, then a tenth, so that there are few entries about it.
+    /// Returns the number up to which entries must be removed, given that `first` to `last` exist.
+    /// Nothing is removed within the bound; beyond it a tenth is removed at once, so that few
+    /// entries report removals.
     pub fn surplus(&self, first: u64, last: u64) -> Option<u64> {
         let max = self.entries.max(2);
         let left = max - (max / 10).max(1);
@@ -34,7 +36,8 @@ impl AuditBound {
         (count > max).then(|| last - left)
     }
 
-    /// Entries before this time are removed, if the oldest is a tenth older than it may be.
+    /// Returns the time before which entries must be removed, if the oldest exceeds the maximum age
+    /// by a tenth.
     pub fn too_old(&self, oldest: Timestamp) -> Option<Timestamp> {
         let age = self.age?;
         let before = |age: Duration| {
@@ -45,100 +48,101 @@ impl AuditBound {
     }
 }
 
-/// Keeps libraries, the count of starts, the newest values and the audit.
+/// Stores libraries, the count of starts, the newest values and the audit.
 pub trait Store: Send {
-    /// Where it keeps them, for people.
+    /// The location of the store, for people.
     fn location(&self) -> String;
 
-    /// What was found damaged and is kept apart: it is served to nobody.
+    /// Returns the parts found damaged. They are set apart, and not served.
     fn damage(&mut self) -> Vec<Damage> {
         Vec::new()
     }
 
-    /// Whether the store is still in its place.
+    /// Checks that the store is still in its place.
     ///
     /// # Errors
-    /// [`StoreError`]: it was removed or replaced, and keeps nothing any more.
+    /// [`StoreError`] if it was removed or replaced, so that nothing is kept any more.
     fn check_place(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Counts this start, durably.
+    /// Counts this start durably.
     ///
     /// # Errors
     /// [`StoreError`].
     fn begin_start(&mut self) -> Result<Start, StoreError>;
 
-    /// The libraries that were saved and not removed, in the order in which they were first saved.
+    /// Returns the saved libraries, in the order in which they were first saved.
     ///
     /// # Errors
     /// [`StoreError`].
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
 
-    /// Saves a library; one of the same name is replaced, in its place. Retained values of
-    /// variables that it does not have, or not with that type, are dropped in the same step.
+    /// Saves a library. One with the same name is replaced, and keeps its place. In the same step,
+    /// retained values are dropped if their variable no longer exists or has another type.
     ///
     /// # Errors
     /// [`StoreError`]; the library is stored as it was before.
     fn save_library(&mut self, library: &StoredLibrary) -> Result<(), StoreError>;
 
-    /// Notes whether a library is to run; one that was not saved stays so.
+    /// Records the state of a library. Does nothing if the library is not saved.
     ///
     /// # Errors
-    /// [`StoreError`]; nothing is noted.
+    /// [`StoreError`]; nothing is recorded.
     fn set_state(&mut self, name: &str, state: LibraryState) -> Result<(), StoreError>;
 
-    /// Removes a library with its retained values; one that is not there is none.
+    /// Removes a library with its retained values. Does nothing if the library is not saved.
     ///
     /// # Errors
     /// [`StoreError`]; the library is stored as it was before.
     fn remove_library(&mut self, name: &str) -> Result<(), StoreError>;
 
-    /// The retained values of the variables of a library, whether it was saved or not.
+    /// Returns the retained values of a library's variables, whether the library is saved or not.
     ///
     /// # Errors
     /// [`StoreError`].
     fn retained(&mut self, library: &str) -> Result<Vec<RetainedValue>, StoreError>;
 
-    /// Retains these values, all of them or none.
+    /// Retains these values, all or none.
     ///
     /// # Errors
-    /// [`StoreError`]; what was retained before still is.
+    /// [`StoreError`]; the values retained before remain.
     fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError>;
 
-    /// The number of the audit's last entry; 0 when there is none.
+    /// Returns the number of the audit's last entry; 0 if there is none.
     ///
     /// # Errors
     /// [`StoreError`].
     fn audit_end(&mut self) -> Result<u64, StoreError>;
 
-    /// Appends entries to the audit, all of them or none, and removes the oldest beyond `bound` in
-    /// the same step, which then ends with an entry that says so. Their numbers follow those of the
-    /// entries that are there; one that is there already is the same entry and is left as it is, so
-    /// that a step of which nobody knows whether it was done can be done again. Nothing else
-    /// changes the audit. Returns the number of the last entry.
+    /// Appends entries to the audit, all or none, and returns the number of the last entry.
+    ///
+    /// In the same step the oldest entries beyond `bound` are removed; the step then ends with an
+    /// entry that reports the removal. The numbers of new entries must follow those of existing
+    /// ones. An entry whose number exists is the same entry and is left as it is, so that a step
+    /// with an unknown outcome can be repeated. Nothing else changes the audit.
     ///
     /// # Errors
-    /// [`StoreError`]; the audit is as it was.
+    /// [`StoreError`]; the audit is unchanged.
     fn append_audit(
         &mut self,
         entries: &[AuditEntry],
         bound: AuditBound,
     ) -> Result<u64, StoreError>;
 
-    /// A page of the audit.
+    /// Returns a page of the audit.
     ///
     /// # Errors
     /// [`StoreError`].
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
 }
 
-/// Something in a store that is not as it was written.
+/// A part of a store that is not as it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// What it is: a library, a retained value.
+    /// Kind of the damaged part: a library, a retained value.
     pub kind: String,
-    /// Its name, as far as that can be read.
+    /// Its name, as far as it can be read.
     pub name: String,
 }
 
@@ -148,82 +152,82 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What tells one start of an engine from every other.
+/// Identifies one start of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
-    /// Identifies the store. Random, drawn when the store was made; copies of the file share it.
+    /// Identifies the store. Drawn at random when the store is created; copies of the file share
+    /// it.
     pub engine_id: [u8; 16],
-    /// Starts with this store so far, this one included: greater than that of every start before.
+    /// Number of starts with this store, including this one. Greater than at any earlier start.
     pub count: u64,
 }
 
 impl Start {
-    /// The epoch of this start, given random bits.
+    /// Returns the epoch of this start, given random bits.
     ///
-    /// The count alone is no epoch: a store that is made anew, a backup that is put back and the
-    /// store of another machine all count 1, 2, 3. So the count takes the upper 21 bits, which
-    /// makes two starts of one store differ for certain, and the random bits take the lower 32,
-    /// which makes starts of different stores and of copies differ. 53 bits are exact in every JSON
-    /// reader.
+    /// The count alone cannot be the epoch: a re-created store, a restored backup and the store of
+    /// another machine all count 1, 2, 3. The count takes the upper 21 bits, so two starts of one
+    /// store always differ. The random bits take the lower 32, so starts of different stores and of
+    /// copies differ. A number of 53 bits is exact in every JSON reader.
     pub fn epoch(&self, random: u64) -> u64 {
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochIsCount) {
             return self.count;
         }
         let (count, random) = (self.count & 0x1f_ffff, random & 0xffff_ffff);
-        // 0 stands for no epoch.
+        // 0 means no epoch.
         (count << 32 | random).max(1)
     }
 }
 
-/// A library as a store keeps it.
+/// A library in the form in which a store keeps it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredLibrary {
-    /// Its variables.
+    /// The library's definition.
     pub definition: LibraryDefinition,
-    /// Whether it is to run.
+    /// The state that the library starts in.
     pub state: LibraryState,
 }
 
-/// The newest value of a variable that is to survive.
+/// The newest value of a variable that retains it over restarts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetainedValue {
-    /// The variable's full name.
+    /// Full name of the variable.
     pub name: String,
-    /// The type of the value: a variable that has become another one does not get it.
+    /// Type of the value. A variable that has another type now does not get it.
     pub data_type: DataType,
-    /// The value in wire form. It shares the memory of the variable's own.
+    /// The value in wire form. It shares memory with the variable's own.
     pub value: Encoded,
-    /// When it was measured.
+    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
-    /// What it was worth.
+    /// Quality of the value when it was stored.
     pub quality: Quality,
 }
 
-/// A step of a store that was not done.
+/// Error: a step of a store was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the store {location} {trouble}")]
 pub struct StoreError {
-    /// Where the store is.
+    /// The location of the store.
     pub location: String,
-    /// What is wrong and what to do.
+    /// The fault, which prints with its remedy.
     pub trouble: StoreTrouble,
 }
 
-/// What is wrong with a store.
+/// The fault of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreTrouble {
-    /// It is of another program, cut off or damaged.
+    /// It belongs to another program, or is truncated or damaged.
     Damaged(String),
-    /// A newer version has written it.
+    /// It was written by a newer version.
     Newer {
-        /// The form it has.
+        /// Version of its format.
         found: u32,
-        /// The newest form this version knows.
+        /// Newest format version that this program knows.
         known: u32,
     },
-    /// Another engine uses it.
+    /// It is in use by another engine.
     InUse,
     /// The disk is full.
     Full,

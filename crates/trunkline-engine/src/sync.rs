@@ -1,5 +1,5 @@
-//! The one place this crate takes locks, atomics and hash seeds from: parking_lot and std, or
-//! shuttle under `--cfg shuttle`, where every lock operation is a scheduling point and nothing is
+//! The only source of locks, atomics and hash seeds in this crate: parking_lot and std, or shuttle
+//! under `--cfg shuttle`. With shuttle every lock operation is a scheduling point and nothing is
 //! random.
 
 use std::num::NonZeroUsize;
@@ -19,18 +19,20 @@ pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) type HashSeed = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-/// A number that no other call in this process returns. It orders nothing between threads.
+/// Returns a number that no other call in this process returns. It orders nothing between threads.
 #[cold]
 pub(crate) fn unique_number() -> NonZeroUsize {
-    // Not shuttle's: numbers are only compared, and no schedule depends on them.
+    // An atomic of std even under shuttle: numbers are only compared, so no schedule depends on
+    // them.
     static LAST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    // Relaxed: only the number counts.
+    // Relaxed: the number orders no other data.
     let last = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     NonZeroUsize::MIN.saturating_add(last)
 }
 
-/// A place where threads may overtake each other without a lock changing hands: nothing, except for
-/// shuttle, which may switch threads here. The atomics behind marks and cells are not shuttle's.
+/// Marks a place where threads may overtake each other without a lock changing hands. Does nothing
+/// except under shuttle, which may switch threads here, because the atomics behind marks and cells
+/// are not shuttle's.
 #[inline(always)]
 pub(crate) fn crossing() {
     #[cfg(shuttle)]

@@ -1,21 +1,21 @@
-//! One numbered update, with its value in wire form.
+//! One numbered update with its value in wire form.
 
 use std::sync::Arc;
 
 use trunkline_types::{DataType, Quality, Timestamp, Value, wire};
 
-/// Bytes of a value that are kept in place; longer values are counted buffers.
+/// Maximum length of a value that is stored in place. Longer values are counted buffers.
 pub const INLINE_BYTES: usize = 24;
-/// The same in words.
+/// [`INLINE_BYTES`] in words.
 pub(crate) const INLINE_WORDS: usize = INLINE_BYTES / 8;
 
-/// A value in wire form: what cells and queues hold and what is copied to the network.
+/// A value in wire form, as cells and queues hold it and as it is copied to the network.
 #[derive(Clone, Debug)]
 pub struct Encoded(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// Behind `len` bytes there are zeros.
+    /// The bytes from `len` on are zero.
     Inline {
         len: u8,
         bytes: Words,
@@ -23,26 +23,27 @@ enum Form {
     Shared(Arc<[u8]>),
 }
 
-/// From this length on a copy of a value is refused where the system has no memory for it; for
-/// less it has some, or nothing goes on.
+/// Length from which a copy of a value is refused if the system has no memory for it. A smaller
+/// allocation that fails aborts the process.
 pub const LARGE_BYTES: usize = 64 << 10;
 
-/// The last of the memory is for what cannot be refused: a value takes none of it.
+/// Maximum margin of memory that a large value must leave free, for allocations that cannot be
+/// refused.
 const MARGIN_BYTES: usize = 8 << 20;
 
-/// Aligned, so that it is copied word by word.
+/// Aligned to 8 bytes, so that it is copied word by word.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 struct Words([u8; INLINE_BYTES]);
 
 impl Encoded {
-    /// No value: nothing was written yet.
+    /// The empty value of a variable that was never written.
     pub const EMPTY: Encoded = Encoded(Form::Inline {
         len: 0,
         bytes: Words([0; INLINE_BYTES]),
     });
 
-    /// A copy of `bytes`, which are a value's wire form.
+    /// Copies `bytes`, which must be a value's wire form.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut inline = [0; INLINE_BYTES];
         match inline.get_mut(..bytes.len()) {
@@ -57,18 +58,19 @@ impl Encoded {
         }
     }
 
-    /// [`from_bytes`](Self::from_bytes), where the system has the memory.
+    /// Like [`from_bytes`](Self::from_bytes), but fails if the system lacks the memory.
     ///
     /// # Errors
     /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
     pub fn try_from_bytes(bytes: &[u8]) -> Result<Self, NoMemory> {
-        // A form of its own for large values would be asked for directly, but costs every small
+        // A separate form for large values could be allocated fallibly, but costs every small
         // update 3 % more instructions.
         check_room(bytes.len())?;
         Ok(Self::from_bytes(bytes))
     }
 
-    /// The `len` bytes that these words hold in little-endian order; at most [`INLINE_BYTES`].
+    /// Returns the first `len` bytes of these words in little-endian order; `len` is at most
+    /// [`INLINE_BYTES`].
     #[inline]
     pub(crate) fn from_words(words: &[u64; INLINE_WORDS], len: usize) -> Self {
         let mut bytes = [0; INLINE_BYTES];
@@ -81,8 +83,8 @@ impl Encoded {
         })
     }
 
-    /// The bytes as words in little-endian order, filled up with zeros; all zero when they are kept
-    /// in a counted buffer.
+    /// Returns the bytes as words in little-endian order, padded with zeros; all zero if the value
+    /// is a counted buffer.
     #[inline]
     pub(crate) fn words(&self) -> [u64; INLINE_WORDS] {
         let mut words = [0; INLINE_WORDS];
@@ -95,7 +97,7 @@ impl Encoded {
         words
     }
 
-    /// The wire form of `value`.
+    /// Encodes `value`.
     #[inline]
     pub fn from_value(value: &Value) -> Self {
         match word_of(value) {
@@ -104,12 +106,12 @@ impl Encoded {
         }
     }
 
-    /// The wire form of the default of a type, where the system has the memory.
+    /// Encodes the default value of a type, or fails if the system lacks the memory.
     ///
     /// # Errors
     /// [`NoMemory`].
     pub(crate) fn try_default_of(data_type: &DataType) -> Result<Self, NoMemory> {
-        // The value beside its wire form.
+        // The value and its wire form exist at the same time.
         let bytes = default_bytes(data_type);
         check_room(bytes.saturating_mul(2)).map_err(|_| NoMemory { bytes })?;
         let mut encoded = Self::EMPTY;
@@ -117,8 +119,8 @@ impl Encoded {
         Ok(encoded)
     }
 
-    /// Becomes the wire form of `value`, a number in place: to make it elsewhere and move it here
-    /// takes longer than all the rest.
+    /// Encodes `value` into `self`. A number is written in place, because building it elsewhere and
+    /// moving it here takes longer than all the rest.
     #[inline]
     pub(crate) fn set(&mut self, value: &Value) {
         match (word_of(value), &mut self.0) {
@@ -131,7 +133,7 @@ impl Encoded {
         }
     }
 
-    /// [`set`](Self::set), where the system has the memory.
+    /// Like [`set`](Self::set), but fails if the system lacks the memory.
     #[inline]
     pub(crate) fn try_set(&mut self, value: &Value) -> Result<(), NoMemory> {
         match word_of(value) {
@@ -141,7 +143,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// Apart, so that the common types are encoded where they are needed.
+    /// Not inlined, so that only the encoding of the common types is inlined into callers.
     #[inline(never)]
     fn from_other(value: &Value) -> Self {
         let mut bytes = Vec::new();
@@ -162,7 +164,7 @@ impl Encoded {
         Self::try_from_bytes(&bytes)
     }
 
-    /// The bytes.
+    /// The wire form.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Form::Inline { len, bytes } => bytes.0.get(..usize::from(*len)).unwrap_or(&bytes.0),
@@ -170,7 +172,7 @@ impl Encoded {
         }
     }
 
-    /// The counted buffer, when the value is too long to be kept in place.
+    /// The counted buffer, if the value is too long to be stored in place.
     pub(crate) fn shared(&self) -> Option<&Arc<[u8]>> {
         match &self.0 {
             Form::Inline { .. } => None,
@@ -178,7 +180,7 @@ impl Encoded {
         }
     }
 
-    /// Bytes that it holds beside itself.
+    /// Bytes held outside this struct.
     pub(crate) fn shared_bytes(&self) -> usize {
         self.shared().map_or(0, |bytes| bytes.len())
     }
@@ -187,7 +189,7 @@ impl Encoded {
         Self(Form::Shared(bytes))
     }
 
-    /// [`decode`](Self::decode), where the system has the memory.
+    /// Like [`decode`](Self::decode), but fails if the system lacks the memory.
     ///
     /// # Errors
     /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
@@ -196,8 +198,8 @@ impl Encoded {
         Ok(self.decode(data_type))
     }
 
-    /// The value; the type's default when the bytes are not one of `data_type`, which the write
-    /// path excludes by checking every value before it commits it.
+    /// Decodes the value. Returns the type's default if the bytes are not a value of `data_type`,
+    /// which cannot happen because the write path checks every value before it commits it.
     pub fn decode(&self, data_type: &DataType) -> Value {
         let mut reader = wire::Reader::new(self.as_slice());
         wire::decode_value(data_type, &mut reader).unwrap_or_else(|_| Value::default_of(data_type))
@@ -210,7 +212,7 @@ impl PartialEq for Encoded {
     }
 }
 
-/// Bytes of the default of a type: only arrays of a fixed shape have a long one.
+/// Bytes of a type's default value. Only arrays of a fixed shape have a long one.
 fn default_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Array(ty) => {
@@ -226,7 +228,7 @@ fn default_bytes(data_type: &DataType) -> usize {
     }
 }
 
-/// The system has no memory for a large value.
+/// Error: the system has no memory for a large value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the engine's machine has no {bytes} bytes of memory left for the value; try again later, or \
@@ -237,10 +239,10 @@ pub struct NoMemory {
     pub bytes: usize,
 }
 
-/// Whether the system has memory for a large value, and some beside it.
+/// Checks that the system has memory for a large value plus a margin.
 ///
-/// No counted buffer can be asked for fallibly. So the memory is asked for and given back
-/// untouched, and the caller then takes it.
+/// A counted buffer cannot be allocated fallibly, so the memory is allocated as a vector, freed
+/// untouched and then allocated again by the caller.
 pub(crate) fn check_room(bytes: usize) -> Result<(), NoMemory> {
     if bytes < LARGE_BYTES {
         return Ok(());
@@ -249,12 +251,12 @@ pub(crate) fn check_room(bytes: usize) -> Result<(), NoMemory> {
     let with_margin = bytes.saturating_add(bytes.min(MARGIN_BYTES));
     let reserved = room.try_reserve_exact(with_margin);
     reserved.map_err(|_| NoMemory { bytes })?;
-    // Not left out by the compiler, which may drop memory that nobody uses.
+    // Prevents the compiler from removing an allocation whose memory is never used.
     std::hint::black_box(&mut room);
     Ok(())
 }
 
-/// Whether the system has memory for the decoded form of a large value in wire form.
+/// Checks that the system has memory for the decoded form of a large value in wire form.
 ///
 /// # Errors
 /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
@@ -266,7 +268,7 @@ pub fn check_room_to_decode(data_type: &DataType, bytes: &[u8]) -> Result<(), No
         .map_err(|_| NoMemory { bytes: bytes.len() })
 }
 
-/// The wire form of the most common types, as a word, and its length.
+/// Returns the wire form of the most common types as a word, with its length in bytes.
 #[inline]
 pub(crate) fn word_of(value: &Value) -> Option<(u64, usize)> {
     Some(match value {
@@ -279,19 +281,19 @@ pub(crate) fn word_of(value: &Value) -> Option<(u64, usize)> {
     })
 }
 
-/// One update of a variable, as commit numbered it.
+/// One update of a variable, as numbered by its commit.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Its number within the epoch; 0 when nothing was written yet.
+    /// Its number within the epoch; 0 before the first write.
     pub sequence: u64,
-    /// When the value was measured.
+    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
-    /// When the engine accepted it.
+    /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// Quality of the value: level, reason and clock.
     pub quality: Quality,
-    /// The session that wrote it; 0 for the engine and its I/O servers.
+    /// Session that wrote it; 0 for the engine and its I/O servers.
     pub writer: u32,
-    /// The value; empty when `sequence` is 0.
+    /// The value; empty if `sequence` is 0.
     pub value: Encoded,
 }

@@ -1,5 +1,5 @@
-//! One variable: its cold properties (shared) and its newest update. What else its lock guards,
-//! such as who wants to know, is in `state`.
+//! One variable: its cold properties (shared) and its newest update. Module `state` has the rest of
+//! what its lock guards, such as the subscribers.
 
 mod state;
 
@@ -25,15 +25,16 @@ use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::update::{Encoded, Update};
 
-/// A deployed variable. Kept small: a plain `f64` costs under 300 bytes with its name and its slot.
+/// A deployed variable. Kept small: a plain `f64` takes under 300 bytes, including its name and its
+/// slot.
 pub struct Variable {
     handle: u32,
-    /// Index of its provider plus one (0: held, nobody else owns the value), and above
-    /// that what few variables are; see [`flags`](crate::flags).
+    /// Low bits: index of the provider plus one, or 0 for a held variable. High bits: rare states,
+    /// see [`flags`](crate::flags).
     pub(crate) flags: AtomicU32,
     name: Box<str>,
-    /// As it was deployed. What [`State::edited`] says instead leaves the type, the scope, the FIFO
-    /// and the timestamps as they are.
+    /// The properties as deployed. [`State::edited`] overrides them, except for the type, the
+    /// scope, the FIFO and the timestamps.
     properties: Arc<Properties>,
     cell: Cell,
     pub(crate) realtime: Option<Box<RealTime>>,
@@ -54,7 +55,7 @@ impl Variable {
     }
 
     /// The handle: the same number for every connection, never reused within an epoch. The slot in
-    /// it is: see [`slot_of`](trunkline_types::definition::slot_of).
+    /// it is reused: see [`slot_of`](trunkline_types::definition::slot_of).
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle
@@ -65,8 +66,7 @@ impl Variable {
         &self.name
     }
 
-    /// What configuration says about it now. Takes no lock unless that was edited after it was
-    /// deployed.
+    /// Returns the current configuration. Takes no lock unless it was edited after deployment.
     #[inline]
     pub fn properties(&self) -> PropertiesRef<'_> {
         // Acquire: pairs with the release in `edit`.
@@ -81,7 +81,7 @@ impl Variable {
         self.shared_properties(&self.lock())
     }
 
-    /// [`properties`](Self::properties) for a caller that holds the lock.
+    /// Like [`properties`](Self::properties), for a caller that holds the lock.
     pub(crate) fn shared_properties(&self, state: &State) -> PropertiesRef<'_> {
         match state.edited() {
             Some(edited) => PropertiesRef::Edited(Arc::clone(edited)),
@@ -89,7 +89,7 @@ impl Variable {
         }
     }
 
-    /// Whether `properties` are what holds now. The caller holds the lock.
+    /// Returns true if `properties` are still the current ones. The caller holds the lock.
     #[inline]
     pub(crate) fn is_current(&self, state: &State, properties: &PropertiesRef<'_>) -> bool {
         match (properties, state.edited()) {
@@ -99,7 +99,7 @@ impl Variable {
         }
     }
 
-    /// From now on `properties` hold, which differ in nothing that the variable is made for: see
+    /// Replaces the current properties by `properties`, which must satisfy
     /// [`is_made_for`](Self::is_made_for).
     pub(crate) fn edit(
         &self,
@@ -123,18 +123,18 @@ impl Variable {
             state.extra.get_or_insert_default().edited = Some(properties);
             self.set(&state, EDITED);
         }
-        // It may be readable no longer, or again.
+        // The variable may have become readable or unreadable.
         self.mirror(&state);
         self.refresh_fields(&state, now, wall, wakes);
     }
 
-    /// What holds now, while the caller holds the variable's lock.
+    /// Returns the current properties. The caller holds the variable's lock.
     pub(crate) fn properties_locked<'s>(&'s self, state: &'s State) -> &'s Properties {
         state.edited().unwrap_or(&self.properties)
     }
 
-    /// Whether a variable with these properties can be this one: what its memory was laid out for
-    /// is the same.
+    /// Returns true if the variable can take these properties, that is if everything its memory
+    /// layout depends on is the same.
     pub(crate) fn is_made_for(&self, properties: &Properties) -> bool {
         let own = &self.properties;
         own.data_type == properties.data_type
@@ -144,7 +144,7 @@ impl Variable {
             && own.alias.is_empty() == properties.alias.is_empty()
     }
 
-    /// What it was deployed with: its type, scope, FIFO and timestamps are still those.
+    /// The properties as deployed. Their type, scope, FIFO and timestamps are always current.
     pub(crate) fn deployed(&self) -> &Arc<Properties> {
         &self.properties
     }
@@ -154,7 +154,7 @@ impl Variable {
         &self.properties.data_type
     }
 
-    /// The number of its newest update; 0 when nothing was written yet.
+    /// The sequence of the newest update; 0 before the first write.
     pub fn sequence(&self) -> u64 {
         self.cell.sequence()
     }
@@ -167,12 +167,13 @@ impl Variable {
         }
     }
 
-    /// The newest update as a sample; before the first write the type's default, `bad: no-value`.
+    /// The newest update as a sample. Before the first write it is the type's default with quality
+    /// `bad: no-value`.
     pub fn sample(&self) -> Sample {
         self.sample_of(&self.update())
     }
 
-    /// `update` with its value decoded.
+    /// Decodes the value of `update` and returns it as a sample.
     pub fn sample_of(&self, update: &Update) -> Sample {
         if update.sequence == 0 {
             return Sample {
@@ -190,11 +191,11 @@ impl Variable {
         }
     }
 
-    /// Whether `caller` may read it.
+    /// Checks that `caller` may read the variable.
     ///
     /// # Errors
-    /// [`AccessError::Denied`] by the caller's rights or because it is hidden from the caller,
-    /// [`AccessError::NotReadable`] by its access type.
+    /// [`AccessError::Denied`] if the caller lacks the right or cannot see the variable,
+    /// [`AccessError::NotReadable`] if its access is write-only.
     pub fn check_readable(&self, caller: &Caller) -> Result<(), AccessError> {
         if !caller.rights.read || !self.is_visible_to(caller) {
             return Err(AccessError::Denied);
@@ -205,12 +206,13 @@ impl Variable {
         Ok(())
     }
 
-    /// Whether `caller` can see it at all: connections do not see single-process variables.
+    /// Returns true if `caller` can see the variable. Connections do not see single-process
+    /// variables.
     pub fn is_visible_to(&self, caller: &Caller) -> bool {
         !(caller.remote && self.properties.scope == Scope::Process)
     }
 
-    /// What became of every write so far.
+    /// Returns the counters of every write so far, by outcome.
     pub fn ledger(&self) -> UpstreamLedger {
         let state = self.lock();
         let mut ledger = UpstreamLedger {
@@ -233,20 +235,20 @@ impl Variable {
         ledger
     }
 
-    /// Enters writes that were lost before they reached the engine: in a mirrored source, or by an
-    /// I/O server that had to wait for too long.
+    /// Counts writes that were lost before they reached the engine: in a mirrored source, or by an
+    /// I/O server that had to wait too long.
     pub fn count_upstream_lost(&self, count: u64) {
         self.lock()
             .count(count, |unapplied| &mut unapplied.upstream_lost);
     }
 
-    /// Enters writes that their writer replaced by a newer one before they were sent.
+    /// Counts writes that their writer replaced by a newer one before sending them.
     pub fn count_superseded(&self, count: u64) {
         self.lock()
             .count(count, |unapplied| &mut unapplied.superseded);
     }
 
-    /// Number of subscriptions, those of the engine's own services not counted.
+    /// Number of subscriptions, without those of the engine's own services.
     pub fn subscribers(&self) -> usize {
         let state = self.lock();
         let is_counted = |one: &&Arc<Outbox>| !one.is_service;
@@ -254,7 +256,7 @@ impl Variable {
         plain + buffers(&state, &mut |_| ())
     }
 
-    /// Who subscribes to it, each once, `max` at most.
+    /// Returns the subscribing connections, each once, `max` at most.
     pub fn readers(&self, max: usize) -> Vec<Reader> {
         let mut outboxes: Vec<Arc<Outbox>> = Vec::new();
         let mut note = |outbox: &Arc<Outbox>| {
@@ -269,17 +271,17 @@ impl Variable {
             plain.for_each(&mut note);
             buffers(&state, &mut note);
         }
-        // They say who they are outside the lock.
+        // Outside the lock, because `reader` runs code of the consumer's owner.
         outboxes.iter().map(|outbox| outbox.reader()).collect()
     }
 
-    /// Visits the consumers behind those that are not simply of `latest`, each once for each of
-    /// them; the lock is held.
+    /// Visits the consumers of all subscriptions other than plain `latest` ones, once per
+    /// subscription, while the lock is held.
     pub(crate) fn of_buffers(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) {
         buffers(&self.lock(), visit);
     }
 
-    /// Tells how the buffer of each of those subscriptions stands before an update of `bytes`.
+    /// Reports the buffer pressure of each of those subscriptions before an update of `bytes`.
     pub(crate) fn of_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
         let state = self.lock();
         let Some(interests) = state.interests() else {
@@ -293,8 +295,8 @@ impl Variable {
         }
     }
 
-    /// Publishes a number as the newest update, and returns that one's number. The caller holds the
-    /// lock of this plain variable.
+    /// Publishes a number as the newest update and returns its sequence. The caller holds the lock
+    /// of this plain variable.
     #[inline]
     pub(crate) fn publish_word(
         &self,
@@ -306,8 +308,8 @@ impl Variable {
         self.cell.publish_word(stamp, quality, writer, word)
     }
 
-    /// The newest update of this plain variable; `None` when there is none yet, or writers overtook
-    /// the reader every time.
+    /// Returns the newest update of this plain variable, or `None` if there is none yet or writers
+    /// overtook the reader on every attempt.
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
         self.cell.read_word()
@@ -321,25 +323,25 @@ impl Variable {
         self.state.lock()
     }
 
-    /// The newest update, while the caller holds the variable's lock.
+    /// Returns the newest update. The caller holds the variable's lock.
     pub(crate) fn update_locked(&self, state: &State) -> Update {
         if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
             return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
         }
         match self.cell.read(self.data_type()) {
             CellRead::Complete(update) => update,
-            // With the lock held nobody publishes, so a read cannot be lapped; and a shared value
-            // would have been found above.
+            // No writer publishes while the lock is held, so the read cannot be lapped; a shared
+            // value would have been found above.
             CellRead::Shared | CellRead::Lapped => self.cell.read_with(Encoded::EMPTY),
         }
     }
 
-    /// [`update_locked`](Self::update_locked) for a caller that does not look at the value.
+    /// Like [`update_locked`](Self::update_locked), for a caller that does not use the value.
     pub(crate) fn update_without_value(&self) -> Update {
         self.cell.read_with(Encoded::EMPTY)
     }
 
-    /// Publishes `update` as the newest one, and returns its number. The caller holds the lock.
+    /// Publishes `update` as the newest one and returns its sequence. The caller holds the lock.
     pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
         if let Some(extra) = &mut state.extra {
             self.publish_to(&mut extra.shared, update);
@@ -353,27 +355,27 @@ impl Variable {
         update.sequence
     }
 
-    /// [`publish`](Self::publish) for a caller that has the rest of the state in use: `shared` is
-    /// the state's.
+    /// Like [`publish`](Self::publish), for a caller that has borrowed the rest of the state.
+    /// `shared` is the state's field.
     #[inline]
     pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
         *shared = update.value.shared().map(Arc::clone);
         update.sequence = self.cell.publish(self.data_type(), update);
     }
 
-    /// Whether somebody else owns its value: clients' writes go there first.
+    /// Returns true if a provider owns its value. Clients' writes go to the provider first.
     pub fn is_provided(&self) -> bool {
         self.provider_index().is_some()
     }
 
-    /// Who owns its value, if somebody does.
+    /// The provider that owns its value, if there is one.
     pub fn provider(&self) -> Option<ProviderId> {
         self.provider_index().map(ProviderId::at)
     }
 }
 
-/// Visits the consumers behind the subscriptions that are not simply of `latest`, those of the
-/// engine's own services aside. Returns how many there are.
+/// Visits the consumers of all subscriptions other than plain `latest` ones, except the engine's
+/// own services. Returns the number of these subscriptions.
 fn buffers(state: &State, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
     let Some(interests) = state.interests() else {
         return 0;
@@ -387,12 +389,12 @@ fn buffers(state: &State, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
     count + of_feeds.sum::<usize>()
 }
 
-/// What a variable's configuration says at the moment it is asked.
+/// A variable's configuration at the time of the call.
 #[derive(Clone, Debug)]
 pub enum PropertiesRef<'a> {
-    /// What it was deployed with.
+    /// The properties as deployed.
     Deployed(&'a Arc<Properties>),
-    /// What was put in their place since.
+    /// The properties that replaced them after deployment.
     Edited(Arc<Properties>),
 }
 

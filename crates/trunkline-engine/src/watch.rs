@@ -1,13 +1,13 @@
-//! Names that come and go: patterns that are followed live (B-32).
+//! Live patterns: reports names that appear and disappear (B-32).
 //!
 //! ```text
 //! slots                1 2 3 4 5 ... end      a new watch lists the variables here,
 //! what came and went   +7 +8 -3 +9 -7 ...     then follows the log from where the listing began
 //! ```
 //!
-//! The log is kept while anybody follows patterns, and has a bound. A watch that falls further
-//! behind than the log reaches begins its listing anew, and its client sees what has gone meanwhile
-//! by what is not listed, as after a reconnect.
+//! The log is kept while any pattern is watched, and is bounded. A watch that falls behind the end
+//! of the log lists all names again. Its client recognizes the names that disappeared meanwhile by
+//! their absence from the list, as after a reconnect.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,71 +21,72 @@ use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, Mutex, Weak};
 use crate::variable::Variable;
 
-/// Entries of the log that are looked at in one slice.
+/// Maximum number of log entries examined in one slice.
 const LOG_SLICE: usize = 1000;
 
-/// Who is woken when names come and go.
+/// Consumers to wake when names appear or disappear.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     outboxes: Mutex<Vec<Weak<Outbox>>>,
 }
 
-/// One pattern that is followed, and how far.
+/// The watch of one pattern, and its progress.
 #[derive(Debug)]
 pub struct Watch {
     pattern: Pattern,
-    /// The slot to list next; 0: the listing has not begun.
+    /// The next slot to list; 0 if the listing has not begun.
     cursor: u32,
-    /// Where the listing ends.
+    /// Slot at which the listing ends.
     end: u32,
-    /// The entry of the log to look at next; while it lists, the first that comes after.
+    /// The next log entry to examine; during the listing, the first entry after it began.
     log: u64,
     is_listed: bool,
-    /// It fell behind the log.
+    /// True if it fell behind the log.
     is_behind: bool,
-    /// Handles that were gone when their coming was looked at, and whose going is still ahead in
-    /// the log: neither is reported. The bound of the log bounds them.
+    /// Handles of variables that were already gone when the entry of their appearance was examined.
+    /// The entry of their disappearance is still ahead in the log; neither is reported. Bounded by
+    /// the bound of the log.
     unseen: BTreeSet<u32>,
-    /// While it lists: handles of the variables that came since it began, which are in the log, and
-    /// the entry up to which they are here. The bound of the log bounds them, too.
+    /// During the listing: handles of the variables added since it began, which are in the log, and
+    /// the entry up to which they were collected. Bounded by the bound of the log.
     came: HashSet<u32>,
     came_until: u64,
 }
 
-/// What one slice of a watch found.
+/// The result of one slice of a watch.
 #[derive(Debug, Default)]
 pub struct WatchSlice {
-    /// How many names had come and gone when it was looked.
+    /// Number of names that had appeared and disappeared at the time of the slice.
     pub revision: u64,
-    /// Variables that were told before and are no more. A handle among them that was not told is of
-    /// a variable that nobody had seen.
+    /// Handles of variables that disappeared. It may contain handles that were never reported, of
+    /// variables that the client has not seen.
     pub gone: Vec<u32>,
-    /// Variables that were not told before.
+    /// Variables that appeared, not reported before.
     pub appeared: Vec<Arc<Variable>>,
-    /// The listing begins anew: the watch was looked at too seldom, and what is not listed now is
-    /// gone.
+    /// True if the listing begins again because the watch was called too rarely. Names that are not
+    /// listed now have disappeared.
     pub begins_again: bool,
-    /// The listing of what there was at first is complete with this slice.
+    /// True if this slice completes the initial listing.
     pub listed: bool,
-    /// Where it stands.
+    /// The progress after this slice.
     pub progress: WatchProgress,
 }
 
-/// Where a watch stands after a slice.
+/// The progress of a watch after a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WatchProgress {
-    /// Everything was told; the consumer is woken when there is more.
+    /// Everything was reported. The consumer is woken when there is more.
     #[default]
     Idle,
     /// There is more at once.
     More,
-    /// The consumer has not taken the last updates of a variable that is gone: call again when it
+    /// The consumer has not taken the last updates of a variable that is gone. Call again when it
     /// has.
     Waits,
 }
 
 impl Watch {
-    /// Follows `pattern` from what there is now.
+    /// Creates a watch of `pattern` that begins with the current names.
     pub fn new(pattern: Pattern) -> Self {
         Self {
             pattern,
@@ -100,15 +101,16 @@ impl Watch {
         }
     }
 
-    /// The pattern.
+    /// The watched pattern.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// The next slice of what came and went: at most `limit` names, until `effort` is spent. One
-    /// name at least is looked at.
+    /// Returns the next slice of changes: at most `limit` names, until `effort` is spent, but
+    /// examines at least one name.
     ///
-    /// A variable that is gone is told once `consumer` has nothing more of it to deliver.
+    /// The disappearance of a variable is reported once `consumer` has nothing more to deliver from
+    /// it.
     pub fn next(
         &mut self,
         consumer: &Consumer,
@@ -118,7 +120,7 @@ impl Watch {
     ) -> WatchSlice {
         let engine = consumer.engine();
         if self.cursor == 0 {
-            // First, so that nothing is missed between the two.
+            // First, so that nothing is missed in between.
             consumer.watch_names();
             (self.log, self.end) = engine.registry().mark();
             (self.cursor, self.came_until) = (1, self.log);
@@ -142,7 +144,7 @@ impl Watch {
         slice
     }
 
-    /// What came and went since, in its order.
+    /// Reports the changes in the log, in order.
     fn follow(
         &mut self,
         consumer: &Consumer,
@@ -172,7 +174,7 @@ impl Watch {
                 } else if !entry.is_gone {
                     slice.appeared.push(Arc::clone(variable));
                 } else if self.unseen.remove(&handle) {
-                    // It came and went, and nobody was told.
+                    // It appeared and disappeared without being reported.
                 } else if consumer.has_item_of(variable) {
                     slice.progress = WatchProgress::Waits;
                     return;
@@ -187,7 +189,7 @@ impl Watch {
         }
     }
 
-    /// Whether a variable came after the listing began: then it is in the log.
+    /// Returns true if a variable was added after the listing began. Then it is in the log.
     fn has_come(&mut self, engine: &Engine, variable: &Variable) -> bool {
         let registry = engine.registry();
         self.came_until = registry.came_since(self.came_until, &mut self.came);
@@ -221,8 +223,8 @@ impl Watch {
 }
 
 impl Consumer {
-    /// From now on the consumer is woken when names come and go, and
-    /// [`take_names_changed`](Self::take_names_changed) says so.
+    /// Wakes the consumer from now on when names appear or disappear.
+    /// [`take_names_changed`](Self::take_names_changed) then returns true.
     pub fn watch_names(&self) {
         let mut outboxes = self.engine().watchers().outboxes.lock();
         outboxes.retain(|outbox| outbox.strong_count() > 0);
@@ -233,12 +235,13 @@ impl Consumer {
         self.engine().registry().keep_log(true);
     }
 
-    /// Whether names came or went since this was asked last.
+    /// Returns true if names appeared or disappeared since the last call.
     pub fn take_names_changed(&self) -> bool {
         self.outbox.take_names_changed()
     }
 
-    /// Whether something of this variable, or of its fields, may still be delivered to it.
+    /// Returns true if updates of this variable or its fields may still be delivered to the
+    /// consumer.
     pub(crate) fn has_item_of(&self, variable: &Variable) -> bool {
         let state = variable.lock();
         let mut fields = state.fields().iter();
@@ -249,7 +252,7 @@ impl Consumer {
 }
 
 impl Engine {
-    /// Names came or went: whoever follows patterns looks.
+    /// Wakes the consumers that watch patterns, because names appeared or disappeared.
     pub(crate) fn announce_names(&self, wakes: &mut Wakes) {
         let mut outboxes = self.watchers().outboxes.lock();
         outboxes.retain(|outbox| {

@@ -1,12 +1,14 @@
-//! The write path: check, lock, decide, commit, and what is done after the lock is gone.
+//! The write path: check, lock, decide, commit, and the work after unlocking.
 //!
-//! It runs on the writer's thread. No engine thread, no global lock, nothing that blocks: a write
-//! that would have to wait says so before it has a number. Lock order: variable, then feed.
+//! It runs on the writer's thread, without an engine thread, a global lock or anything that blocks.
+//! A write that would have to wait reports so before it has a sequence. Lock order: variable, then
+//! feed.
 //!
 //! # Layout
-//! - `request`: what is to be written; here: the path of it, and what needs no lock.
-//! - `commit`: what is done under the variable's lock.
-//! - `publish`: updates that no client has written.
+//! - `request`: the arguments of a write; this file: the write path and everything that needs no
+//!   lock.
+//! - `commit`: the part under the variable's lock.
+//! - `publish`: updates that no client wrote.
 
 mod commit;
 mod publish;
@@ -31,9 +33,10 @@ use crate::update::Encoded;
 use crate::variable::{State, Variable};
 
 impl Engine {
-    /// Writes one value, or says at once why not. Never waits, and calls nobody's code while it
-    /// holds a lock. `wakes` collects the consumers to be woken; they are when it is flushed or
-    /// dropped.
+    /// Writes one value, or returns at once the reason why not.
+    ///
+    /// Never waits, and calls no user code while it holds a lock. `wakes` collects the consumers to
+    /// wake; they are woken when it is flushed or dropped.
     pub fn try_write(
         &self,
         caller: &Caller,
@@ -62,7 +65,7 @@ impl Engine {
                     && let WriteOutcome::Refused(refusal) = &outcome
                     && let Some(reason) = reason_of(refusal)
                 {
-                    // What the source says now is not what the variable shows: it must not look
+                    // The variable no longer shows what its source reports, so it must not look
                     // good.
                     requalify(variable, Quality::bad(reason), now, wall, wakes);
                 }
@@ -70,7 +73,7 @@ impl Engine {
             })
     }
 
-    /// [`Engine::try_write`] without counting refusals.
+    /// Like [`Engine::try_write`], without counting refusals.
     pub(crate) fn put(
         &self,
         put: Put<'_>,
@@ -102,7 +105,7 @@ impl Engine {
         }
         let mut state = variable.lock();
         if !variable.is_current(&state, &properties) {
-            // It was judged by properties that hold no longer.
+            // The write was checked against properties that are no longer current.
             drop(state);
             return self.put(put, variable, write, wakes);
         }
@@ -132,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Steps 3 and 4. The caller holds the variable's lock.
+    /// Steps 3 and 4: decide and commit. The caller holds the variable's lock.
     #[inline(always)]
     #[expect(
         clippy::too_many_arguments,
@@ -158,7 +161,7 @@ impl Engine {
         commit(put, variable, state, properties, write, accepted, wakes)
     }
 
-    /// [`commit`] of a variable that somebody else may have for himself.
+    /// Calls [`commit`] for a variable whose writing may be restricted to one client.
     #[cold]
     fn commit_guarded(
         &self,
@@ -177,8 +180,8 @@ impl Engine {
         Ok(attempt)
     }
 
-    /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
-    /// what the provider says it holds.
+    /// Sends a write of a provided variable to its provider, outside every lock. The cell changes
+    /// when the provider reports the value it holds.
     pub(crate) fn ask_provider(
         &self,
         index: usize,
@@ -190,7 +193,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         check_state(self, variable, write)?;
         if variable.is_guarded() {
-            // It is the provider that decides, later: who asks first is the single writer.
+            // The provider decides later, so the first client that asks becomes the single writer.
             let mut state = variable.lock();
             let current = variable.shared_properties(&state);
             self.check_guard(put.caller, put.now, variable, &mut state, &current)?;
@@ -234,7 +237,8 @@ impl Engine {
     }
 }
 
-/// Why a variable is bad whose source says what cannot be committed; `None`: it stays as it is.
+/// Returns the reason with which a variable becomes bad if the value from its source is refused, or
+/// `None` if its quality stays.
 pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
     match refusal {
         Refusal::Scaling(_) => Some(Reason::OutOfRange),
@@ -243,7 +247,7 @@ pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
     }
 }
 
-/// What forbids every write now, and what this one expects.
+/// Checks the states that block every write, and the position this write expects.
 pub(crate) fn check_state(
     engine: &Engine,
     variable: &Variable,
@@ -260,7 +264,7 @@ pub(crate) fn check_state(
     }
 }
 
-/// Compare-and-set, on the whole position.
+/// Compare-and-set on the whole position, epoch and sequence.
 pub(crate) fn check_expected(
     epoch: u64,
     variable: &Variable,
@@ -279,24 +283,26 @@ pub(crate) fn check_expected(
     }
 }
 
-/// Who writes and when.
+/// The context of a write: its caller, its time and its observers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Put<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) now: Tick,
     pub(crate) wall: Timestamp,
-    /// The writer can be asked to wait for a full feed, as long as the variable's owner allows.
+    /// True if the writer can wait for a full feed, for at most as long as the variable's owner
+    /// allows.
     pub(crate) may_stall: bool,
-    /// Told that the write was applied before anybody hears of the update: whoever wrote has the
-    /// answer when the update comes.
+    /// Notified that the write was applied before any subscriber sees the update, so the writer has
+    /// the answer when its update arrives.
     pub(crate) completion: Option<&'a Completion>,
-    /// How it ends is noted in the audit.
+    /// Set if the outcome is recorded in the audit.
     pub(crate) audited: Option<&'a Audited>,
-    /// The alias through which it came.
+    /// The alias through which the write came.
     pub(crate) watch: Option<&'a Watch>,
 }
 
-/// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
+/// Step 1: every check that needs no lock. Rights come first, so that a caller without them learns
+/// nothing else.
 pub(crate) fn check(
     caller: &Caller,
     variable: &Variable,
@@ -307,7 +313,7 @@ pub(crate) fn check(
         return Ok(());
     }
     let is_permitted = match write.verb {
-        // It only looks.
+        // A request only reads.
         Verb::Request => caller.rights.read,
         _ => caller.rights.write,
     };
@@ -315,19 +321,20 @@ pub(crate) fn check(
         return Err(Refusal::Denied);
     }
     if matches!(write.verb, Verb::Request | Verb::Force | Verb::Unforce) {
-        // What clients write by themselves is not what a person holds in place of the source.
+        // The access type restricts clients' own writes, not a value that a person forces in place
+        // of the source.
         return Ok(());
     }
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
-/// Counts a write whose outcome nobody knows.
+/// Counts a write whose outcome is unknown.
 pub(crate) fn count_unknown(variable: &Variable, cause: UnknownCause) -> WriteOutcome {
     variable.lock().count(1, |unapplied| &mut unapplied.unknown);
     WriteOutcome::Unknown(cause)
 }
 
-/// Counts a refusal and returns it as the write's end.
+/// Counts a refusal and returns it as the write's outcome.
 pub(crate) fn count_refused(variable: &Variable, refusal: Refusal) -> WriteOutcome {
     let mut state = variable.lock();
     state.count_refused(variable.sequence(), &refusal);

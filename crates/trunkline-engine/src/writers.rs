@@ -1,5 +1,5 @@
-//! Names of those who write: an update carries the number of a session, people are shown whose it
-//! is.
+//! Names of writers. An update carries the number of a session; people are shown its principal and
+//! origin.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::engine::Engine;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 
-/// Sessions that are remembered; beyond, the oldest is known by its number alone.
+/// Maximum number of sessions remembered. Beyond it, the oldest is shown by its number only.
 const WRITERS_MAX: usize = 4096;
 
-/// The sessions that may have written, by number. They outlive their connections.
+/// Names of the sessions that may have written, by number. They outlive their connections.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
     names: Mutex<BTreeMap<u32, Arc<str>>>,
 }
 
 impl Engine {
-    /// Remembers whose session this is.
+    /// Records the principal and origin of a session.
     pub fn introduce(&self, caller: &Caller) {
         let mut names = self.writers().names.lock();
         names.insert(caller.session, Arc::from(caller.to_string()));
@@ -27,8 +27,8 @@ impl Engine {
         }
     }
 
-    /// Who wrote a variable's value last, for people; empty where nothing was written. Of a
-    /// device's values it is who had the device take one last.
+    /// Returns the last writer of a variable, for people; empty if it was never written. For a
+    /// value from a device, it is the client whose value the device accepted last.
     pub fn last_writer(&self, variable: &Variable, reader: &Caller) -> String {
         let update = variable.update();
         let name = |session: u32| {

@@ -1,4 +1,4 @@
-//! The audit: entries are appended, and the oldest removed.
+//! The audit table: appends entries, and removes the oldest ones.
 
 use rusqlite::{Row, Transaction, params};
 use trunkline_engine::store::AuditBound;
@@ -12,7 +12,7 @@ pub(crate) fn end(transaction: &Transaction<'_>) -> Result<u64, Problem> {
     Ok(span(transaction)?.1)
 }
 
-/// The numbers of the first and the last entry; `(1, 0)` when there is none.
+/// Returns the numbers of the first and the last entry; `(1, 0)` if there is none.
 fn span(transaction: &Transaction<'_>) -> Result<(u64, u64), Problem> {
     let mut statement = transaction
         .prepare_cached("SELECT ifnull(min(number), 1), ifnull(max(number), 0) FROM audit")?;
@@ -47,7 +47,7 @@ pub(crate) fn append(
     Ok(removal.number)
 }
 
-/// The number up to which the oldest are to be removed. The last one always stays.
+/// Returns the number up to which the oldest entries must be removed. The last one always stays.
 fn surplus(
     transaction: &Transaction<'_>,
     bound: AuditBound,
@@ -135,7 +135,7 @@ pub(crate) fn page(
     })
 }
 
-/// Outcome, epoch, sequence or count, sentence.
+/// Columns of an outcome: number, epoch, sequence or count, sentence.
 fn columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
     match outcome {
         AuditOutcome::Done => (1, 0, 0, ""),
@@ -184,7 +184,8 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
     })
 }
 
-/// In the place of an entry that is not as it was written: none of it can be believed.
+/// Returns the replacement of an entry that fails its checksum, because none of its content can be
+/// trusted.
 fn damaged(number: u64) -> AuditEntry {
     AuditEntry {
         number,

@@ -1,8 +1,8 @@
-//! How a store's file comes into being, whole.
+//! Creates the file of a store atomically.
 //!
-//! SQLite takes an empty file for a new database, so a store that was emptied by accident would
-//! pass for a new one. Here a new store is written beside its place and renamed into it: an empty
-//! file in its place is damage.
+//! SQLite treats an empty file as a new database, so a store that was emptied by accident would
+//! pass for a new one. A new store is therefore written to a file next to its place and renamed. An
+//! empty file in its place counts as damage.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -14,26 +14,26 @@ use rusqlite::Connection;
 use crate::schema;
 use crate::trouble::Problem;
 
-/// The shortest file that may be a database.
+/// Minimum length of a file that may be a database.
 const HEADER_BYTES: u64 = 512;
-/// Nobody but the user of the engine reads what it keeps.
+/// Only the engine's user may read the store.
 const MODE: u32 = 0o600;
 
-/// Makes the file, if there is none. Refuses one that cannot be a store.
+/// Creates the file if there is none. Refuses a file that cannot be a store.
 pub(crate) fn ensure(path: &Path) -> Result<(), Problem> {
     match fs::metadata(path) {
         Ok(file) if file.is_dir() => Ok(()),
         Ok(file) if file.len() == 0 => Err(Problem::damaged(
             "it is empty; if it never was a store, remove it",
         )),
-        // SQLite takes it for a new one, and would write over what is left of a store.
+        // SQLite would treat it as a new database, and overwrite the rest of a store.
         Ok(file) if file.len() < HEADER_BYTES => Err(Problem::Damaged(format!(
             "only {} bytes of it are left",
             file.len()
         ))),
         Ok(file) => {
             if file.permissions().mode() & 0o077 != 0 {
-                // It is of an earlier version. A file of another user stays as it is.
+                // The file is from an earlier version. A file owned by another user stays as it is.
                 let _theirs = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
             }
             Ok(())
@@ -47,7 +47,7 @@ fn create(path: &Path) -> Result<(), Problem> {
     schema::prepare(&mut memory)?;
     let content = memory.serialize(rusqlite::MAIN_DB)?;
     let beside = beside(path);
-    // What a start that was killed has left is written over; one that runs holds the lock.
+    // The leftover of a start that was killed is overwritten. A running start holds the lock.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -69,7 +69,7 @@ fn create(path: &Path) -> Result<(), Problem> {
         .and_then(|()| fs::rename(&beside, path))
         .and_then(|()| sync_folder(path));
     if written.is_err() {
-        // Half of it takes room on a full disk.
+        // A partial file would take up space on a full disk.
         let _stays = fs::remove_file(&beside);
     }
     Ok(written?)

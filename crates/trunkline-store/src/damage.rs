@@ -1,8 +1,8 @@
-//! Rows that are not as they were written: found by their checksums, taken out and kept apart.
+//! Finds damaged rows by their checksums, and moves them to a table of their own.
 //!
-//! Every row has a checksum of its columns, `row_sum`, in its last column. SQLite checks the
-//! structure of its file and not the content. What is damaged is confined to its row: the rest of
-//! the store is used, and the table `damaged` has the columns of the row for whoever repairs it.
+//! Every row has a checksum of its columns, `row_sum`, in its last column, because SQLite checks
+//! the structure of its file but not the content. Damage is confined to its row: the rest of the
+//! store stays in use, and the table `damaged` has the columns of the row for repair.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -11,19 +11,19 @@ use trunkline_engine::store::Damage;
 
 use crate::trouble::Problem;
 
-/// Rows of one table, as SQL names them.
+/// The rows of one table, in SQL terms.
 pub(crate) struct Rows {
-    /// What people call one.
+    /// Name of one row, for people.
     noun: &'static str,
     table: &'static str,
-    /// The column that tells one from the other.
+    /// The column that identifies a row.
     name: &'static str,
-    /// All that the checksum is of.
+    /// The columns covered by the checksum.
     columns: &'static str,
 }
 
-/// The tables whose damaged rows are taken out. The audit keeps its own, because nothing but its
-/// oldest entry may be removed.
+/// The tables whose damaged rows are moved. The audit keeps its damaged rows, because only its
+/// oldest entries may be removed.
 const TABLES: [Rows; 3] = [
     Rows {
         noun: "library",
@@ -45,7 +45,7 @@ const TABLES: [Rows; 3] = [
     },
 ];
 
-/// Makes `row_sum` known to SQL: CRC-32C over the type, the length and the bytes of each argument.
+/// Registers `row_sum` in SQL: CRC-32C over the type, the length and the bytes of each argument.
 pub(crate) fn add_row_sum(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("row_sum", -1, flags, |row| Ok(row_sum(row)))
@@ -65,7 +65,8 @@ fn row_sum(row: &Context<'_>) -> i64 {
     i64::from(sum.finish())
 }
 
-/// CRC-32C of many short pieces. They are gathered: a call for each costs more than its bytes do.
+/// CRC-32C of many short pieces. They are collected first, because a call for each costs more than
+/// processing its bytes.
 struct RowSum {
     sum: u32,
     gathered: [u8; 256],
@@ -107,7 +108,7 @@ impl RowSum {
     }
 }
 
-/// Takes damaged rows out of their tables. What was there before is told again each time.
+/// Moves damaged rows out of their tables. Also returns those moved earlier.
 pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Problem> {
     for rows in TABLES {
         let Rows {
@@ -125,7 +126,7 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, P
         if found == 0 {
             continue;
         }
-        // As text that SQL reads back, byte by byte.
+        // As text from which SQL restores every byte.
         let quoted: Vec<_> = columns
             .split(", ")
             .map(|one| format!("quote({one})"))
@@ -143,7 +144,7 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, P
     all(transaction)
 }
 
-/// What is kept apart.
+/// Returns all rows moved so far.
 fn all(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Problem> {
     let mut statement = transaction.prepare("SELECT kind, name FROM damaged ORDER BY place")?;
     let rows = statement.query_map([], |row| {

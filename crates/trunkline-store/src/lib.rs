@@ -1,10 +1,9 @@
-//! What an engine remembers from one start to the next, in an SQLite file: the count of its starts,
-//! the libraries deployed to it, the newest values of the variables that are to keep them, and who
-//! did what.
+//! The store of an engine's state over restarts, in an SQLite file: the count of its starts, the
+//! deployed libraries, the newest values of variables that retain them, and the audit.
 //!
 //! Every call is one transaction that is on the disk when it returns (write-ahead log,
-//! `synchronous = FULL`). Killed or cut off from power at any point, the store opens as it was
-//! before the call or as it is after it. It is open in one engine at a time.
+//! `synchronous = FULL`). If the program is killed or power is lost at any point, the store opens
+//! in the state before the call or after it. Only one engine can open it at a time.
 //!
 //! ```text
 //! start      count | engine_id                              one row
@@ -14,14 +13,13 @@
 //! ```
 //!
 //! Each row has a checksum in a further column, `sum`. A row that does not match it is moved to the
-//! table `damaged`, and told; the rest of the store is used.
+//! table `damaged` and reported; the rest of the store stays in use.
 //!
 //! # Layout
 //! - [`SqliteStore`]: opening, and the transactions.
-//! - `schema`: the tables, and how an older file gets them.
-//! - `library`: libraries and their variables; `retained`: values; `audit`: who did
-//!   what.
-//! - `trouble`: SQLite's errors in the words of who has to act.
+//! - `schema`: the tables, and the migration of older files.
+//! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries.
+//! - `trouble`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
 
@@ -49,32 +47,34 @@ use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
 use crate::trouble::Problem;
 
-/// A store in a file. Beside it lies its write-ahead log, of the same name with `-wal` behind.
+/// A store in a file. Its write-ahead log is next to it, with `-wal` appended to the name.
 pub struct SqliteStore {
     path: PathBuf,
-    /// `None` after an error of the disk: what the system still holds in memory of the file is not
-    /// trusted then, and the next call opens it again.
+    /// `None` after an error of the disk. The system's cached content of the file is not trusted
+    /// then, and the next call opens the file again.
     connection: Option<Connection>,
-    /// The file that was opened first: another one in its place is not this store.
+    /// Identity of the file opened first. A different file in its place is not this store.
     file: Option<FileId>,
     damage: Vec<Damage>,
 }
 
-/// Tells one file from another, whatever their names.
+/// Device and inode, which identify a file regardless of its name.
 type FileId = (u64, u64);
 
 impl SqliteStore {
-    /// Opens the store in this file, which is made if it is not there; its folder has to be.
+    /// Opens the store in this file. Creates the file if there is none; its folder must exist.
     ///
     /// # Errors
-    /// Another engine uses it, it is damaged or of a newer version, or cannot be opened.
+    /// The store is in use by another engine, is damaged or of a newer version, or cannot be
+    /// opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let mut store = Self::unopened(path);
         store.transaction(|_| Ok(()))?;
         Ok(store)
     }
 
-    /// A store that is opened by its first use, and until that succeeds by each further one.
+    /// Returns a store that is opened by its first use. If that fails, each further use tries
+    /// again.
     pub fn unopened(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -112,8 +112,8 @@ impl SqliteStore {
                 let connection = none.insert(connection);
                 self.damage = damage;
                 match self.file {
-                    // What was in the log when the disk failed goes into the file itself, and to
-                    // disk.
+                    // Writes the content of the log, as of the failure of the disk, to the file and
+                    // to disk.
                     Some(_) => connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")?,
                     None => self.file = file_id(&self.path),
                 }
@@ -123,7 +123,7 @@ impl SqliteStore {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let value = work(&transaction)?;
         transaction.commit()?;
-        // What went into a file that nobody finds any more is not kept.
+        // A change to a file that was removed or replaced is lost.
         still_there(&self.path, self.file)?;
         Ok(value)
     }
@@ -141,20 +141,20 @@ fn still_there(path: &Path, opened: Option<FileId>) -> Result<(), Problem> {
     }
 }
 
-/// Whether the file says that only a newer SQLite may write it: its byte 18 is neither 1 nor 2.
+/// Returns true if the header allows writing only to a newer SQLite: byte 18 is neither 1 nor 2.
 fn header_forbids_writing(path: &Path) -> io::Result<bool> {
     let mut header = [0; 19];
     File::open(path)?.read_exact(&mut header)?;
     Ok(!matches!(header[18], 1 | 2))
 }
 
-/// Opens the file for this process alone. Also returns what is damaged in it.
+/// Opens the file exclusively. Also returns the damage found.
 fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Problem> {
     creation::ensure(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // SQLite opens a file that may not be written for reading, and then cannot lock it.
-    // It does so as well where the header names a form of the file that it does not know.
+    // SQLite opens a write-protected file for reading, and then cannot lock it. It does the same if
+    // the header names a file format that it does not know.
     if OpenOptions::new().write(true).open(path).is_err() {
         return Err(Problem::ReadOnly);
     }
@@ -163,7 +163,7 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Problem> {
             "its header is that of no version of SQLite",
         ));
     }
-    // Another engine keeps the lock as long as it runs: waiting is for those who can say so.
+    // Another engine holds the lock as long as it runs, so waiting for it is left to the caller.
     connection.busy_timeout(Duration::ZERO)?;
     // The lock is taken with the first access and kept, so the log needs no shared index file.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
@@ -197,7 +197,8 @@ impl Store for SqliteStore {
 
     fn begin_start(&mut self) -> Result<Start, StoreError> {
         self.transaction(|transaction| {
-            // There is no row where it was damaged: the count begins anew, as another engine.
+            // The row is missing if it was damaged. The count then begins again, with a new engine
+            // id.
             transaction.execute(
                 "INSERT INTO start (count, engine_id) SELECT 0, randomblob(16)
                  WHERE NOT EXISTS (SELECT * FROM start)",

@@ -1,4 +1,4 @@
-//! The newest values of the variables that are to keep them.
+//! The newest values of variables that retain them.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ pub(crate) fn of_library(
     Ok(values)
 }
 
-/// The names and types of the values, without the values themselves.
+/// Returns the names and types of the values, without the values themselves.
 fn types_of_library(
     transaction: &Transaction<'_>,
     library: &str,
@@ -84,7 +84,7 @@ fn type_of(row: &Row<'_>) -> Result<DataType, Problem> {
     Ok(data_type)
 }
 
-/// Drops the values of variables that the library does not have, or has with another type.
+/// Drops the values of variables that the library no longer has, or has with another type.
 pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
@@ -119,10 +119,10 @@ pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result
     Ok(())
 }
 
-/// The names of a library's variables are those from the first of these on and before the second:
-/// `0` is the character after `/`.
+/// Returns the bounds of a library's variable names: from the first one on, and before the second.
+/// The character after `/` is `0`.
 fn names_of(library: &str) -> [String; 2] {
-    // In the spelling that full names have, whatever that of the library's own name.
+    // Spelled as in full names, however the library's own name is spelled.
     let name = Name::join(library, "x");
     let spelt = name
         .as_ref()

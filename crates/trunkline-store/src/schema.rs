@@ -1,4 +1,4 @@
-//! The tables, and how a file gets them.
+//! The tables, their creation and their migration.
 
 use rusqlite::{Connection, TransactionBehavior};
 use trunkline_engine::store::Damage;
@@ -6,9 +6,9 @@ use trunkline_engine::store::Damage;
 use crate::damage;
 use crate::trouble::Problem;
 
-/// Says that a file is a Trunkline store: `Trnk`.
+/// Identifies a file as a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
-/// The form of the tables; it rises with every change of them.
+/// Version of the tables. It rises with every change of them.
 const FORM: u32 = 4;
 
 const TABLES: &str = "
@@ -30,8 +30,8 @@ CREATE TABLE retained (
 ) WITHOUT ROWID;
 ";
 
-/// New in form 2. Entries are appended, numbered without a gap, and the oldest removed; SQLite
-/// itself refuses everything else, whichever program asks for it.
+/// Added in version 2. Entries are appended, numbered without a gap, and only the oldest are
+/// removed. SQLite itself refuses everything else, whichever program requests it.
 const AUDIT: &str = "
 CREATE TABLE audit (
     number   INTEGER PRIMARY KEY,
@@ -59,13 +59,13 @@ WHEN OLD.number <> (SELECT min(number) FROM audit)
 BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the audit is removed'); END;
 ";
 
-/// New in form 3: what tells this store from every other.
+/// Added in version 3: an identifier of the store.
 const ENGINE_ID: &str = "
 ALTER TABLE start ADD COLUMN engine_id BLOB NOT NULL DEFAULT x'';
 UPDATE start SET engine_id = randomblob(16);
 ";
 
-/// New in form 4: a checksum of each row, and the rows whose checksum was wrong.
+/// Added in version 4: a checksum of each row, and the table of rows whose checksum was wrong.
 const SUMS: &str = "
 ALTER TABLE start ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
 UPDATE start SET sum = row_sum(count, engine_id);
@@ -87,11 +87,11 @@ CREATE TABLE damaged (
 );
 ";
 
-/// What brings a file of each form to the next one.
+/// The migration from each version to the next one.
 const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID, SUMS];
 
-/// Makes the tables in a new file, and looks at an old one: whether it is a store, of a form that
-/// is known, and whole. Returns the rows that are not.
+/// Creates the tables in a new file, and checks an existing one: it must be an intact store of a
+/// known version. Returns the damaged rows.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Problem> {
     damage::add_row_sum(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -102,7 +102,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Proble
     let tables: u32 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     match (application, form) {
-        // New, or cut off before its tables were there.
+        // A new file, or one whose creation was cut off before it had tables.
         (0, 0) if tables == 0 => {
             make_tables(&transaction)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -125,7 +125,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Proble
         "ok" => {}
         trouble => return Err(Problem::damaged(trouble)),
     }
-    // The definitions of the tables are text in the file: an altered one reads other columns.
+    // The definitions of the tables are text in the file. An altered one would read other columns.
     if definitions(connection)? != expected_definitions()? {
         return Err(Problem::damaged("its tables are not those of a store"));
     }
@@ -141,7 +141,7 @@ fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     steps.try_for_each(|step| connection.execute_batch(step))
 }
 
-/// What SQLite knows of tables, indexes and triggers.
+/// Returns SQLite's definitions of tables, indexes and triggers.
 fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
     let mut statement = connection.prepare(
         "SELECT quote(type), quote(name), quote(tbl_name), quote(sql) FROM sqlite_schema
@@ -153,7 +153,7 @@ fn definitions(connection: &Connection) -> rusqlite::Result<Vec<[String; 4]>> {
     rows.collect()
 }
 
-/// Those of a store that was just made.
+/// Returns the definitions in a newly created store.
 fn expected_definitions() -> rusqlite::Result<Vec<[String; 4]>> {
     let connection = Connection::open_in_memory()?;
     damage::add_row_sum(&connection)?;

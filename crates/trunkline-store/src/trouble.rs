@@ -1,4 +1,4 @@
-//! SQLite's errors in the words of who has to act.
+//! Translates SQLite's errors into errors with a remedy.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -8,7 +8,7 @@ use rusqlite::types::FromSqlError;
 use trunkline_engine::store::{StoreError, StoreTrouble};
 use trunkline_types::wire::DecodeError;
 
-/// Why a step was not done.
+/// The reason why a step failed.
 #[derive(Debug)]
 pub(crate) enum Problem {
     Sqlite(rusqlite::Error),
@@ -26,7 +26,7 @@ impl Problem {
         Problem::Damaged(what.to_owned())
     }
 
-    /// The disk did not do what it was told, and nobody knows what it holds now.
+    /// Returns true if the disk failed, so that its content is unknown.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         match self {
             Problem::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
@@ -35,7 +35,7 @@ impl Problem {
         }
     }
 
-    /// As an error of the store in this file.
+    /// Converts the problem into an error of the store in this file.
     pub(crate) fn of(self, path: &Path) -> StoreError {
         let trouble = match self {
             Problem::Damaged(what) => StoreTrouble::Damaged(what),
@@ -63,8 +63,8 @@ fn of_sqlite(error: &rusqlite::Error) -> StoreTrouble {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreTrouble::InUse,
         Some(ErrorCode::CannotOpen) => StoreTrouble::CannotOpen(sentence),
         Some(ErrorCode::SystemIoFailure) => StoreTrouble::Failed(sentence),
-        // What is read is not what was written: a column of another type, no row where one has to
-        // be, a page that makes no sense.
+        // The content read is not what was written: a column of another type, a missing row, or an
+        // invalid page.
         _ => StoreTrouble::Damaged(sentence),
     }
 }

@@ -1,5 +1,5 @@
-//! Aliases find their targets, and lose them. The list of libraries is held all the while, so no
-//! binding changes under another.
+//! Binds aliases to their targets and releases them. The list of libraries stays locked throughout,
+//! so no binding changes concurrently.
 
 use trunkline_types::alias::{misfit, target_of};
 use trunkline_types::{LibraryDefinition, Name, Quality, Reason, Tick, Timestamp};
@@ -13,7 +13,8 @@ use crate::variable::{State, Variable};
 use crate::write::requalify_locked;
 
 impl Engine {
-    /// The library was deployed, or replaced: its aliases are bound, and those that lead to it.
+    /// Called when a library was deployed or replaced: binds its aliases, and the aliases that lead
+    /// to it.
     pub(crate) fn enter_aliases(
         &self,
         library: &LibraryDefinition,
@@ -25,7 +26,7 @@ impl Engine {
         let mut table = self.aliases().table.lock();
         table.retain(|name, _| name.library() != library.name);
         for (definition, handle) in library.variables.iter().zip(handles) {
-            // What is wrong with them was said before anything was changed.
+            // Faults in them were reported before anything was changed.
             if let Ok(Some(target)) = target_of(&definition.properties)
                 && let Ok(name) = Name::join(&library.name, &definition.path)
             {
@@ -37,14 +38,14 @@ impl Engine {
         self.bind_aliases(&library.name, now, wall, wakes);
     }
 
-    /// The library is gone, and its aliases with it.
+    /// Removes the aliases of an undeployed library from the table.
     pub(crate) fn remove_aliases(&self, library: &str) {
         let mut table = self.aliases().table.lock();
         table.retain(|name, _| name.library() != library);
     }
 
-    /// Binds the aliases of a library and those that lead to it, as far as their targets are there
-    /// and fit; they show what holds now.
+    /// Binds the aliases of a library and those that lead to it, if their targets exist and are
+    /// suitable. The aliases then show the current values.
     pub(crate) fn bind_aliases(
         &self,
         library: &str,
@@ -59,7 +60,8 @@ impl Engine {
             Some((alias, &entry.target))
         });
         let concerned: Vec<(Arc<Variable>, &Name)> = concerned.collect();
-        // All leave the old ones before any has its new one: old and new together may be a cycle.
+        // All aliases leave their old targets before any gets a new one, because old and new
+        // bindings together could form a cycle.
         for (alias, target) in &concerned {
             self.leave_other(alias, target);
         }
@@ -68,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// The variable that an alias is to follow, or why it cannot.
+    /// Returns the target that an alias must follow, or the reason why it cannot.
     fn fitting(&self, alias: &Variable, target: &Name) -> Result<Arc<Variable>, Unbound> {
         let name = target.as_str();
         let Some(variable) = self.registry().find(name) else {
@@ -80,14 +82,14 @@ impl Engine {
         }
     }
 
-    /// The alias leaves its target, unless that is the one it is to follow.
+    /// Detaches the alias from its target, unless it is the one to follow.
     fn leave_other(&self, alias: &Arc<Variable>, target: &Name) {
         let Some(bound) = self.bound_to(alias) else {
             return;
         };
         let unbound = match self.fitting(alias, target) {
             Ok(wanted) if Arc::ptr_eq(&wanted, &bound) => return,
-            // For as long as it takes to bind it.
+            // Only until the new target is bound.
             Ok(_) => Unbound::missing(target.as_str()),
             Err(unbound) => unbound,
         };
@@ -136,7 +138,6 @@ impl Engine {
         }
     }
 
-    /// The variable that an alias is bound to.
     pub(crate) fn bound_to(&self, alias: &Variable) -> Option<Arc<Variable>> {
         match alias.lock().target() {
             Some(Target::Bound { handle, .. }) => self.variable(*handle),
@@ -144,11 +145,11 @@ impl Engine {
         }
     }
 
-    /// The variable behind an alias, and behind the alias that this may be: `variable` itself when
-    /// it is none.
+    /// Returns the variable at the end of a chain of aliases: `variable` itself if it is not an
+    /// alias.
     pub(crate) fn behind(&self, variable: &Arc<Variable>) -> Arc<Variable> {
         let mut at = Arc::clone(variable);
-        // Bounded, because no chain with a cycle is deployed.
+        // Terminates, because no chain with a cycle is deployed.
         while at.is_alias()
             && let Some(next) = self.bound_to(&at)
         {
@@ -157,7 +158,7 @@ impl Engine {
         at
     }
 
-    /// The alias hears of its target no more.
+    /// Removes the alias from the followers of its target.
     fn leave_target(&self, alias: &Arc<Variable>) {
         if let Some(target) = self.bound_to(alias) {
             let mut state = target.lock();
@@ -166,8 +167,8 @@ impl Engine {
         }
     }
 
-    /// A variable is undeployed: it leaves its target, and its aliases turn bad with the cause. The
-    /// caller has taken it out of the index of names.
+    /// Called when a variable is undeployed: detaches it from its target, and turns its aliases bad
+    /// with the cause. The caller has removed it from the name index.
     pub(crate) fn let_go_of_aliases(
         &self,
         variable: &Arc<Variable>,
@@ -189,7 +190,7 @@ impl Engine {
     }
 }
 
-/// The alias follows nobody, and says why.
+/// Records that the alias has no target, and why.
 fn unbind(alias: &Variable, unbound: Unbound, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
     let mut state = alias.lock();
     let reason = unbound.reason;

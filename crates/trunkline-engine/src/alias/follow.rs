@@ -1,4 +1,4 @@
-//! An update of a target becomes one of each of its aliases.
+//! Propagates an update of a target to each of its aliases.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::update::Update;
 use crate::variable::{State, Variable};
 use crate::write::{Origin, Write, WriteValue, reason_of, requalify_locked};
 
-/// One update on its way along the aliases of a variable.
+/// One update being propagated along the aliases of a variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Following<'a> {
-    /// What was published, and by whom.
+    /// The variable whose update is propagated.
     pub(crate) source: &'a Variable,
     pub(crate) update: &'a Update,
     pub(crate) now: Tick,
     pub(crate) wall: Timestamp,
-    /// The alias whose outcome is asked for; 0: none.
+    /// Handle of the alias whose outcome is needed; 0 for none.
     pub(crate) watched: u32,
 }
 
 impl Following<'_> {
-    /// Hands the update to every alias of its variable, whose lock the caller holds, and to theirs.
-    /// Returns what became of it at the watched one.
+    /// Propagates the update to every alias of the variable, whose lock the caller holds, and to
+    /// their aliases. Returns the outcome at the watched alias.
     #[cold]
     pub(crate) fn tell(self, state: &State, wakes: &mut Wakes) -> Option<WriteOutcome> {
         let mut watched = None;
@@ -45,8 +45,9 @@ impl Following<'_> {
         watched
     }
 
-    /// The update becomes one of `alias`, whose lock the caller holds, too. With `refresh` nothing
-    /// is published that is there already. Returns its outcome, and that of the watched one below.
+    /// Applies the update to `alias`, whose lock the caller also holds. With `refresh`, nothing is
+    /// published that is already there. Returns the outcome at `alias`, and that at the watched
+    /// alias below it.
     pub(super) fn follow(
         self,
         alias: &Variable,
@@ -64,7 +65,7 @@ impl Following<'_> {
         let mut accepted = Accepted::nothing();
         let properties = alias.shared_properties(state);
         if let Err(refusal) = self.convert(alias, &properties, &mut accepted) {
-            // A target that is bad says itself why.
+            // A bad target already carries the reason.
             let quality = match self.update.quality.is_bad() {
                 true => self.update.quality,
                 false => Quality::bad(reason_of(&refusal).unwrap_or(Reason::OutOfRange)),
@@ -108,8 +109,8 @@ impl Following<'_> {
         (WriteOutcome::Applied { sequence }, below)
     }
 
-    /// Steps 3 and 4 of a write for an alias: its target has its number already, so nothing can
-    /// hold this up, and a full `all` subscription ends, whatever the owner's `stall`.
+    /// Steps 3 and 4 of a write for an alias. The target already has its sequence, so nothing can
+    /// delay this, and a full `all` subscription ends, whatever the owner's `stall` setting.
     fn publish(
         self,
         alias: &Variable,
@@ -145,7 +146,7 @@ impl Following<'_> {
         (sequence, below)
     }
 
-    /// The update in the alias's type and units, with the source's quality and timestamp.
+    /// Converts the update to the alias's type and units, with the source's quality and timestamp.
     fn convert(
         &self,
         alias: &Variable,
@@ -183,7 +184,7 @@ impl Following<'_> {
     }
 }
 
-/// Nothing is to be computed for the alias.
+/// Returns true if nothing has to be computed for the alias.
 fn is_plain(properties: &Properties) -> bool {
     properties.scaling.is_none()
         && properties.range.is_none()
@@ -200,7 +201,7 @@ fn engineering(value: &Value, properties: &Properties) -> Result<Value, Refusal>
     }
 }
 
-/// The value as one of `data_type`: itself, or the same number.
+/// Converts the value to `data_type`: unchanged, or as the same number.
 pub(super) fn convert(value: &Value, data_type: &DataType) -> Result<Value, Refusal> {
     if value.has_type(data_type) {
         return Ok(value.clone());
@@ -212,7 +213,7 @@ pub(super) fn convert(value: &Value, data_type: &DataType) -> Result<Value, Refu
         })
 }
 
-/// What a source says, already in engineering units.
+/// A write by a source, already in engineering units.
 fn source(value: WriteValue<'_>) -> Write<'_> {
     Write {
         origin: Origin::Source,
@@ -221,7 +222,7 @@ fn source(value: WriteValue<'_>) -> Write<'_> {
 }
 
 impl State {
-    /// The aliases that are bound to the variable.
+    /// The aliases bound to the variable.
     #[inline]
     pub(crate) fn followers(&self) -> &[Arc<Variable>] {
         match &self.extra {

@@ -1,4 +1,4 @@
-//! Which aliases there are, by name, and what is wrong with a library that adds some.
+//! The table of deployed aliases, and the check of a library that adds some.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,22 +9,22 @@ use crate::engine::Engine;
 use crate::library::DeployError;
 use crate::sync::Mutex;
 
-/// An alias that is deployed.
+/// A deployed alias.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) handle: u32,
-    /// The name it leads to, whether that is deployed or not.
+    /// Name of its target, whether that is deployed or not.
     pub(super) target: Name,
 }
 
-/// Every alias that is deployed, by name.
+/// Every deployed alias, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     pub(super) table: Mutex<BTreeMap<Name, Entry>>,
 }
 
 impl Engine {
-    /// What is wrong with the aliases of a library, given all that are deployed.
+    /// Checks the aliases of a library against all deployed ones.
     pub(crate) fn check_aliases(
         &self,
         library: &LibraryDefinition,
@@ -38,7 +38,7 @@ impl Engine {
             }
         }
         if new.is_empty() {
-            // What goes makes no chain longer.
+            // Removing aliases makes no chain longer.
             return Ok(());
         }
         let table = self.aliases().table.lock();

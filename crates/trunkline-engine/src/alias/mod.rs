@@ -7,12 +7,13 @@
 //! write to the alias  --> check, range, unscale                             never under a lock
 //! ```
 //!
-//! An alias is a variable of its own: handle, numbers, subscribers, ledger, access, scaling. Its
-//! target's value is the raw value to its scaling. It changes only under its target's lock, but for
-//! what its own library and its own forcing do to it.
+//! An alias is a separate variable: it has its own handle, sequence, subscribers, ledger, access
+//! and scaling. Its target's value is the raw value for its scaling. It changes only under its
+//! target's lock, except for changes by its own library and by forcing it.
 //!
-//! Lock order: the list of libraries, the table of aliases, a target, its aliases. A chain has no
-//! cycle, because none is deployed; and nobody who holds an alias locks a variable that is none.
+//! Lock order: the list of libraries, the table of aliases, a target, its aliases. No chain has a
+//! cycle, because none is deployed, and no thread that holds an alias's lock locks a variable that
+//! is not an alias.
 
 mod bind;
 mod follow;
@@ -30,29 +31,29 @@ use trunkline_types::alias::Misfit;
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// What joins a variable to others; most have none.
+/// The links of a variable to aliases and targets. Most variables have none.
 #[derive(Debug, Default)]
 pub(crate) struct Bonds {
-    /// Of an alias: whom it follows.
+    /// The target, if the variable is an alias.
     pub(crate) target: Option<Target>,
-    /// Of a target: the aliases that are bound to it, in the order in which they were.
+    /// The aliases bound to the variable, in the order of binding.
     pub(crate) followers: Vec<Arc<Variable>>,
 }
 
-/// Whom an alias follows.
+/// The target of an alias.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// The variable of this handle; the number of its newest update that came here.
+    /// The variable with this handle. `seen` is the sequence of its newest update propagated here.
     Bound { handle: u32, seen: u64 },
-    /// Nobody, and why.
+    /// No target, with the reason.
     Unbound(Unbound),
 }
 
-/// Why an alias follows nobody.
+/// The reason why an alias has no target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unbound {
     pub(crate) reason: Reason,
-    /// What is wrong and what to do, for people.
+    /// The fault and the remedy, for people.
     pub(crate) sentence: Arc<str>,
 }
 

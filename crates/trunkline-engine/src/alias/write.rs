@@ -1,4 +1,4 @@
-//! What is written to an alias goes to its target, by the alias's rules and then by the target's.
+//! Sends writes of an alias to its target, under the alias's rules and then the target's.
 
 use std::cell::OnceCell;
 
@@ -16,16 +16,16 @@ use crate::update::Update;
 use crate::variable::{State, Variable};
 use crate::write::{Completion, Origin, Put, Verb, Write, WriteValue, check, count_refused};
 
-/// Asks what becomes of a write at the alias through which it came.
+/// Captures the outcome of a write at the alias through which it came.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) handle: u32,
-    /// Its outcome there, once the update has come to it.
+    /// Its outcome at the alias, set once the update has reached it.
     pub(crate) found: OnceCell<WriteOutcome>,
 }
 
 impl Engine {
-    /// [`Engine::put`] for an alias. It holds no lock while the target is written.
+    /// Does the work of [`Engine::put`] for an alias. It holds no lock while the target is written.
     #[cold]
     pub(crate) fn put_through(
         &self,
@@ -36,7 +36,7 @@ impl Engine {
     ) -> Result<Attempt, Refusal> {
         match (write.origin, write.verb) {
             (Origin::Client, Verb::Force | Verb::Unforce) => {
-                // It is held by itself; its target goes on.
+                // The alias is forced separately; its target continues.
                 return self.order(put, alias, write, wakes);
             }
             (Origin::Client, _) => {}
@@ -45,7 +45,7 @@ impl Engine {
         let properties = alias.properties();
         check(put.caller, alias, &properties, write)?;
         let (target, expected) = self.target_for(alias, write)?;
-        // It is noted where it is carried out, whichever of the two is audited.
+        // Recorded where the write is carried out, whichever of the two is audited.
         let is_noted = put.audited.is_some() || is_noted(&target, write.verb);
         let room = match put.audited.map(|audited| audited.asked.room()) {
             Some(room) if room.is_claimed() => room.clone(),
@@ -84,7 +84,8 @@ impl Engine {
                 through.quality = Some(accepted.update.quality);
             }
         }
-        // Who only looks is free to; and what the alias itself refuses makes nobody its writer.
+        // A request only reads, so it does not make its session the writer; nor does a write that
+        // the alias itself refuses.
         if alias.is_guarded() && write.verb != Verb::Request {
             let mut state = alias.lock();
             let properties = alias.shared_properties(&state);
@@ -118,7 +119,7 @@ impl Engine {
                 Ok(Attempt::Done(outcome))
             }
             Ok(attempt) => Ok(attempt),
-            // Of the alias's own number, which the target does not know.
+            // The conflict names the alias's own sequence, which the target does not know.
             Err(Refusal::Conflict { .. }) => Err(self.conflict(alias)),
             Err(refusal) => {
                 count_refused(&target, refusal.clone());
@@ -127,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Whom the alias writes to, and where the target is expected to be.
+    /// Returns the target of the alias, and the position that the target is expected to have.
     fn target_for(
         &self,
         alias: &Variable,
@@ -168,8 +169,8 @@ impl Engine {
         }
     }
 
-    /// How a write that a provider answered ended for the alias through which it came, if it came
-    /// through one.
+    /// Converts the outcome of a write that a provider answered into the outcome for the alias
+    /// through which it came, if any.
     pub(crate) fn end_for(completion: &Completion, outcome: WriteOutcome) -> WriteOutcome {
         let Some(alias) = &completion.alias else {
             return outcome;
@@ -187,7 +188,7 @@ impl Engine {
     }
 }
 
-/// Step 4 for a variable with aliases, each of which has the update before the lock is gone.
+/// Step 4 for a variable with aliases. Each of them gets the update before the lock is released.
 #[cold]
 pub(crate) fn commit_followed(
     put: Put<'_>,
@@ -245,7 +246,7 @@ pub(crate) fn commit_followed(
     WriteOutcome::Applied { sequence }
 }
 
-/// How a write ended at the alias when no update came to it.
+/// Returns the outcome at the alias of a write whose update did not reach it.
 fn end_at(alias: &Variable, verb: Verb, outcome: WriteOutcome) -> WriteOutcome {
     match outcome {
         WriteOutcome::Applied { .. } | WriteOutcome::Unchanged { .. } => {

@@ -1,4 +1,4 @@
-//! Values on their way into the audit: kept as they are while somebody waits, made text later.
+//! Values on their way into the audit: kept in wire form while queued, converted to text later.
 
 use trunkline_types::audit::{AUDIT_VALUE_BYTES_MAX, cut};
 use trunkline_types::text::{FormatOptions, format_value};
@@ -7,9 +7,9 @@ use trunkline_types::{DataType, Value, wire};
 use crate::update::{Encoded, Update};
 use crate::write::WriteValue;
 
-/// Longest value that is kept in a note; of a longer one only the length is told.
+/// Maximum length of a value kept in a note. For a longer one only the length is recorded.
 const VALUE_BYTES_MAX: usize = 4096;
-/// Elements of arrays, and bytes, that are told.
+/// Maximum number of array elements, or bytes, shown.
 const ELEMENTS_MAX: usize = 16;
 
 /// A value on its way into the audit.
@@ -17,7 +17,7 @@ const ELEMENTS_MAX: usize = 16;
 pub(crate) enum Held {
     Nothing,
     Value(Encoded),
-    /// So many bytes are too many to be kept.
+    /// A value too long to be kept, with its length in bytes.
     Long(usize),
     Text(Box<str>),
 }
@@ -30,7 +30,7 @@ impl Held {
         }
     }
 
-    /// What a variable held.
+    /// The value that a variable held.
     pub(crate) fn of_update(update: &Update) -> Self {
         match update.sequence {
             0 => Held::Nothing,
@@ -38,7 +38,7 @@ impl Held {
         }
     }
 
-    /// What is to be written, whether the variable can hold it or not.
+    /// The value to be written, even if the variable cannot hold it.
     pub(super) fn of_written(value: &WriteValue<'_>, data_type: &DataType) -> Self {
         match value {
             WriteValue::Value(value) if !value.has_type(data_type) => {

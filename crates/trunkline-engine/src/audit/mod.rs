@@ -1,23 +1,22 @@
-//! The audit: clients' writes and orders are noted on their way, in order, for whoever keeps them
-//! (B-24).
+//! The audit: records clients' writes and orders in order, for the host to store (B-24).
 //!
 //! ```text
 //! commit, refusal, order --> [ notes, bounded ] --wake--> the host: numbers them, stores them
 //!   values in wire form                          take_audit: values as text
 //! ```
 //!
-//! A note is made under the lock of its variable, so the notes of a variable stand in the order of
-//! what they tell of. It takes no memory but its own and no text is made: that is for the host's
-//! thread.
+//! A note is made under the lock of its variable, so the notes of a variable are in the order of
+//! the actions they record. It allocates only its own memory and formats no text; the host's thread
+//! does that.
 //!
-//! Notes are bounded. What must not be missing claims its room before it is carried out
-//! ([`AuditRoom`]): writes to variables with a complete audit, forces and orders. Without room they
-//! wait, as writes wait for a full feed, and are woken when the host takes notes. A host that has
-//! taken nothing for [`AUDIT_PATIENCE`] cannot store them: then they are refused. Writes to
-//! variables with a best-effort audit never wait: what finds no room is counted, and an entry in
-//! its place says how many are missing.
+//! The number of notes is bounded. An action whose note must not be missing claims room before it
+//! is carried out ([`AuditRoom`]): writes to variables with a complete audit, forces and orders.
+//! Without room they wait, as writes wait for a full feed, and are woken when the host takes notes.
+//! If the host has taken nothing for [`AUDIT_PATIENCE`], it cannot store notes, and the actions are
+//! refused. Writes to variables with a best-effort audit never wait: notes without room are
+//! counted, and an entry in their place reports how many are missing.
 //!
-//! Lock order: after everything but an outbox.
+//! Lock order: after everything except an outbox.
 
 mod held;
 mod room;
@@ -41,26 +40,26 @@ pub(crate) use self::held::Held;
 pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
 pub(crate) use self::write::{Asked, Audited, Change, is_noted};
 
-/// Notes that may wait for the host, those that are to come included.
+/// Maximum number of notes, including those with claimed room.
 pub const AUDIT_NOTES_MAX: usize = 50_000;
-/// Notes that may wait when one is made without a claim: the others have room of their own.
+/// Maximum number of notes when one is added without a claim. The rest is reserved for claims.
 pub const AUDIT_BEST_EFFORT_MAX: usize = 40_000;
 
 /// The engine's side of its audit.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     notes: Mutex<Notes>,
-    /// Who takes the notes.
+    /// The consumer to wake for the host that takes the notes.
     keeper: Mutex<Option<Arc<Outbox>>>,
     keeping: Mutex<AuditKeeping>,
 }
 
-/// Where the audit is kept and what is wrong with that: the host says so.
+/// The storage of the audit and its condition, as set by the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditKeeping {
-    /// Entries that were taken survive a restart.
+    /// True if entries that were taken survive a restart.
     pub is_lasting: bool,
-    /// For people, after "it is audited: ".
+    /// For people, the text after "it is audited: ".
     pub sentence: Arc<str>,
 }
 
@@ -73,30 +72,30 @@ impl Default for AuditKeeping {
     }
 }
 
-/// What is noted of an order.
+/// The facts recorded about an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderNote<'a> {
-    /// What was to be done.
+    /// The action requested.
     pub action: AuditAction,
-    /// With which library; empty: the whole engine.
+    /// Name of the library; empty for the whole engine.
     pub name: &'a str,
-    /// What it changed, for people.
+    /// The change made, for people.
     pub effect: &'a str,
-    /// What came of it.
+    /// The outcome.
     pub outcome: AuditOutcome,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
     waiting: VecDeque<Note>,
-    /// Behind those that wait, and when the last of them was.
+    /// Number of notes lost after the waiting ones; `lost_at` is the time of the last loss.
     lost: u64,
     lost_at: Timestamp,
-    /// Notes that are to come and have their room.
+    /// Number of notes still to come that have claimed room.
     claimed: usize,
-    /// When there was no room for the first time since the host has taken notes.
+    /// Time at which room was first missing since the host last took notes.
     full_since: Option<Tick>,
-    /// Woken when the host takes notes.
+    /// Consumers to wake when the host takes notes.
     parked: Vec<Arc<Outbox>>,
 }
 
@@ -120,7 +119,7 @@ enum Target {
 #[derive(Debug)]
 enum Noted {
     Deployed(Arc<Variable>),
-    /// It was gone before the note was made.
+    /// The variable was gone before the note was made.
     Gone(Box<str>, DataType),
 }
 
@@ -141,8 +140,8 @@ impl Noted {
 }
 
 impl Engine {
-    /// Notes what changes the engine itself: an order of a client that has ended, or what its host
-    /// does. Without room it is counted as lost where the audit is full.
+    /// Records a change of the engine itself: a finished order of a client, or an action of the
+    /// host. Without claimed room, the note is lost and counted if the audit is full.
     pub fn note_order(
         &self,
         caller: &Caller,
@@ -193,12 +192,12 @@ impl Engine {
         }
     }
 
-    /// From now on `wake` is called when there is something to take.
+    /// Registers `wake`, which is called when there is something to take.
     pub fn keep_audit(&self, wake: Box<dyn Wake>) {
         *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
     }
 
-    /// Takes the oldest notes out as entries, at most `limit`, numbered from `first` on.
+    /// Takes the oldest notes as entries, at most `limit`, numbered from `first` on.
     pub fn take_audit(&self, first: u64, limit: usize) -> Vec<AuditEntry> {
         let mut wakes = Wakes::new();
         let taken: Vec<Note> = {
@@ -214,14 +213,14 @@ impl Engine {
             notes.waiting.drain(..count).collect()
         };
         drop(wakes);
-        // Texts are made while nobody waits for the notes.
+        // Texts are made after the lock is released.
         let numbered = (first..).zip(taken);
         numbered
             .map(|(number, note)| self.entry(number, note))
             .collect()
     }
 
-    /// Notes that wait, and how many were lost behind them.
+    /// Number of waiting notes, and of notes lost after them.
     pub fn waiting_audit(&self) -> (usize, u64) {
         let notes = self.audit().notes.lock();
         (notes.waiting.len(), notes.lost)
@@ -253,17 +252,17 @@ impl Engine {
         }
     }
 
-    /// The host says where the audit is kept.
+    /// Sets the storage of the audit. Called by the host.
     pub fn set_audit_keeping(&self, keeping: AuditKeeping) {
         *self.audit().keeping.lock() = keeping;
     }
 
-    /// Where the audit is kept.
+    /// The storage of the audit.
     pub fn audit_keeping(&self) -> AuditKeeping {
         self.audit().keeping.lock().clone()
     }
 
-    /// What `explain` says of a variable that is audited.
+    /// The line that `explain` shows for an audited variable.
     pub(crate) fn audited_state(&self, variable: &Variable) -> Option<Step> {
         let mode = match variable.properties().audit {
             AuditMode::Off => return None,
@@ -284,13 +283,13 @@ impl Engine {
 }
 
 impl Notes {
-    /// Whether this many more fit, with the one that says how many are missing.
+    /// Returns true if this many more notes fit, including the one that reports losses.
     fn fits(&self, more: usize, max: usize) -> bool {
         let marker = usize::from(self.lost > 0);
         self.waiting.len() + self.claimed + more + marker <= max
     }
 
-    /// What is missing is told where it is missing.
+    /// Adds a note that reports the lost ones, at their place in the order.
     fn tell_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost == 0 {

@@ -1,4 +1,4 @@
-//! Room in the audit, claimed before what is to be noted is carried out.
+//! Room in the audit, claimed before the audited action is carried out.
 
 use std::time::Duration;
 
@@ -11,14 +11,13 @@ use crate::sync::Arc;
 use crate::variable::Variable;
 use crate::write::Verb;
 
-/// How long a claim waits for a host that takes no notes.
+/// Maximum time that a claim waits for a host that takes no notes.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How soon a claim is tried again, whether somebody was woken or not: room also comes when
-/// another claim is given back.
+/// Time after which a claim is tried again even without a wake-up, because room also becomes free
+/// when another claim is dropped.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Room for entries that are to come. What is left of it is given back when the last copy is
-/// dropped.
+/// Room for entries to come. The unused rest is returned when the last clone is dropped.
 #[derive(Clone, Default, Debug)]
 pub struct AuditRoom(Option<Arc<Claim>>);
 
@@ -28,22 +27,23 @@ struct Claim {
     count: usize,
 }
 
-/// Why the audit has no room now.
+/// The reason why the audit has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoAuditRoom {
-    /// Its host has not stored what waits yet: try again when woken, or then at the latest.
+    /// The host has not stored the waiting notes yet. Try again when woken, or at this time at the
+    /// latest.
     Wait(Tick),
-    /// Its host has stored nothing for [`AUDIT_PATIENCE`].
+    /// The host has stored nothing for [`AUDIT_PATIENCE`].
     Unstored,
 }
 
 impl AuditRoom {
-    /// Whether there is room. Without, what is noted may be lost, and is then counted.
+    /// Returns true if room is claimed. Without a claim, a note may be lost, and is then counted.
     pub(crate) fn is_claimed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// This room, where the variable's audit is to be complete.
+    /// Returns this room if the variable requires a complete audit, otherwise no room.
     pub(crate) fn of(&self, variable: &Variable) -> Self {
         match variable.properties().audit {
             AuditMode::Complete => self.clone(),
@@ -59,11 +59,11 @@ impl Drop for Claim {
 }
 
 impl Engine {
-    /// Claims room in the audit for `count` entries. Where nobody keeps the audit there is nothing
-    /// to wait for, and no room.
+    /// Claims room in the audit for `count` entries. If no host stores the audit, returns an empty
+    /// claim without waiting.
     ///
     /// # Errors
-    /// The audit is full.
+    /// The reason why the audit has no room.
     pub fn claim_audit(&self, count: usize, now: Tick) -> Result<AuditRoom, NoAuditRoom> {
         let audit = self.audit();
         if count == 0 || audit.keeper.lock().is_none() {
@@ -76,7 +76,7 @@ impl Engine {
             return Ok(AuditRoom(Some(Arc::new(Claim { audit, count }))));
         }
         if notes.waiting.is_empty() {
-            // The host has nothing to take: it is not its fault.
+            // The host has nothing to take, so the lack of room is not its fault.
             notes.full_since = Some(now);
         }
         let end = notes
@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Claims room for what a client does to this variable, unless its audit may miss it.
+    /// Claims room for a client's action on this variable, unless its audit may lose notes.
     pub(crate) fn claim_for(
         &self,
         variable: &Variable,
@@ -104,16 +104,16 @@ impl Engine {
         self.claim_audit(usize::from(needs_room), now)
     }
 
-    /// Asks for `outbox` to be woken when the host takes notes. False when it has since a claim
-    /// last failed.
+    /// Registers `outbox` to be woken when the host takes notes. Returns false if the host has
+    /// taken notes since a claim last failed.
     pub(crate) fn park_for_audit(&self, outbox: &Arc<Outbox>) -> bool {
-        // Dropped after the lock: what it holds may have claimed room.
+        // Dropped after the lock is released, because the outboxes may hold claimed room.
         let _ended: Vec<Arc<Outbox>>;
         let mut notes = self.audit().notes.lock();
         if notes.full_since.is_none() {
             return false;
         }
-        // Of a consumer that has ended nothing else is left.
+        // An outbox with no other reference belongs to an ended consumer.
         let is_ended = |known: &mut Arc<Outbox>| Arc::strong_count(known) == 1;
         _ended = notes.parked.extract_if(.., is_ended).collect();
         if !notes.parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {

@@ -1,4 +1,4 @@
-//! Writes of clients that are noted: who asked for what, and how it ended.
+//! Audited writes of clients: the caller, the request and its outcome.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ use crate::update::Encoded;
 use crate::variable::{State, Variable};
 use crate::write::{Origin, Put, Verb, Write, count_refused};
 
-/// A write whose end is to be noted.
+/// A write whose outcome is to be recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     who: Principal,
@@ -26,7 +26,7 @@ pub(crate) struct Asked {
     room: AuditRoom,
 }
 
-/// The same while it is carried out.
+/// An audited write while it is carried out.
 #[derive(Debug)]
 pub(crate) struct Audited {
     pub(crate) asked: Asked,
@@ -34,7 +34,7 @@ pub(crate) struct Audited {
 }
 
 impl Asked {
-    /// What a client wants to have done to a variable.
+    /// Describes a client's request on a variable.
     pub(crate) fn of(
         caller: &Caller,
         variable: &Variable,
@@ -57,7 +57,6 @@ impl Asked {
         }
     }
 
-    /// Its room in the audit.
     pub(crate) fn room(&self) -> &AuditRoom {
         &self.room
     }
@@ -79,34 +78,36 @@ impl Audited {
         }
     }
 
-    /// What was asked for at an alias ended at its target: noted there, it is not noted again.
+    /// Adopts the state of the write at the target of an alias. If its outcome was recorded there,
+    /// it is not recorded again.
     pub(crate) fn end_with(&self, inner: &Audited) {
         self.is_noted.set(inner.is_noted.get());
     }
 }
 
-/// When, and what the variable holds before and after.
+/// The time of a write, and the variable's value before and after it.
 pub(crate) struct Change<'a> {
     pub(crate) wall: Timestamp,
     pub(crate) old: Held,
-    /// `None`: what was asked for.
+    /// `None` if it is the requested value.
     pub(crate) new: Option<&'a Encoded>,
 }
 
-/// Whether what a client does to this variable is noted in the audit. What a person holds in place
-/// of the source always is.
+/// Returns true if a client's action on this variable is recorded in the audit. Forcing and
+/// unforcing always are.
 #[inline]
 pub(crate) fn is_noted(variable: &Variable, verb: Verb) -> bool {
     match verb {
         Verb::Put | Verb::Set | Verb::Send => variable.is_audited(),
         Verb::Force | Verb::Unforce => true,
-        // It only looks.
+        // A request only reads.
         Verb::Request => false,
     }
 }
 
 impl Engine {
-    /// [`Engine::try_write`] of what is noted in the audit however it ends.
+    /// Does the work of [`Engine::try_write`] for a write whose outcome is always recorded in the
+    /// audit.
     #[cold]
     pub(crate) fn put_audited(
         &self,
@@ -135,7 +136,7 @@ impl Engine {
             })
     }
 
-    /// The same, and notes what was decided while the variable's lock is still held.
+    /// Calls `decide`, and records the decision while the variable's lock is still held.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "what `decide` takes")]
     pub(crate) fn decide_audited(
@@ -156,7 +157,7 @@ impl Engine {
                 (outcome, Some(&accepted.update.value))
             }
             Ok(Attempt::Done(outcome)) => (outcome, None),
-            // What a provider has read back is judged by whoever asked it.
+            // The caller that asked a provider judges the value read back.
             Err(refusal) if write.origin == Origin::Client => {
                 refused = WriteOutcome::Refused(refusal.clone());
                 (&refused, None)
@@ -168,7 +169,7 @@ impl Engine {
         result
     }
 
-    /// Notes the end of a write. The caller holds the variable's lock where the order matters.
+    /// Records the outcome of a write. The caller holds the variable's lock if the order matters.
     pub(crate) fn note_write(
         &self,
         audited: &Audited,
@@ -208,7 +209,7 @@ impl Engine {
         self.push_note(note, &asked.room, wakes);
     }
 
-    /// Notes the end of a write that changed nothing, unless that was done where it ended.
+    /// Records the outcome of a write that changed nothing, unless that was already done.
     pub(crate) fn note_end(
         &self,
         audited: &Audited,

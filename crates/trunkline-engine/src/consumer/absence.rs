@@ -1,17 +1,18 @@
-//! What is kept of `all` subscriptions when their session breaks, and given to the next one.
+//! State kept for `all` subscriptions of a session that broke, until the next session takes over.
 //!
 //! ```text
 //! confirmed | sent, not confirmed | taken | in the feed | written while nobody is there
 //!           |<------------------------- kept ------------------------------------------>|
 //! ```
 //!
-//! What was sent is kept until the peer has confirmed it. When the session breaks, its place in the
-//! feeds stays for a while, and holds what comes as far as the subscription's own bound goes; the
-//! oldest is dropped first, and no writer ever waits for it. The session that names it as the one
-//! before begins where its peer was, item by item.
+//! Sent updates are kept until the peer has confirmed them. When the session breaks, its place in
+//! the feeds stays for a while and collects new updates up to the subscription's own bound. The
+//! oldest are dropped first, and no writer ever waits for it. The session that names the broken one
+//! as its predecessor resumes at its peer's position, item by item.
 //!
-//! Here is what is left of such a session and the list of them. `leaving`: how a session leaves it
-//! and another one follows; `kept`: what lies outside the feeds; `reaching`: what is given out.
+//! This file has the remains of such a session, and the list of them. `leaving`: a session leaves
+//! its remains, and another takes over; `kept`: updates kept outside the feeds; `reaching`: hands
+//! them out.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -30,44 +31,44 @@ use crate::outbox::Wakes;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// Sessions that broke and are kept; beyond, the oldest is given up.
+/// Maximum number of broken sessions kept. Beyond it, the oldest is given up.
 const ABSENT_MAX: usize = 1024;
-/// What keeping an item costs beside its updates: its place in tables.
+/// Memory cost of keeping an item in addition to its updates: its place in tables.
 pub(super) const ITEM_COST: usize = 128;
 
-/// The `all` subscriptions of a session that broke.
+/// The remains of a session that broke: its `all` subscriptions.
 #[derive(Debug)]
 pub struct Absent {
-    /// The session, and those after it that broke before all of it was taken: the peer may know the
-    /// number of any.
+    /// The session, and later ones that broke before they had taken everything. The peer may name
+    /// any of them.
     pub(super) sessions: Vec<u32>,
     pub(super) principal: Principal,
     pub(super) until: Tick,
-    /// Which of them broke before which.
+    /// Order in which the sessions broke.
     pub(super) order: u64,
-    /// By the number of the subscription.
+    /// Feeds by subscription number.
     pub(super) feeds: BTreeMap<u32, AbsentFeed>,
-    /// How many of them owe each variable.
+    /// Number of these feeds in which each variable is owed.
     pub(super) owed: HashMap<u32, u32>,
-    /// What was taken out of the feeds, or was never confirmed.
+    /// Updates that were taken out of the feeds, or sent and never confirmed.
     pub(super) kept: Arc<Mutex<Kept>>,
 }
 
-/// One of them, with its place in the feed.
+/// An `all` subscription of a session that broke, with its place in the feed.
 #[derive(Debug)]
 pub(super) struct AbsentFeed {
     pub(super) membership: Membership,
-    /// The variable at each place.
+    /// Handle of the variable at each place.
     pub(super) handles: HashMap<u32, u32>,
-    /// The variables that nobody has come back for, and the number before the first that the
-    /// subscription was to get.
+    /// Variables that no session has taken over yet, each with the sequence after which the
+    /// subscription is owed updates.
     pub(super) owed: HashMap<u32, u64>,
-    /// The variables that it has still to leave, by place, once it is given up.
+    /// The place and handle of variables still to be left, once the subscription is given up.
     pub(super) leaving: Option<Vec<(u32, u32)>>,
 }
 
 impl Absent {
-    /// Takes out what has come meanwhile for a subscription.
+    /// Takes out the updates that have arrived for a subscription since.
     pub(super) fn gather(&self, subscription: u32, wakes: &mut Wakes) {
         let Some(feed) = self.feeds.get(&subscription) else {
             return;
@@ -94,9 +95,9 @@ impl Absent {
         kept.charge.settle(wakes);
     }
 
-    /// What it has of a variable that is subscribed again, behind the position that the subscriber
-    /// has; its bytes of the engine's go to `charge`. Returns the number before the first that the
-    /// subscription was to get. The caller holds the variable's lock.
+    /// Adds to `out` the updates of a re-subscribed variable after sequence `had`, which the
+    /// subscriber has. Their borrowed engine bytes go to `charge`. Returns the sequence after which
+    /// the subscription is owed updates. The caller holds the variable's lock.
     pub(super) fn claim(
         &mut self,
         subscription: u32,
@@ -120,7 +121,8 @@ impl Absent {
         };
         if let Some((known, lent)) = known {
             charge.adopt(lent);
-            // Who has nothing of it gets what this subscription was to get.
+            // A subscriber that has no update of the variable gets everything this subscription was
+            // owed.
             if let Some(after) = had.or(opened) {
                 out.extend(known.into_iter().filter(|update| update.sequence > after));
             }
@@ -128,7 +130,7 @@ impl Absent {
         opened
     }
 
-    /// Gives up the place in a feed when nothing of it is owed any more.
+    /// Gives up the place in a feed once nothing in it is owed any more.
     pub(super) fn release_settled(
         &mut self,
         subscription: u32,
@@ -145,7 +147,6 @@ impl Absent {
         }
     }
 
-    /// Gives up the place in a feed.
     fn give_up_feed(
         &self,
         subscription: u32,
@@ -156,7 +157,7 @@ impl Absent {
         self.only_with(subscription, feed).give_up(engine, wakes);
     }
 
-    /// Gives up the place in a feed from the next [poll](Engine::poll) on.
+    /// Gives up the place in a feed, beginning with the next [poll](Engine::poll).
     pub(super) fn give_up_later(&self, subscription: u32, feed: AbsentFeed, engine: &Engine) {
         engine
             .absences()
@@ -175,16 +176,16 @@ impl Absent {
         }
     }
 
-    /// Nobody may come back for it any more. It is given up at once where that is soon done, and
-    /// the rest with the engine's next [polls](Engine::poll).
+    /// Gives up the remains: no session may take over any more. Does as much as is quick at once,
+    /// and leaves the rest to the engine's next [polls](Engine::poll).
     pub(super) fn give_up(mut self, engine: &Engine, wakes: &mut Wakes) {
         if !self.release_some(engine, &mut { SLICE }, wakes) {
             engine.absences().give_up(self);
         }
     }
 
-    /// Gives it up in slices of `budget` items; false when there is more to do. Nobody may come
-    /// back for it any more.
+    /// Releases the remains in slices of `budget` items. Returns false if some are left. No session
+    /// may take over any more.
     fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         if !self.sessions.is_empty() {
             self.sessions.clear();
@@ -204,7 +205,7 @@ impl Absent {
 }
 
 impl AbsentFeed {
-    /// Gives its place up in slices of `budget` items; false when there is more to do.
+    /// Releases its place in slices of `budget` items. Returns false if some are left.
     fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let (feed, member) = (Arc::clone(&self.membership.feed), self.membership.member);
         if *budget == 0 {
@@ -216,7 +217,7 @@ impl AbsentFeed {
                 return true;
             }
             if feed.shut() {
-                // Somebody has joined meanwhile, and goes on.
+                // Another subscription has joined since, and continues.
                 feed.set_open();
                 feed.depart(member, wakes);
                 return true;
@@ -241,13 +242,13 @@ impl AbsentFeed {
     }
 }
 
-/// A session that broke and is sorted out in slices, by the engine's polls or by the session that
-/// follows it: whichever has the lock.
+/// A broken session being sorted out in slices, by the engine's polls or by its successor session:
+/// whichever holds the lock.
 #[derive(Clone)]
 struct Sorting {
     session: u32,
     principal: Principal,
-    /// `None`: it is sorted out, and was taken.
+    /// `None` once it is sorted out and was taken.
     leaving: Arc<Mutex<Option<Leaving>>>,
 }
 
@@ -259,7 +260,7 @@ impl fmt::Debug for Sorting {
     }
 }
 
-/// The sessions that broke, of an engine.
+/// The broken sessions of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Absences {
     lists: Mutex<Lists>,
@@ -267,15 +268,15 @@ pub(crate) struct Absences {
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Sessions that broke so far, and the times that one was kept again.
+    /// Number of sessions that broke so far, plus the times one was kept again.
     broken: u64,
-    /// Oldest first.
+    /// Remains that a session may take over, oldest first.
     kept: VecDeque<Absent>,
-    /// Those that are given up, in slices: nobody comes back for them any more.
+    /// Remains being given up in slices. No session may take over any more.
     given_up: VecDeque<Absent>,
-    /// What is left of consumers that have ended, in slices as well.
+    /// Remains of ended consumers, also given up in slices.
     departing: VecDeque<Departing>,
-    /// Those that broke just now, oldest first.
+    /// Sessions that broke just now, oldest first.
     sorting: VecDeque<Sorting>,
 }
 
@@ -285,12 +286,12 @@ impl Lists {
         self.broken
     }
 
-    /// Keeps one more, if there is anything to come back for.
+    /// Keeps the remains of one more session, unless there is nothing to take over.
     fn keep(&mut self, absent: Absent) {
         if absent.feeds.is_empty() {
             return;
         }
-        // One that took long to sort out is older than those that were sorted out meanwhile.
+        // A session that took long to sort out is older than those sorted out meanwhile.
         let place = self.kept.partition_point(|one| one.order < absent.order);
         self.kept.insert(place, absent);
         if self.kept.len() > ABSENT_MAX {
@@ -300,7 +301,7 @@ impl Lists {
 }
 
 impl Absences {
-    /// The next of those whose time is over, and when the others' is.
+    /// Returns the next expired remains, and the time at which the next of the others expire.
     fn expired(&self, now: Tick) -> (Option<Absent>, Option<Tick>) {
         let Lists { kept, given_up, .. } = &mut *self.lists.lock();
         let over = given_up.pop_front().or_else(|| {
@@ -310,24 +311,24 @@ impl Absences {
         (over, kept.iter().map(|one| one.until).min())
     }
 
-    /// Keeps one more; where they are too many the oldest is given up.
+    /// Keeps the remains of one more session. If there are too many, gives up the oldest.
     pub(super) fn put(&self, mut absent: Absent) {
         let mut lists = self.lists.lock();
         absent.order = lists.next_order();
         lists.keep(absent);
     }
 
-    /// From the next [poll](Engine::poll) on it is given up, in slices.
+    /// Gives the remains up in slices, beginning with the next [poll](Engine::poll).
     pub(super) fn give_up(&self, absent: Absent) {
         self.lists.lock().given_up.push_back(absent);
     }
 
-    /// From the next [poll](Engine::poll) on it is given up, in slices.
+    /// Gives the consumer up in slices, beginning with the next [poll](Engine::poll).
     pub(super) fn depart(&self, departing: Departing) {
         self.lists.lock().departing.push_back(departing);
     }
 
-    /// From the next [poll](Engine::poll) on it is sorted out, in slices.
+    /// Sorts the session out in slices, beginning with the next [poll](Engine::poll).
     pub(super) fn sort_later(&self, mut leaving: Leaving) {
         let mut lists = self.lists.lock();
         leaving.absent.order = lists.next_order();
@@ -338,7 +339,7 @@ impl Absences {
         });
     }
 
-    /// Sorts out at most about `budget` items of sessions that broke; false when there are more.
+    /// Sorts out about `budget` items of broken sessions. Returns false if there are more.
     fn sort_some(&self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         loop {
             let Some(next) = self.lists.lock().sorting.front().cloned() else {
@@ -353,8 +354,8 @@ impl Absences {
             if !is_sorted {
                 return false;
             }
-            // The session that follows it may have taken it meanwhile; if not, it finds it in one
-            // of the two lists at any moment.
+            // The successor session may have taken it meanwhile. If not, it finds it in one of the
+            // two lists at any moment.
             let mut lists = self.lists.lock();
             let is_it = |one: &Sorting| Arc::ptr_eq(&one.leaving, &next.leaving);
             let sorted = match lists.sorting.iter().position(is_it) {
@@ -372,7 +373,7 @@ impl Absences {
         }
     }
 
-    /// Those of a session that is not sorted out yet, which is done at once.
+    /// Finds the remains of a session that is not sorted out yet, and sorts them out at once.
     fn take_unsorted(
         &self,
         session: u32,
@@ -406,12 +407,12 @@ impl Absences {
         self.lists.lock().departing.pop_front()
     }
 
-    /// The next to go on with.
+    /// Puts remains back, to continue with them first.
     fn put_back(&self, absent: Absent) {
         self.lists.lock().given_up.push_front(absent);
     }
 
-    /// Those of a session of the same principal; none where there are none.
+    /// Takes the remains of a session of the same principal; empty if there are none.
     pub(super) fn take(&self, session: u32, caller: &Caller, engine: &Engine) -> Vec<Absent> {
         let mut found = Vec::new();
         self.take_unsorted(session, caller, engine, &mut found);
@@ -431,8 +432,8 @@ impl Absences {
 }
 
 impl Engine {
-    /// Gives up what is kept of sessions that nobody has come back for in time, at most about
-    /// `budget` items of them. When the next are due.
+    /// Gives up about `budget` items of the sessions that no client has resumed in time. Returns
+    /// the time at which the next expire.
     pub(crate) fn expire_absent(
         &self,
         now: Tick,
@@ -444,7 +445,7 @@ impl Engine {
         }
         while let Some(mut departing) = self.absences().next_departing() {
             if !departing.give_up_some(self, &mut budget, wakes) {
-                // The others have their turn before it goes on.
+                // The others have their turn before it continues.
                 self.absences().depart(departing);
                 return Some(now);
             }
@@ -461,8 +462,8 @@ impl Engine {
         }
     }
 
-    /// Sessions that broke and are kept for a while, or are being given up. What waits for them is
-    /// part of the [queue memory](Self::queue_memory).
+    /// Number of broken sessions that are kept for a while or being given up. Their queued updates
+    /// count in the [queue memory](Self::queue_memory).
     pub fn absent_sessions(&self) -> u64 {
         self.absences().count() as u64
     }

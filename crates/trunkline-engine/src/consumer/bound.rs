@@ -1,16 +1,17 @@
 //! The variables of a consumer's items.
 //!
-//! An item keeps its variable alive, so that what waits of it can be delivered after it is gone,
-//! when its slot may be another variable's. They lie beside the items, of which there may be two
-//! million, because a reference is as long as the rest of what a delivery looks at.
+//! An item keeps its variable alive, so that queued updates can be delivered after the variable is
+//! gone, when its slot may belong to another variable. References are stored apart from the items,
+//! of which there may be two million, because a reference is as long as everything else that a
+//! delivery reads.
 
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// References of a chunk, which is allocated as a whole.
+/// References in a chunk. A chunk is allocated as a whole.
 const CHUNK: usize = 1024;
 
-/// The variable of each item, by its index.
+/// The variable of each item, by item index.
 #[derive(Debug, Default)]
 pub(crate) struct Bound {
     chunks: Vec<Vec<Option<Arc<Variable>>>>,
@@ -34,7 +35,7 @@ impl Bound {
             return;
         };
         if chunk.len() <= place {
-            // A consumer of one item needs no chunk, one of many has whole ones.
+            // A consumer with one item needs no full chunk; one with many has full chunks.
             match place {
                 0 => {}
                 _ => chunk.reserve_exact(CHUNK - chunk.len()),
@@ -47,7 +48,7 @@ impl Bound {
         }
     }
 
-    /// Takes one out, with the memory of all when none is left.
+    /// Removes a variable, and frees all memory if it was the last one.
     pub(crate) fn take(&mut self, index: u32) -> Option<Arc<Variable>> {
         let index = index as usize;
         let chunk = self.chunks.get_mut(index / CHUNK)?;

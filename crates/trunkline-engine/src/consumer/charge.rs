@@ -1,28 +1,28 @@
-//! Bytes of the engine that are lent for what is kept beside what waits.
+//! Engine bytes borrowed for data that is kept in addition to queued updates.
 
 use crate::budget::EngineBudget;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::sync::Arc;
 
-/// Borrowed at a time.
+/// Bytes borrowed at a time.
 const CHUNK: usize = 16 << 10;
-/// The same where there are many that hardly use any.
+/// Bytes borrowed at a time if there are many charges that hardly use any.
 const FINE_CHUNK: usize = 1 << 10;
 
-/// Bytes of the engine's budget for what is kept. What waits goes before it: nothing is lent from
-/// the second half of the budget.
+/// A share of the engine's budget for data that is kept. Queued updates take precedence: nothing is
+/// lent from the second half of the budget.
 #[derive(Debug, Default)]
 pub(super) struct Charge {
     engine: Option<Arc<EngineBudget>>,
-    /// Bytes that it takes at most.
+    /// Maximum number of bytes it takes.
     max: usize,
     used: usize,
     borrowed: usize,
 }
 
 impl Charge {
-    /// Of at most `max` bytes.
+    /// Creates a charge of at most `max` bytes.
     pub(super) fn of(engine: &Engine, max: usize) -> Self {
         Self {
             engine: engine.memory().map(Arc::clone),
@@ -31,18 +31,19 @@ impl Charge {
         }
     }
 
-    /// From now on at most `max` bytes.
+    /// Sets the maximum number of bytes.
     pub(super) fn limit(&mut self, max: usize) {
         self.max = max;
     }
 
-    /// Takes bytes; false when none are to spare.
+    /// Takes bytes. Returns false if none can be spared.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
     }
 
-    /// Takes bytes for what waited until now, and was charged as that; false when none are left.
+    /// Takes bytes for data that was queued, and charged as such, until now. Returns false if none
+    /// are left.
     pub(super) fn take_over(&mut self, bytes: usize) -> bool {
         self.take_from(bytes, FINE_CHUNK, |engine, bytes| {
             engine.borrow(bytes, false)
@@ -82,8 +83,9 @@ impl Charge {
         }
     }
 
-    /// Bytes that are needed no more here, nor what is borrowed beyond them: they stay taken from
-    /// the engine, for whoever [adopts](Self::adopt) them, so that nobody gets them between.
+    /// Releases bytes here and returns the number of engine bytes no longer needed. They stay
+    /// borrowed for the charge that [adopts](Self::adopt) them, so that no one else takes them in
+    /// between.
     pub(super) fn hand_over(&mut self, bytes: usize) -> usize {
         debug_assert!(bytes <= self.used, "more is handed over than was taken");
         self.used = self.used.saturating_sub(bytes);
@@ -92,18 +94,18 @@ impl Charge {
         lent
     }
 
-    /// Has these bytes of the engine from now on; what it does not use is to be given back with
+    /// Takes over borrowed engine bytes. Bytes it does not use must be returned with
     /// [`settle`](Self::settle).
     pub(super) fn adopt(&mut self, lent: usize) {
         self.borrowed += lent;
     }
 
-    /// Nothing more is taken for long: keeps no more than is used.
+    /// Returns the bytes that are not used, because nothing more is taken for long.
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         self.shrink(FINE_CHUNK, wakes);
     }
 
-    /// Writers may wait for what is given back.
+    /// Returns surplus bytes, and wakes the writers that wait for them.
     fn shrink(&mut self, chunk: usize, wakes: &mut Wakes) {
         let kept = self.used.next_multiple_of(chunk).min(self.borrowed);
         let surplus = self.borrowed - kept;

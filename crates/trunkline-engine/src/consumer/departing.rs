@@ -29,7 +29,7 @@ pub(super) struct Leftover {
     pub(super) interest: LeftInterest,
 }
 
-/// What the variables of these items still hold of them.
+/// References that the variables of these items still hold to them.
 #[derive(Debug)]
 pub(super) enum LeftInterest {
     /// A subscription of another contract than `all`.
@@ -48,7 +48,7 @@ impl Leftover {
         if !is_left {
             is_left = feed.shut();
             if is_left {
-                // Others have joined since, and go on.
+                // Others have joined since, and continue.
                 feed.set_open();
             }
             feed.depart(member, wakes);
@@ -60,7 +60,7 @@ impl Leftover {
         Self { items, interest }
     }
 
-    /// Takes an item out of what its variable knows of it.
+    /// Removes an item from its variable.
     pub(super) fn give_up(
         &self,
         index: u32,

@@ -1,9 +1,9 @@
-//! Taking what waits: from marks to deliveries, contract by contract.
+//! Takes the pending work of a consumer: from marks to deliveries, contract by contract.
 //!
-//! A mark is cleared before what it stands for is read, so a write that comes between is marked
-//! again and delivered again; nothing is ever lost between the two. For the same reason what ends
-//! an item is asked before its updates are read: nothing is added once it has ended, and its end
-//! marks it again.
+//! A mark is cleared before the data it represents is read, so a write in between sets it again and
+//! is delivered again; nothing is lost between the two. For the same reason the end of an item is
+//! checked before its updates are read: nothing is added after the end, and the end marks the item
+//! again.
 
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Lost};
@@ -19,11 +19,11 @@ use crate::update::Update;
 pub(super) const TAKE: usize = 64;
 
 impl Consumer {
-    /// Hands over what waits until nothing does or the sink wants no more. Returns whether more is
-    /// left; nobody wakes the consumer on its behalf, so it is to be called again.
+    /// Delivers pending updates until there are none or the sink wants no more. Returns true if
+    /// more is left. The consumer is not woken for the rest, so the caller must call again.
     ///
-    /// As long as the sink wants more and writers write faster than it takes, it does not return: a
-    /// sink that bounds what it wants is what keeps others alive.
+    /// Does not return as long as the sink wants more and writers write faster than it takes. A
+    /// sink must bound what it wants, so that other sessions get their turn.
     pub fn drain(&mut self, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         self.outbox.begin_drain();
         let mut taken = std::mem::take(&mut self.taken);
@@ -33,7 +33,7 @@ impl Consumer {
             }
             taken.clear();
             let marks = &self.outbox.marks;
-            // Whether more is marked shows at the next turn of the loop.
+            // The next iteration shows whether more is marked.
             let _taken = marks.take(&mut self.cursor, TAKE, &mut |index| taken.push(index));
             if taken.is_empty() {
                 break false;
@@ -41,7 +41,7 @@ impl Consumer {
             for (place, index) in taken.iter().enumerate() {
                 crossing();
                 if !sink.wants() {
-                    // Who has not had a turn comes first next time, before who had one.
+                    // Items that had no turn come first next time.
                     self.cursor = Cursor::at(*index);
                     let rest = taken.iter().skip(place);
                     rest.for_each(|index| {
@@ -64,7 +64,7 @@ impl Consumer {
         more
     }
 
-    /// Delivers what waits behind one mark; returns whether more does.
+    /// Delivers the pending updates behind one mark. Returns true if more is left.
     fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         let (id, gone) = match self.items.slot(index) {
             None => return false,
@@ -87,7 +87,7 @@ impl Consumer {
             }
             Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
             Contract::First(_) => self.deliver_first(index, sink, wakes),
-            // Its updates, its first reading and its end are in the feed.
+            // The feed has its updates, its first reading and its end.
             Contract::All { .. } => return false,
         };
         if gone && !left {
@@ -97,7 +97,8 @@ impl Consumer {
         left
     }
 
-    /// The newest update, unless this item has it already, and what `only_changes` held back.
+    /// Delivers the newest update unless this item has it already, and counts what `only_changes`
+    /// held back.
     fn deliver_newest(&mut self, index: u32, only_changes: bool, sink: &mut dyn Sink) {
         let Some(item) = self.items.get(index).copied() else {
             return;
@@ -135,7 +136,8 @@ impl Consumer {
             .hand_over(at, &update, lost, held_back, in_flight, sink);
     }
 
-    /// The first reading of a buffered contract. False when the sink wants nothing after it.
+    /// Delivers the first reading of a buffered contract. Returns false if the sink wants nothing
+    /// after it.
     fn deliver_initial(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
         let initial = self
             .items
@@ -228,7 +230,7 @@ impl Consumer {
         }
     }
 
-    /// Tells that an item's variable was undeployed, and closes the item.
+    /// Reports that an item's variable was undeployed, and closes the item.
     pub(super) fn end_gone(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
         let Some(item) = self.items.get(index) else {
             return;

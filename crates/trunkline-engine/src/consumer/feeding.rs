@@ -1,4 +1,4 @@
-//! `all` subscriptions: taking what waits in their feeds.
+//! Takes the pending updates of `all` subscriptions from their feeds.
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ use crate::sync::Arc;
 use crate::update::Update;
 
 impl Consumer {
-    /// The entries of an `all` subscription, as far as its credit goes, and its end after the last
-    /// of them. Returns whether more waits for the sink; what waits for credit is marked by the
-    /// grant.
+    /// Delivers the entries of an `all` subscription as far as its credit allows, and its end after
+    /// the last one. Returns true if more waits for the sink. Entries that wait for credit are
+    /// marked by the grant.
     pub(super) fn deliver_feed(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         self.settle(id, wakes);
         let mut delivered = 0;
         loop {
-            // Before anything is taken that would then have to be delivered one by one.
+            // Checked before entries are taken that would then have to be delivered one by one.
             if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
                 return true;
             }
@@ -63,8 +63,8 @@ impl Consumer {
         self.membership(id).is_some_and(|one| !one.taken.is_empty())
     }
 
-    /// Takes what comes next out of the feed; what somebody has encoded is delivered as it is,
-    /// where the sink takes it.
+    /// Takes the next entries from the feed. A run that is already encoded is delivered directly if
+    /// the sink accepts it.
     fn take(&mut self, id: u32, runs: bool, sink: &mut dyn Sink, wakes: &mut Wakes) -> Step {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Step::Nothing { ended: false };
@@ -106,8 +106,8 @@ impl Consumer {
         Step::Run(run.count() as usize)
     }
 
-    /// Delivers what was taken, up to as many as others wait for; returns how many, and why not
-    /// more.
+    /// Delivers taken entries, at most as many as one turn allows. Returns their number and the
+    /// reason for stopping.
     fn deliver_taken(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> (usize, Stop) {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return (0, Stop::Taken);
@@ -201,7 +201,7 @@ impl Consumer {
                 break Stop::Taken;
             }
         };
-        // Room is made only now: what was handed over has left the engine's memory.
+        // Room is made only now, because the delivered updates have left the engine's memory.
         membership.feed.pass(membership.member, passed, wakes);
         if let Some(index) = gone {
             self.end_gone(index, sink, wakes);
@@ -209,7 +209,7 @@ impl Consumer {
         (count, stop)
     }
 
-    /// Tells that a subscription has ended, with the exact count of what each item misses.
+    /// Reports the end of a subscription, with the exact number of updates that each item misses.
     fn end_overrun(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
         let Some(subscription) = self.subscriptions.get(&id) else {
             return;
@@ -232,7 +232,7 @@ impl Consumer {
                 true => state
                     .interests_mut()
                     .and_then(|i| i.remove_feed(&membership.feed)),
-                // Those who share it go on. It holds nothing back.
+                // The other members continue. The feed holds nothing back.
                 false => None,
             };
             let filtered = interest.map_or(0, |interest| interest.filtered);
@@ -253,13 +253,13 @@ impl Consumer {
         sink.overrun(id, &ended);
     }
 
-    /// The item of a variable under an `all` subscription.
+    /// The item of a variable in an `all` subscription.
     pub(super) fn in_feed(&self, id: u32, handle: u32) -> Option<u32> {
         let (index, _) = self.membership(id)?.by_handle.get(&handle)?;
         Some(*index)
     }
 
-    /// Whether a variable is in any of the `all` subscriptions.
+    /// Returns true if a variable is in any of the `all` subscriptions.
     pub(crate) fn has_in_feed(&self, handle: u32) -> bool {
         let mut feeds = self
             .subscriptions
@@ -268,7 +268,7 @@ impl Consumer {
         feeds.any(|membership| membership.by_handle.contains_key(&handle))
     }
 
-    /// [`unsubscribe`](Self::unsubscribe) for `all`.
+    /// The part of [`unsubscribe`](Self::unsubscribe) for `all`.
     pub(super) fn unsubscribe_feed(
         &mut self,
         id: u32,
@@ -294,7 +294,7 @@ impl Consumer {
         indices.sort_unstable();
         let closed = indices.iter().filter(|index| self.close(**index, wakes));
         let closed = closed.count();
-        // After the interests are gone, so that none of them adds anything any more.
+        // Only after the interests are removed, so that none of them adds entries any more.
         let places = closing.values().map(|(_, place)| *place).collect();
         if let Some(membership) = self.membership_mut(id) {
             let (freed, past) = membership.drop_taken(&places);
@@ -305,7 +305,7 @@ impl Consumer {
         closed
     }
 
-    /// The end of a subscription whose feed goes on without it.
+    /// Ends a subscription whose feed continues without it.
     fn leave_feed(&mut self, id: u32, wakes: &mut Wakes) -> usize {
         let Some(subscription) = self.subscriptions.remove(&id) else {
             return 0;
@@ -321,7 +321,8 @@ impl Consumer {
     }
 }
 
-/// How many further updates may go at once, `count` having gone already; `None`: none.
+/// Number of further updates that may be delivered at once, after `count` of this turn; `None` if
+/// none.
 fn most_of(credit: Option<u64>, count: usize) -> Option<usize> {
     let credit = credit.map_or(usize::MAX, |credit| {
         usize::try_from(credit).unwrap_or(usize::MAX)
@@ -329,14 +330,14 @@ fn most_of(credit: Option<u64>, count: usize) -> Option<usize> {
     Some(credit.min(TAKE - count)).filter(|most| *most > 0)
 }
 
-/// Updates of a feed that are just the next ones of their items, up to one that is not. Whoever
-/// asks for one takes it.
+/// The next entries of a feed, as long as each is simply the next update of its item. Returning an
+/// entry takes it.
 struct NextUpdates<'a, I> {
     entries: Option<I>,
     table: &'a Table,
     items: &'a mut super::Items,
     in_flight: &'a mut InFlight,
-    /// Of those that were taken.
+    /// Room of the entries taken.
     room: Room,
 }
 
@@ -358,14 +359,15 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
             Some((handle, update))
         });
         if noted.is_none() {
-            // What comes next is not for here, whoever asks again.
+            // The next entry cannot be handled here, even if the sink asks again.
             self.entries = None;
         }
         noted
     }
 }
 
-/// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
+/// Encodes the taken entries as one run for all members of the feed. Returns `None` if the sink
+/// does not encode them.
 fn encode(membership: &mut Membership, start: u64, sink: &mut dyn Sink) -> Option<Arc<SharedRun>> {
     let table = &membership.table;
     let handle_of = |entry: &FeedEntry| handle_at(table, entry.place);
@@ -384,9 +386,9 @@ fn encode(membership: &mut Membership, start: u64, sink: &mut dyn Sink) -> Optio
     Some(run)
 }
 
-/// What taking came to.
+/// The result of taking entries.
 enum Step {
-    /// A run of so many was delivered.
+    /// A run with this many updates was delivered.
     Run(usize),
     /// Entries were taken.
     Entries,
@@ -395,9 +397,9 @@ enum Step {
     },
 }
 
-/// Why no more was delivered.
+/// The reason why delivery stopped.
 enum Stop {
-    /// All that was taken is, or others have their turn.
+    /// Everything taken is delivered, or others have their turn.
     Taken,
     Credit,
     Sink,

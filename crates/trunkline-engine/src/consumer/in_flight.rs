@@ -1,4 +1,4 @@
-//! What was delivered and is not confirmed.
+//! Deliveries that the peer has not confirmed.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use super::item::Items;
 use crate::feed::{FeedEntry, SharedRun};
 use crate::sync::Arc;
 
-/// The item at each place of a feed.
+/// The seat at each place of a feed.
 pub(crate) type Table = Vec<Seat>;
 
-/// An item, and the handle of its variable, which is needed where the variable is not.
+/// An item, and the handle of its variable, for use without the variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) index: u32,
@@ -23,31 +23,31 @@ impl Seat {
     };
 }
 
-/// Stands in the queue for a run, which is in a queue of its own.
+/// Represents a run in the queue. The runs have a queue of their own.
 const RUN: u32 = u32::MAX;
-/// Stands in the queue for a delivery that counts nowhere.
+/// Represents a delivery that no item counts.
 const UNCOUNTED: u32 = u32::MAX - 1;
 
-/// Deliveries that the peer has not confirmed, oldest first; nothing when it need not confirm.
+/// Deliveries that the peer has not confirmed, oldest first; empty if the peer does not confirm.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    /// Indices of the items.
+    /// Item indices, `RUN` or `UNCOUNTED`.
     queue: Option<VecDeque<u32>>,
     runs: VecDeque<RunInFlight>,
-    /// Deliveries in runs.
+    /// Number of deliveries in runs.
     in_runs: usize,
 }
 
-/// A run that was delivered as it is.
+/// A run that was delivered as a whole.
 struct RunInFlight {
     table: Arc<Table>,
     run: Arc<SharedRun>,
-    /// So many of its updates are confirmed.
+    /// Number of its updates that are confirmed.
     confirmed: usize,
 }
 
 impl RunInFlight {
-    /// Confirms up to `most` further updates; returns how many, and whether those were the last.
+    /// Confirms up to `most` further updates. Returns their number, and true if they were the last.
     fn confirm(&mut self, most: usize, items: &mut Items) -> (usize, bool) {
         let updates = self.run.updates();
         let left = updates.get(self.confirmed..).unwrap_or_default();
@@ -74,7 +74,8 @@ impl InFlight {
         self.queue.is_some()
     }
 
-    /// Adds a delivery of an item, or one that counts nowhere; false when nobody confirms.
+    /// Adds a delivery of an item, or one that no item counts. Returns false if the peer does not
+    /// confirm.
     #[inline]
     pub(super) fn push(&mut self, index: Option<u32>) -> bool {
         if let Some(queue) = &mut self.queue {
@@ -83,7 +84,7 @@ impl InFlight {
         self.queue.is_some()
     }
 
-    /// A run was delivered as it is.
+    /// Adds a run that was delivered as a whole.
     pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
         if let Some(queue) = &mut self.queue {
             queue.push_back(RUN);
@@ -96,7 +97,7 @@ impl InFlight {
         }
     }
 
-    /// Visits the entries of runs that are not confirmed, each with the handle of its variable.
+    /// Visits the unconfirmed entries of runs, each with the handle of its variable.
     pub(super) fn unconfirmed_entries(&self, visit: &mut dyn FnMut(u32, &FeedEntry)) {
         for one in &self.runs {
             for entry in one.run.entries().iter().skip(one.confirmed) {
@@ -112,7 +113,7 @@ impl InFlight {
         singly - self.runs.len() + self.in_runs
     }
 
-    /// Confirms the `records` oldest; false when there are fewer.
+    /// Confirms the `records` oldest deliveries. Returns false if there are fewer.
     pub(crate) fn confirm(&mut self, records: u64, items: &mut Items) -> bool {
         let Some(queue) = &mut self.queue else {
             return records == 0;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// The indices of a subscription's items: a few ranges, as a rule, because they come one after the
-/// other.
+/// The indices of a subscription's items. They usually form a few ranges, because items are added
+/// one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Indices {
-    /// The end of each range by its start.
+    /// The end of each range, by its start.
     ranges: BTreeMap<u32, u32>,
     len: usize,
 }
@@ -24,7 +24,7 @@ impl Indices {
         self.ranges.iter().flat_map(|(start, end)| *start..*end)
     }
 
-    /// Those from `index` on, in ascending order.
+    /// The indices from `index` on, in ascending order.
     pub(crate) fn from(&self, index: u32) -> impl Iterator<Item = u32> {
         let within = self.ranges.range(..index).next_back();
         let within = within.map_or(0..0, |(_, end)| index..*end);
@@ -32,7 +32,7 @@ impl Indices {
         within.chain(after.flat_map(|(start, end)| *start..*end))
     }
 
-    /// Adds an index that is not there.
+    /// Adds an index that is not in the set.
     pub(crate) fn insert(&mut self, index: u32) {
         self.len += 1;
         let mut end = index + 1;
@@ -45,7 +45,7 @@ impl Indices {
         }
     }
 
-    /// Takes the last one out.
+    /// Removes and returns the last index.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         let mut last = self.ranges.last_entry()?;
         let (start, index) = (*last.key(), *last.get() - 1);

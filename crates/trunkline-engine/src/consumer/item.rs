@@ -1,8 +1,8 @@
-//! The items of a consumer: one variable under one subscription each, with its side of the ledger.
+//! The items of a consumer: one variable in one subscription each, with its side of the ledger.
 //!
-//! There may be two million, so an item is 24 bytes: its variable lies beside it (`Bound`), and
-//! what most do not need apart (`packed`). What was delivered is not counted but follows from the
-//! numbers.
+//! There may be two million, so an item takes 24 bytes. Its variable is stored apart (`Bound`), and
+//! so is the data that most items do not need (`packed`). The number of deliveries is not counted
+//! but computed from the sequences.
 
 mod packed;
 #[cfg(test)]
@@ -22,10 +22,11 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// Items of a chunk, which is allocated as a whole: to grow one list would take twice the memory.
+/// Items in a chunk. A chunk is allocated as a whole; growing a single list would take twice the
+/// memory.
 const CHUNK: usize = 1024;
 
-/// What an index of the outbox stands for.
+/// The meaning of an outbox index.
 pub(crate) enum Slot<'a> {
     Variable(&'a VariableItem),
     /// The feed of an `all` subscription.
@@ -34,21 +35,21 @@ pub(crate) enum Slot<'a> {
     },
 }
 
-/// The items by index; an index is used again when its item has gone, and all that it was sent is
+/// The items by index. An index is reused once its item is gone and everything sent for it is
 /// confirmed.
 #[derive(Default)]
 pub(crate) struct Items {
     chunks: Vec<Vec<VariableItem>>,
     len: u32,
     free: Vec<u32>,
-    /// Indices of items that have gone, with what of theirs is not confirmed.
+    /// Indices of removed items, with the number of their unconfirmed deliveries.
     retired: HashMap<u32, u64>,
     rests: HashMap<u32, Rest>,
     variables: usize,
 }
 
 impl Items {
-    /// Number of variables, under whatever subscriptions.
+    /// Number of variable items over all subscriptions.
     pub(crate) fn variable_count(&self) -> usize {
         self.variables
     }
@@ -59,9 +60,9 @@ impl Items {
         self.free.last().copied().unwrap_or(self.len)
     }
 
-    /// An item that counts from what the variable holds now, `sequence`, and from what the
-    /// subscriber has already. `first` is the number of what it gets first: what it holds, or an
-    /// update before that which a feed still had. Returns its index.
+    /// Adds an item that counts from `sequence`, the variable's current update, and from the
+    /// position that the subscriber already has. `first` is the sequence of the first update it
+    /// gets: the current one, or an earlier one that a feed still had. Returns the item's index.
     pub(crate) fn insert(
         &mut self,
         subscription: u32,
@@ -74,14 +75,14 @@ impl Items {
         self.variables += 1;
         let Some(had) = resume else { return index };
         if had.epoch != epoch || had.sequence > sequence {
-            // Nobody knows what was written in between.
+            // The number of updates in between is unknown.
             self.make_pending(index).untold.unknown = true;
             return index;
         }
         if let Some(item) = self.get_mut(index) {
             item.set_opened_at(had.sequence);
             if had.sequence == sequence {
-                // What the subscriber has is what there is: nothing to deliver.
+                // The subscriber already has the current update, so there is nothing to deliver.
                 item.set_last(sequence);
             }
         }
@@ -94,7 +95,7 @@ impl Items {
         index
     }
 
-    /// A place for the feed of a subscription; returns its index.
+    /// Adds a place for the feed of a subscription. Returns its index.
     pub(crate) fn insert_feed(&mut self, subscription: u32) -> u32 {
         self.put(VariableItem::of_feed(subscription))
     }
@@ -111,7 +112,7 @@ impl Items {
         match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
             Some(chunk) => chunk.push(item),
             None => {
-                // A consumer of one item needs no chunk, one of many has whole ones.
+                // A consumer with one item needs no full chunk; one with many has full chunks.
                 let mut chunk = match self.chunks.is_empty() {
                     true => Vec::new(),
                     false => Vec::with_capacity(CHUNK),
@@ -140,7 +141,7 @@ impl Items {
         self.give_back();
     }
 
-    /// The memory of all, when none is left.
+    /// Frees all memory if no item is left.
     fn give_back(&mut self) {
         if self.free.len() == self.len as usize {
             *self = Self::default();
@@ -173,8 +174,8 @@ impl Items {
         self.len
     }
 
-    /// The last delivery is made once more: until the peer confirms this one it counts as not
-    /// confirmed.
+    /// Records that the last delivery is repeated. It counts as unconfirmed until the peer confirms
+    /// the repetition.
     pub(crate) fn repair(&mut self, index: u32, in_flight: &mut InFlight) {
         let Some(item) = self.get(index) else { return };
         let counts = item.last() > 0;
@@ -201,7 +202,7 @@ impl Items {
         self.rests.get_mut(&index)
     }
 
-    /// What most items do not have.
+    /// Returns the data that most items do not have, creating it if necessary.
     pub(crate) fn make_rest(&mut self, index: u32) -> &mut Rest {
         if let Some(item) = self.get_mut(index) {
             item.set(REST);
@@ -209,7 +210,7 @@ impl Items {
         self.rests.entry(index).or_default()
     }
 
-    /// [`make_rest`](Self::make_rest), where something is left there for the next delivery or
+    /// Like [`make_rest`](Self::make_rest), for data that concerns the next delivery or
     /// confirmation.
     fn make_pending(&mut self, index: u32) -> &mut Rest {
         if let Some(item) = self.get_mut(index) {
@@ -218,7 +219,7 @@ impl Items {
         self.make_rest(index)
     }
 
-    /// The next delivery or confirmation need not look at the rest, if so.
+    /// Lets the next delivery or confirmation skip the rest if there is nothing pending in it.
     fn settle_pending(&mut self, index: u32) {
         let is_pending = self.rests.get(&index).is_some_and(Rest::is_pending);
         if !is_pending && let Some(item) = self.get_mut(index) {
@@ -226,12 +227,12 @@ impl Items {
         }
     }
 
-    /// Held back by `only_changes` and told.
+    /// Number of updates held back by `only_changes` and reported.
     pub(crate) fn filtered(&self, index: u32) -> u64 {
         self.rest(index).map_or(0, |rest| rest.filtered)
     }
 
-    /// Deliveries that the peer has not confirmed; 0 where it need not.
+    /// Number of deliveries that the peer has not confirmed; 0 if it does not confirm.
     pub(crate) fn unconfirmed(&self, index: u32) -> u64 {
         let here = self.get(index).map_or(0, VariableItem::unconfirmed_here);
         u64::from(here) + self.rest(index).map_or(0, |rest| rest.unconfirmed)
@@ -257,7 +258,7 @@ impl Items {
         }
     }
 
-    /// What was delivered: all that the item has come past, but for what it did not get.
+    /// Number of updates delivered: all that the item has passed, except those it did not get.
     pub(crate) fn delivered(&self, index: u32) -> u64 {
         let Some(item) = self.get(index) else {
             return 0;
@@ -281,7 +282,7 @@ impl Items {
         }
     }
 
-    /// The peer has received one delivery of this item, which may have gone since.
+    /// Confirms one delivery of an item, which may have been removed since.
     #[inline]
     pub(super) fn confirm(&mut self, index: u32) {
         let Some(item) = self.get_mut(index) else {
@@ -296,7 +297,7 @@ impl Items {
         }
     }
 
-    /// Whether it was one that its rest counts.
+    /// Returns true if the delivery was one that the rest counts.
     #[cold]
     fn confirm_rest(&mut self, index: u32) -> bool {
         let rest = self.rests.get_mut(&index);
@@ -320,8 +321,8 @@ impl Items {
         }
     }
 
-    /// A run was handed over as it is; its first reading every item had before. `confirmed`: by the
-    /// peer, later.
+    /// Records that a run was delivered as a whole. Every item in it had its first reading before.
+    /// `confirmed` is true if the peer will confirm the deliveries.
     pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
         for (place, sequence) in run.updates() {
             let Some(Seat { index, .. }) = table.get(*place as usize).copied() else {
@@ -337,8 +338,8 @@ impl Items {
         }
     }
 
-    /// Notes that the item's next update is handed over, if it is just that: the one after the
-    /// last, with nothing to be told before it, and easily counted; false: it is not.
+    /// Records the delivery of an item's next update in the simple case: it follows the last one,
+    /// nothing has to be reported before it, and the item can count it. Otherwise returns false.
     #[inline]
     pub(crate) fn note_next(
         &mut self,
@@ -363,8 +364,8 @@ impl Items {
         true
     }
 
-    /// Hands over an update of a buffered contract: between two of those nothing is coalesced, so
-    /// what is neither delivered nor dropped was filtered.
+    /// Delivers an update of a buffered contract. Buffered contracts do not coalesce, so updates
+    /// that were neither delivered nor dropped were filtered.
     pub(crate) fn hand_over_buffered(
         &mut self,
         (index, variable): (u32, &Arc<Variable>),
@@ -407,7 +408,8 @@ impl Items {
             lost = lost.plus(std::mem::take(&mut rest.untold));
             self.settle_pending(index);
         }
-        // Nothing written yet is no update: it is sent, and counts nowhere.
+        // The reading of a variable that was never written is not an update: it is sent, but counts
+        // nowhere.
         let counts = update.sequence > 0;
         if in_flight.push(counts.then_some(index)) && counts {
             self.sent(index);

@@ -1,8 +1,8 @@
-//! What is kept of a broken session beside what waits in its feeds, and what that costs.
+//! Updates of a broken session that are kept outside its feeds, and their cost.
 //!
-//! It is what was sent and never confirmed, and what was taken out of the feeds: older than
-//! anything that waits there. So where a feed drops the oldest of a variable there is a gap behind
-//! it, and it goes as well.
+//! These are the updates that were sent and never confirmed, and those that were taken out of the
+//! feeds. They are older than anything queued there. When a feed drops the oldest updates of a
+//! variable, the kept ones are followed by a gap, so they are dropped as well.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,19 @@ use crate::outbox::Wakes;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// Updates by the handles of their variables, and their bytes. Its lock comes after a feed's.
+/// Updates by the handles of their variables, and their bytes. Locked after a feed.
 #[derive(Debug)]
 pub(super) struct Kept {
     updates: HashMap<u32, Vec<Update>>,
-    /// Of each variable that is owed, the feeds that hold everything that came behind what is here.
+    /// For each owed variable, the number of feeds that still hold everything after the kept
+    /// updates.
     whole_in: HashMap<u32, usize>,
-    /// Of no use to anybody any more, and still in memory.
+    /// Updates of no further use that are not freed yet.
     over: Vec<Vec<Update>>,
     pub(super) charge: Charge,
 }
 
-/// What an update costs while it is kept.
+/// Cost of an update while it is kept.
 pub(super) fn cost_of(update: &Update) -> usize {
     Room::one(update.value.as_slice().len()).cost()
 }
@@ -38,12 +39,13 @@ impl Kept {
         }
     }
 
-    /// Whether what came behind what is kept of a variable is still there, in one of the feeds.
+    /// Returns true if one of the feeds still holds everything after the kept updates of a
+    /// variable.
     fn is_wanted(&self, handle: u32) -> bool {
         self.whole_in.get(&handle).is_some_and(|feeds| *feeds > 0)
     }
 
-    /// Adds an update that is charged here already.
+    /// Adds an update that is already charged here.
     pub(super) fn add_charged(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
         if self.is_wanted(handle) {
             self.updates.entry(handle).or_default().push(update);
@@ -52,8 +54,8 @@ impl Kept {
         }
     }
 
-    /// Adds an update that was charged nowhere, where bytes are to spare, or become free when what
-    /// is older of its variable goes.
+    /// Adds an update that was not charged before, if bytes can be spared or become free by
+    /// dropping older updates of its variable.
     pub(super) fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
         if !self.is_wanted(handle) {
             return;
@@ -68,8 +70,8 @@ impl Kept {
         }
     }
 
-    /// Adds an update that has waited until now, in bytes that were handed over or are free, or
-    /// become free when the older half of what is kept goes.
+    /// Adds an update that was queued until now, if its bytes were handed over, are free, or become
+    /// free by dropping the older half of everything kept.
     pub(super) fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
         if !self.is_wanted(handle) {
             return;
@@ -86,12 +88,12 @@ impl Kept {
         }
     }
 
-    /// Drops the older half of what is kept of each variable.
+    /// Drops the older half of the kept updates of each variable.
     #[cold]
     fn forget_older(&mut self, wakes: &mut Wakes) {
         let mut cost = 0;
         self.updates.retain(|_, known| {
-            // It came from several places.
+            // They came from several sources, so they may be out of order.
             known.sort_by_key(|one| one.sequence);
             let half = known.len().div_ceil(2);
             cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
@@ -100,7 +102,8 @@ impl Kept {
         self.charge.give_back(cost, wakes);
     }
 
-    /// An update is not kept: what is older of its variable is of no use either.
+    /// Drops the kept updates of a variable up to `sequence`, because the update with that sequence
+    /// is not kept.
     #[cold]
     fn forget_before(&mut self, handle: u32, sequence: u64, wakes: &mut Wakes) {
         let Some(known) = self.updates.get_mut(&handle) else {
@@ -118,13 +121,13 @@ impl Kept {
         self.charge.give_back(cost, wakes);
     }
 
-    /// What is kept of a variable, which others are to get as well.
+    /// Returns a copy of the kept updates of a variable that others need as well.
     pub(super) fn of(&self, handle: u32) -> Option<Vec<Update>> {
         self.updates.get(&handle).cloned()
     }
 
-    /// What is kept of a variable that nobody else is to get, and its bytes of the engine's, which
-    /// are the caller's now.
+    /// Takes the kept updates of a variable that no one else needs. Also returns their borrowed
+    /// engine bytes, which the caller owns from now on.
     pub(super) fn take(&mut self, handle: u32) -> Option<(Vec<Update>, usize)> {
         self.whole_in.remove(&handle);
         let known = self.updates.remove(&handle)?;
@@ -132,7 +135,7 @@ impl Kept {
         Some((known, self.charge.hand_over(cost)))
     }
 
-    /// Drops what is kept of a variable; returns what it cost.
+    /// Drops the kept updates of a variable, and returns their cost.
     fn forget(&mut self, handle: u32, wakes: &mut Wakes) -> usize {
         let known = self.updates.remove(&handle).unwrap_or_default();
         let cost = known.iter().map(cost_of).sum();
@@ -142,14 +145,15 @@ impl Kept {
         cost
     }
 
-    /// Nobody comes back for it any more: it is to [go](Self::drop_over).
+    /// Marks everything as useless, because no session can take over any more. The memory is freed
+    /// by [`drop_over`](Self::drop_over).
     pub(super) fn forget_all(&mut self) {
         self.over
             .extend(self.updates.drain().map(|(_, known)| known));
         self.whole_in.clear();
     }
 
-    /// Drops what is over in slices of `budget` updates; false when there is more of it.
+    /// Frees useless updates in slices of `budget` updates. Returns false if there are more.
     pub(super) fn drop_over(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let mut cost = 0;
         while *budget > 0
@@ -171,20 +175,21 @@ impl Kept {
     }
 }
 
-/// What a feed's absent member knows of what is kept, by the variables' places in the feed.
+/// Tracks, for a feed's absent member, which kept updates are still useful. By the variables'
+/// places in the feed.
 #[derive(Debug)]
 pub(super) struct KeptBehind {
     kept: Arc<Mutex<Kept>>,
-    /// Handles of the variables of which it holds everything that came behind.
+    /// Handles of the variables for which the feed holds everything after the kept updates.
     whole: HashMap<u32, u32>,
-    /// Of the others.
+    /// Handles of the other variables.
     parted: HashMap<u32, u32>,
-    /// Of those that have become such, and this is still to be noted.
+    /// Handles of variables that moved to `parted`, which is not recorded in `kept` yet.
     missed: Vec<u32>,
 }
 
 impl KeptBehind {
-    /// Of a feed with these variables, by place.
+    /// Creates the tracker of a feed with these variables, by place.
     pub(super) fn new(kept: &Arc<Mutex<Kept>>, handles: HashMap<u32, u32>) -> Self {
         let mut locked = kept.lock();
         for handle in handles.values() {

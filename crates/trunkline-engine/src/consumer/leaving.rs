@@ -1,4 +1,4 @@
-//! A session breaks and leaves its `all` subscriptions; another one follows it.
+//! A session breaks and leaves its `all` subscriptions; another session takes over.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,13 +20,14 @@ use crate::outbox::Wakes;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 
-/// Those that one session follows: each time a session breaks while it comes back it is one more.
+/// Maximum number of predecessors of a session. Each break during a resumption adds one.
 const FOLLOWED_MAX: usize = 16;
 
 impl Consumer {
-    /// From now on what is delivered under `all` is kept until the peer has confirmed it, so that
-    /// [`Consumer::leave`] can leave it to who comes after: a tenth of the bytes that may wait for
-    /// it. After [`Consumer::queue_bytes_max`] and [`Consumer::confirmed_by_peer`].
+    /// Keeps deliveries of `all` subscriptions until the peer has confirmed them, so that
+    /// [`Consumer::leave`] can leave them to the next session. They may take a tenth of the bytes
+    /// that may be queued. Call after [`Consumer::queue_bytes_max`] and
+    /// [`Consumer::confirmed_by_peer`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
         let max = self.outbox.budget.max();
@@ -36,9 +37,9 @@ impl Consumer {
         self
     }
 
-    /// The session broke: its `all` subscriptions are kept until then, for the one that names it.
-    /// From here on no writer waits for them. A session with very many items is sorted out in
-    /// slices of the engine's [polls](Engine::poll), or by the session that follows it.
+    /// Ends a broken session, and keeps its `all` subscriptions until `until` for the session that
+    /// names it. From here on no writer waits for them. A session with very many items is sorted
+    /// out in slices, by the engine's [polls](Engine::poll) or by the session that takes over.
     pub fn leave(mut self, caller: &Caller, until: Tick) {
         let engine = self.engine.clone();
         let mut wakes = Wakes::new();
@@ -46,7 +47,7 @@ impl Consumer {
             Some(sent) => std::mem::take(&mut sent.charge),
             None => return,
         };
-        // What waits is sorted out into it as well.
+        // Queued updates are sorted into it as well.
         let max = self.outbox.budget.max();
         charge.limit(max.saturating_add(max / 8));
         let kept = Arc::new(Mutex::new(Kept::new(charge)));
@@ -62,7 +63,7 @@ impl Consumer {
         let is_kept = |one: &super::Subscription| one.feed.is_some() && !one.options.only_changes;
         let ids = self.subscriptions.iter().filter(|(_, one)| is_kept(one));
         let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
-        // Bytes that were charged for it until now.
+        // Bytes borrowed so far for its past and taken updates.
         let mut lent = 0;
         let mut unsorted = Vec::new();
         for id in ids {
@@ -81,7 +82,8 @@ impl Consumer {
             let mut room = Room::default();
             let taken = membership.taken.iter();
             taken.for_each(|entry| room.add(entry.room()));
-            // What was taken counts no more before the oldest of what is left may go.
+            // Taken entries stop counting first, so that the oldest of the rest can be dropped
+            // after that.
             let member = membership.member;
             lent += membership.feed.hand_over(member, room, &mut wakes);
             let missed = Arc::default();
@@ -116,8 +118,8 @@ impl Consumer {
         }
     }
 
-    /// This session comes after another one of its peer, which broke: subscriptions that are made
-    /// again go on from what that one has left.
+    /// Makes this session the successor of another one of its peer, which broke. Re-created
+    /// subscriptions resume from what that session has left. Returns false if nothing was kept.
     pub fn follow(&mut self, caller: &Caller, session: u32) -> bool {
         let absences = self.engine.absences();
         let found = absences.take(session, caller, &self.engine);
@@ -129,7 +131,7 @@ impl Consumer {
         is_kept
     }
 
-    /// Whether an item takes the place of one that was kept, and needs no further memory.
+    /// Returns true if an item replaces one that was kept, and therefore needs no further memory.
     pub(super) fn takes_over(&self, subscription: u32, variable: &Variable) -> bool {
         let mut feeds = self
             .followed
@@ -138,7 +140,7 @@ impl Consumer {
         feeds.any(|feed| feed.owed.contains_key(&variable.handle()))
     }
 
-    /// Those it follows of which nothing is left, or whose time is over.
+    /// Releases the predecessors whose remains are all taken.
     pub(super) fn release_settled(&mut self, subscription: u32, wakes: &mut Wakes) {
         let engine = &self.engine;
         for absent in &mut self.followed {
@@ -156,41 +158,41 @@ impl Consumer {
     }
 }
 
-/// A session that broke and is not sorted out yet. Sorting it out finds which variables it is owed,
-/// and which updates outside the feeds are kept for the session that follows it.
+/// A broken session that is not sorted out yet. Sorting it out determines the variables it is owed,
+/// and the updates outside the feeds to keep for its successor.
 pub(super) struct Leaving {
     pub(super) absent: Absent,
     unsorted: Vec<UnsortedFeed>,
-    /// What the feeds had given out and the session had not delivered.
+    /// Entries that were taken out of the feeds and not delivered.
     taken: Vec<(Option<u32>, FeedEntry)>,
     items: Items,
     in_flight: InFlight,
     sent: Option<Sent>,
 }
 
-/// An `all` subscription of it.
+/// An `all` subscription of a session that is not sorted out yet.
 struct UnsortedFeed {
     id: u32,
     membership: Membership,
-    /// What its feed has dropped since the session broke.
+    /// Updates that its feed has dropped since the session broke.
     missed: Arc<Mutex<Missed>>,
 }
 
 impl UnsortedFeed {
-    /// How much there is to sort out, as a part of a slice.
+    /// The amount of work to sort it out, in items.
     fn work(&self) -> usize {
         1 + self.membership.by_handle.len() + self.membership.taken.len()
     }
 }
 
-/// What was dropped of a feed whose session is not sorted out yet.
+/// Updates dropped from a feed whose session is not sorted out yet.
 #[derive(Debug, Default)]
 struct Missed {
     places: HashSet<u32>,
     all: bool,
 }
 
-/// Stands for what is kept of a feed until that is sorted out.
+/// Takes the place of a feed's older data until that is sorted out.
 #[derive(Debug)]
 struct Unsorted(Arc<Mutex<Missed>>);
 
@@ -211,12 +213,13 @@ impl Older for Unsorted {
 }
 
 impl Leaving {
-    /// What is kept of it, and what is of no use any more, to be dropped where nothing is locked.
+    /// Returns the remains, and data without further use that must be dropped while nothing is
+    /// locked.
     pub(super) fn into_absent(self) -> (Absent, impl Sized) {
         (self.absent, (self.items, self.in_flight))
     }
 
-    /// Sorts out at most about `budget` items, a subscription at a time; false when there is more.
+    /// Sorts out about `budget` items, one subscription at a time. Returns false if there are more.
     pub(super) fn sort_some(
         &mut self,
         engine: &Engine,
@@ -289,10 +292,10 @@ impl Leaving {
         self.absent.feeds.insert(id, feed);
     }
 
-    /// Keeps the updates outside the feeds: the charge bounds how many.
+    /// Keeps the updates outside the feeds, as many as the charge allows.
     fn sort_updates(&mut self, wakes: &mut Wakes) {
         let kept = Arc::clone(&self.absent.kept);
-        // What was sent is charged already; the others where there is room to spare.
+        // Sent updates are already charged; the others are kept if bytes can be spared.
         if let Some(mut sent) = self.sent.take() {
             for (handle, entry) in sent.drain() {
                 let (cost, mut kept) = (entry.cost(), kept.lock());

@@ -1,4 +1,4 @@
-//! What became of every update, at this moment.
+//! The subscriptions' side of the ledger, at this moment.
 
 use trunkline_types::Contract;
 use trunkline_types::ledger::SubscriptionLedger;
@@ -8,7 +8,7 @@ use super::item::{Rest, VariableItem};
 use crate::interest::{Interest, Interests, Kind};
 
 impl Consumer {
-    /// The ledger of one variable under one subscription, exact at this moment.
+    /// Returns the ledger of one variable in one subscription, exact at this moment.
     pub fn ledger(&self, subscription: u32, handle: u32) -> Option<SubscriptionLedger> {
         let index = self.index_of_any(subscription, handle)?;
         let item = self.items.get(index)?;
@@ -22,7 +22,7 @@ impl Consumer {
             None if state.is_plain(&self.outbox, index) => None,
             None => Some(interests?.find(&self.outbox, index)?),
         };
-        // Under the lock: nothing is numbered between the parts of the sum.
+        // Under the lock, so that no update is numbered between reading the parts of the sum.
         let sequence = variable.sequence();
         let items = &self.items;
         let mut ledger = SubscriptionLedger {
@@ -46,7 +46,7 @@ impl Consumer {
             let waiting = membership.waiting_of(handle);
             ledger.waiting += waiting.count;
             if waiting.ended {
-                // Nothing was held back since: what came after its end is what it did not get.
+                // Nothing was held back since the end, so everything after it was not delivered.
                 let newest = waiting.newest.unwrap_or(item.last());
                 ledger.dropped_overrun = match fed {
                     Some(fed) if fed.only_changes => fed.missed,
@@ -62,15 +62,15 @@ impl Consumer {
         Some(ledger)
     }
 
-    /// The number of the update of a variable that was handed over last under a subscription, or
-    /// that it had when it was subscribed.
+    /// Returns the sequence of the last update of a variable delivered in a subscription, or of its
+    /// update at the time of the subscription.
     pub fn last_delivered(&self, subscription: u32, handle: u32) -> Option<u64> {
         let index = self.index_of_any(subscription, handle)?;
         Some(self.items.get(index)?.last())
     }
 
-    /// The item of a variable under a subscription, also while the variable is gone and the item
-    /// has its last updates to get.
+    /// Returns the item of a variable in a subscription, even if the variable is gone and the item
+    /// has updates left to deliver.
     fn index_of_any(&self, subscription: u32, handle: u32) -> Option<u32> {
         let known = self.index_of(subscription, handle);
         known.or_else(|| {
@@ -82,7 +82,7 @@ impl Consumer {
         })
     }
 
-    /// The subscriptions in which a variable takes part.
+    /// Returns the subscriptions that include a variable.
     pub fn subscriptions_of(&self, handle: u32) -> Vec<(u32, Contract)> {
         let Some(variable) = self.engine.variable(handle) else {
             return Vec::new();
@@ -105,13 +105,14 @@ impl Consumer {
     }
 }
 
-/// The newest of so many updates waits, the others it stands for.
+/// Counts pending updates of a contract that delivers only the newest: one waits, the others are
+/// coalesced.
 fn add_pending(ledger: &mut SubscriptionLedger, pending: u64) {
     ledger.waiting += u64::from(pending > 0);
     ledger.coalesced += pending.saturating_sub(1);
 }
 
-/// What the contract's own buffer holds and has dropped.
+/// Adds the updates that the contract's own buffer holds and has dropped.
 fn add_waiting(
     ledger: &mut SubscriptionLedger,
     (item, rest): (&VariableItem, Option<&Rest>),

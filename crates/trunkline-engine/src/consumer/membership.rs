@@ -1,4 +1,4 @@
-//! A subscription's part in a feed.
+//! A subscription's membership in a feed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -9,27 +9,26 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// What a subscription knows of the feed that it is in.
+/// The feed of a subscription, and its place in it.
 #[derive(Debug)]
 pub(super) struct Membership {
     pub(super) feed: Arc<Feed>,
-    /// Its number there.
+    /// Its member number in the feed.
     pub(super) member: usize,
-    /// The index in the outbox that stands for the subscription.
+    /// The index in the outbox that represents the subscription.
     pub(super) mark: u32,
-    /// The item at each place of the feed.
     pub(super) table: Arc<Table>,
-    /// The item of each variable, and its place.
+    /// The item and the place of each variable, by handle.
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
-    /// Taken out of the feed and not delivered yet.
+    /// Entries taken out of the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
-    /// What is in it from before the subscription.
+    /// Room of the entries in `taken` that are from before the subscription.
     pub(super) past: Room,
-    /// Its variables are as they were when it last looked for others with the same.
+    /// True if its variables have not changed since it last looked for a feed to share.
     pub(super) is_settled: bool,
 }
 
-/// Takes a feed out of a variable's interests.
+/// Removes a feed from a variable's interests.
 pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
     let mut state = variable.lock();
     if let Some(interests) = state.interests_mut()
@@ -40,12 +39,12 @@ pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
     variable.forget_attended(&state);
 }
 
-/// What of an item waits in a feed.
+/// The queued updates of one item in a feed.
 pub(super) struct WaitingOf {
     pub(super) count: u64,
-    /// The number of the newest of it.
+    /// Sequence of the newest one.
     pub(super) newest: Option<u64>,
-    /// The subscription has ended, and gets nothing else.
+    /// True if the subscription has ended and gets nothing else.
     pub(super) ended: bool,
 }
 
@@ -69,7 +68,7 @@ impl Membership {
         }
     }
 
-    /// Adds a variable to the feed, which is not shared; returns its place.
+    /// Adds a variable to the feed, which must not be shared. Returns its place.
     pub(super) fn add(&mut self, handle: u32, index: u32) -> u32 {
         let place = self.feed.add_place();
         let table = Arc::make_mut(&mut self.table);
@@ -82,8 +81,8 @@ impl Membership {
         place
     }
 
-    /// Takes the feed out of a variable's interests. Where others share it the variable is gone:
-    /// they have all it had, too.
+    /// Removes the feed from a variable's interests. If others share the feed, the variable is
+    /// gone, and they have all its updates too.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
         leave_feed(variable, &self.feed);
@@ -109,8 +108,8 @@ impl Membership {
         seat.unwrap_or(&Seat::EMPTY).index
     }
 
-    /// Room of the entries that were taken, as the feed still counts it, of these places; and what
-    /// those cost that are from before the subscription.
+    /// Drops the taken entries of these places. Returns their room, as the feed still counts it,
+    /// and the cost of those from before the subscription.
     pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
         let mut freed = Room::default();
         let before = self.past;
@@ -126,7 +125,7 @@ impl Membership {
         (freed, before.cost() - self.past.cost())
     }
 
-    /// Puts what was found of a variable before what comes.
+    /// Queues earlier updates of a variable before the ones to come.
     pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
         for update in updates {
             self.past.add(Room::one(update.value.as_slice().len()));

@@ -1,21 +1,21 @@
-//! The readers' side: one consumer holds any number of subscriptions and takes what waits for them.
+//! The readers' side: one consumer holds any number of subscriptions and takes their pending
+//! updates.
 //!
-//! A network session has one, and so has every in-process subscriber; both see the same deliveries,
-//! in the same order, with the same counts.
+//! Each network session and each in-process subscriber has one consumer. All see the same
+//! deliveries, in the same order, with the same counts.
 //!
 //! # Layout
 //! - `item`: the items and their side of the ledger; `bound`: their variables.
-//! - `sink`: what a subscriber gets.
-//! - `subscribe`: items come and go; `indices`: which are a subscription's.
-//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a
-//!   subscription's part in a feed; `sharing`: who has a feed in common;
-//!   `in_flight`: what the peer has not confirmed.
-//! - `absence`: what is left to the next session when this one breaks. `leaving`: how; `kept`: what
-//!   lies outside the feeds; `reaching`: what the next one is given. `departing`: what is left of
-//!   one that has ended.
-//! - `sent`: what was sent and is not confirmed; `charge`: the bytes of all that.
-//! - `ledger`: what became of all; `sweep`: whether what was delivered is what there is; `provide`:
-//!   a provider behind a consumer.
+//! - `sink`: delivery to a subscriber.
+//! - `subscribe`: adds and removes items; `indices`: the items of a subscription.
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a subscription's part in
+//!   a feed; `sharing`: feeds shared by several subscriptions; `in_flight`: unconfirmed deliveries.
+//! - `absence`: state left to the next session when one breaks. `leaving`: leaves it; `kept`:
+//!   updates kept outside the feeds; `reaching`: hands them to the next session. `departing`: the
+//!   rest of an ended consumer.
+//! - `sent`: sent and unconfirmed updates; `charge`: the bytes of everything kept.
+//! - `ledger`: counts all updates; `sweep`: compares deliveries with current values; `provide`: a
+//!   provider behind a consumer.
 
 mod absence;
 mod bound;
@@ -68,38 +68,38 @@ use crate::update::Update;
 use crate::variable::Variable;
 use crate::write::Completion;
 
-/// Items one consumer may have.
+/// Maximum number of items of one consumer.
 pub const ITEMS_MAX: usize = 2_000_000;
 
-/// The subscriptions of one session or program, and what waits for them.
+/// The subscriptions of one session or program, and their pending updates.
 ///
-/// [`Consumer::drain`] takes what waits. It is to be called when the consumer is woken, and again
-/// after every call that may make something wait without waking anybody: [`Consumer::subscribe`],
-/// [`Consumer::grant`], [`Consumer::poll`], and a drain that said that more is left.
+/// [`Consumer::drain`] takes the pending updates. Call it when the consumer is woken. Also call it
+/// after everything that may create pending updates without a wake-up: [`Consumer::subscribe`],
+/// [`Consumer::grant`], [`Consumer::poll`], and a drain that reported that more is left.
 pub struct Consumer {
     engine: Engine,
     pub(crate) outbox: Arc<Outbox>,
     items: Items,
     bound: Bound,
     subscriptions: BTreeMap<u32, Subscription>,
-    /// The `sampled` ones among them, in the order in which they are looked at.
+    /// Numbers of its `sampled` subscriptions, in the order of their turns.
     sampled: Vec<u32>,
     cursor: Cursor,
     in_flight: InFlight,
-    /// Kept between drains for their memory.
+    /// Reused between drains to avoid allocations.
     taken: Vec<u32>,
     updates: Vec<Update>,
-    /// Its `all` subscriptions may have their feeds in common with others'.
+    /// True if its `all` subscriptions may share feeds with those of other consumers.
     shares_feeds: bool,
-    /// What the peer may ask for again; `None`: it never does.
+    /// Sent updates that the peer may ask for again; `None` if it never does.
     sent: Option<Sent>,
-    /// What sessions before this one have left.
+    /// Remains of the sessions before this one.
     followed: Vec<Absent>,
-    /// What waits from before its subscriptions were made.
+    /// Charge of queued updates from before its subscriptions were made.
     past: Charge,
-    /// The fields that its peer has opened, by handle: each is closed when nobody has it any more.
+    /// Fields opened by its peer, by handle. A field is closed when no user is left.
     fields: HashMap<u32, Arc<Variable>>,
-    /// Entries of others' feeds that this request may still look through.
+    /// Entries of other subscribers' feeds that this request may still examine.
     looks: usize,
     /// Items of subscriptions that it has left to the next session.
     leftovers: Vec<Leftover>,
@@ -109,26 +109,26 @@ struct Subscription {
     contract: Contract,
     options: SubscribeOptions,
     items: Indices,
-    /// Of `all`.
+    /// Set for an `all` subscription.
     feed: Option<Membership>,
-    /// Deliveries the subscriber has room for (`all` over a network); `None`: only the feed bounds
-    /// it.
+    /// Deliveries that the subscriber still accepts (`all` over a network); `None` if only the feed
+    /// limits them.
     credit: Option<u64>,
-    /// When `sampled` looks again; `None` until time is first known.
+    /// Time of the next look of a `sampled` subscription; `None` until the first poll.
     next_due: Option<Tick>,
-    /// The index at which the period's look at the items goes on, in slices.
+    /// Index at which the period's look at the items continues in the next slice.
     sweep: u32,
 }
 
 impl Consumer {
-    /// A consumer without subscriptions. `wake` is called when something begins to wait.
+    /// Creates a consumer without subscriptions. `wake` is called when it has something pending.
     pub fn new(engine: Engine, wake: Box<dyn Wake>) -> Self {
         let outbox = Outbox::new(wake, false, engine.memory());
         Self::with_outbox(engine, outbox)
     }
 
-    /// A consumer of the engine's own, such as what keeps values: it does not count among the
-    /// subscribers of a variable.
+    /// Creates a consumer for one of the engine's own services, such as the one that retains
+    /// values. It is not counted among the subscribers of a variable.
     pub fn service(engine: Engine, wake: Box<dyn Wake>) -> Self {
         Self::with_outbox(engine, Outbox::new(wake, true, None))
     }
@@ -155,38 +155,38 @@ impl Consumer {
         }
     }
 
-    /// From now on deliveries count as received only when [`Consumer::confirm`] says so.
+    /// Counts deliveries as received only after they are confirmed with [`Consumer::confirm`].
     #[must_use]
     pub fn confirmed_by_peer(mut self) -> Self {
         self.in_flight = InFlight::confirmed_by_peer();
         self
     }
 
-    /// From now on at most about `max` bytes wait in its `all` and `first:n` subscriptions
-    /// together: values, and 64 bytes for each update. A subscription that would need more is full,
-    /// as at its own bound. To be set before the first subscription.
+    /// Limits the bytes queued in its `all` and `first:n` subscriptions together to about `max`,
+    /// counting the values and 64 bytes per update. A subscription that needs more is full, as at
+    /// its own bound. Call before the first subscription.
     #[must_use]
     pub fn queue_bytes_max(self, max: usize) -> Self {
         self.outbox.budget.limit(max);
         self
     }
 
-    /// From now on its `all` subscriptions share their feeds with those that other consumers have
-    /// of the same variables: an update is put down once for all of them, and what the sink encodes
-    /// is encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
-    /// variables, none of them an alias or a field; without `only_changes`.
+    /// Lets its `all` subscriptions share feeds with those of other consumers that have the same
+    /// variables. An update is then stored once for all of them, and encoded once if the sink
+    /// encodes. Bounds, credit, losses and ends remain separate for each subscription. A shared
+    /// feed has at most 4,096 variables, none of them an alias or a field, and no `only_changes`.
     #[must_use]
     pub fn sharing_feeds(mut self) -> Self {
         self.shares_feeds = true;
         self
     }
 
-    /// The engine whose variables these are.
+    /// The engine that hosts the variables.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Whether this subscription number is in use.
+    /// Returns true if this subscription number is in use.
     pub fn has_subscription(&self, subscription: u32) -> bool {
         self.subscriptions.contains_key(&subscription)
     }
@@ -196,16 +196,16 @@ impl Consumer {
         Some(self.subscriptions.get(&subscription)?.options)
     }
 
-    /// Number of items subscribed.
+    /// Number of subscribed items.
     pub fn item_count(&self) -> usize {
         self.items.variable_count()
     }
 
-    /// Where `variable` is a field, it stays open until [`drop_field`](Self::drop_field), or until
-    /// this consumer ends.
+    /// Keeps `variable` open if it is a field, until [`drop_field`](Self::drop_field) or the end of
+    /// this consumer. Returns any other variable unchanged.
     ///
     /// # Errors
-    /// [`AccessError::Limit`]: it has as many fields open as are left for all others.
+    /// [`AccessError::Limit`] if it has more fields open than are left for all others.
     pub fn keep_field(&mut self, variable: Arc<Variable>) -> Result<Arc<Variable>, AccessError> {
         if !variable.name().contains('#') || self.fields.contains_key(&variable.handle()) {
             return Ok(variable);
@@ -225,15 +225,15 @@ impl Consumer {
         Ok(variable)
     }
 
-    /// The peer has no use for a field any more.
+    /// Closes a field that the peer does not need any more.
     pub fn drop_field(&mut self, handle: u32) {
         if let Some(field) = self.fields.remove(&handle) {
             self.engine.release_field(field);
         }
     }
 
-    /// Room for `more` further deliveries of an `all` subscription, first readings included: with
-    /// the first grant it begins to count, and never hands over more than was granted.
+    /// Allows `more` further deliveries of an `all` subscription, including first readings. The
+    /// first grant starts the counting; from then on at most the granted number is delivered.
     pub fn grant(&mut self, subscription: u32, more: u64) {
         let Some(entry) = self.subscriptions.get_mut(&subscription) else {
             return;
@@ -244,8 +244,8 @@ impl Consumer {
         }
     }
 
-    /// The peer has received the `records` oldest unconfirmed deliveries. Returns false when it
-    /// claims more than were sent.
+    /// Confirms the `records` oldest unconfirmed deliveries. Returns false if the peer claims more
+    /// than were sent.
     pub fn confirm(&mut self, records: u64) -> bool {
         let before = self.in_flight.len();
         let is_right = self.in_flight.confirm(records, &mut self.items);
@@ -255,12 +255,12 @@ impl Consumer {
         is_right
     }
 
-    /// Deliveries the peer has not confirmed.
+    /// Number of deliveries that the peer has not confirmed.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Where a write's outcome is to go if its provider has to be asked.
+    /// Returns the destination for the outcome of write `id`, in case its provider has to be asked.
     pub fn completion(&self, id: u64) -> Completion {
         Completion {
             outbox: Arc::clone(&self.outbox),
@@ -269,29 +269,29 @@ impl Consumer {
         }
     }
 
-    /// The next outcome that a provider delivered, with its write's id.
+    /// Returns the next outcome delivered by a provider, with the id of its write.
     pub fn take_completion(&mut self) -> Option<(u64, WriteOutcome)> {
         self.outbox.take_completion()
     }
 
-    /// Where the end of the order `id` is to be told.
+    /// Returns the destination for the result of order `id`.
     pub fn reply(&self, id: u32) -> Reply {
         Reply::new(Arc::clone(&self.outbox), id)
     }
 
-    /// The next order that has ended, with its id.
+    /// Returns the next finished order, with its id.
     pub fn take_report(&mut self) -> Option<(u32, OrderResult)> {
         self.outbox.take_report()
     }
 
-    /// Whether nothing waits: no mark, no outcome. After a subscription was closed it may say that
-    /// something does until the next drain.
+    /// Returns true if nothing is pending: no mark and no outcome. After a subscription was closed
+    /// it may return false until the next drain.
     pub fn is_idle(&self) -> bool {
         self.outbox.marks.is_empty() && !self.outbox.has_answers()
     }
 
-    /// Asks to be woken when the audit has room again, or an `all` feed that blocks writes to
-    /// `variable`. False when there is room already: try again at once.
+    /// Registers for a wake-up when the audit has room again, or an `all` feed that blocks writes
+    /// to `variable`. Returns false if there is room already; try again at once.
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
         let mut parked = false;
         let state = variable.lock();
@@ -302,14 +302,15 @@ impl Consumer {
         self.wait_for_audit() || parked
     }
 
-    /// Asks to be woken when the audit has room again. False when it may have: try again at once.
+    /// Registers for a wake-up when the audit has room again. Returns false if there may be room
+    /// already; try again at once.
     pub fn wait_for_audit(&self) -> bool {
         self.engine.park_for_audit(&self.outbox)
     }
 
-    /// Gives up what sessions before this one have left, when its time is over, and does what is
-    /// due for `sampled` subscriptions, at most [`SLICE`] items per call; returns when
-    /// to come again. A subscription's periods are counted from the first call that knows of it.
+    /// Gives up expired remains of earlier sessions, and does the work due for `sampled`
+    /// subscriptions, at most [`SLICE`] items per call. Returns the time of the next call. A
+    /// subscription's periods are counted from the first call after it was made.
     pub fn poll(&mut self, now: Tick) -> Option<Tick> {
         let mut next: Option<Tick> = None;
         if !self.followed.is_empty() {
@@ -324,7 +325,7 @@ impl Consumer {
             let had_budget = budget > 0;
             let due = subscription.look(now, &mut budget, &self.bound, &self.items, &self.outbox);
             if had_budget && budget == 0 {
-                // The others get their turn before this one goes on.
+                // The others get their turn before this one continues.
                 first_next_time = Some(place + 1);
             }
             let due = due.max(now);
@@ -339,8 +340,8 @@ impl Consumer {
 }
 
 impl Subscription {
-    /// Marks what has changed since the last look, as far as `budget` goes, when it is time to;
-    /// returns when it is next.
+    /// If due, marks the items that changed since the last look, as far as `budget` allows. Returns
+    /// the time of the next look.
     fn look(
         &mut self,
         now: Tick,
@@ -373,7 +374,7 @@ impl Subscription {
         }
         drop(slice);
         self.sweep = 0;
-        // On its own grid; periods that passed meanwhile are not made up for.
+        // The next time is on the subscription's own grid. Missed periods are skipped.
         let next = due.saturating_add(period);
         let next = if next > now {
             next

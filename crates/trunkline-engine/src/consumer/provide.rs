@@ -1,5 +1,5 @@
-//! A consumer as the way to a provider: what writers and deployments want of it waits in the
-//! consumer's outbox.
+//! A consumer as the connection to a provider: writes and bindings for the provider are queued in
+//! the consumer's outbox.
 
 use super::Consumer;
 use crate::outbox::{Outbox, Wakes};
@@ -7,35 +7,36 @@ use crate::provider::{Provider, SourceItem, Ticket};
 use crate::sync::Arc;
 use trunkline_types::Value;
 
-/// Something that a provider behind a consumer is to do.
+/// A request to a provider behind a consumer.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ProviderOrder {
     /// Write `raw` to the device behind the variable.
     Write {
-        /// To answer with.
+        /// Identifies the request in the answer.
         ticket: Ticket,
-        /// The variable.
+        /// Handle of the variable.
         handle: u32,
-        /// The value.
+        /// The value in raw units.
         raw: Value,
     },
     /// Read a fresh value from the device.
     Read {
-        /// To answer with; `None`: nobody waits, publish it.
+        /// Identifies the request in the answer; `None` if no caller waits, and the value is simply
+        /// published.
         ticket: Option<Ticket>,
-        /// The variable.
+        /// Handle of the variable.
         handle: u32,
     },
-    /// Deliver this variable from now on.
+    /// Deliver updates of this variable from now on.
     Bind(SourceItem),
 }
 
-/// Reads that nobody waits for are dropped while so many orders wait: the device is asked often
-/// enough. The others are bounded by what a provider may have unanswered.
+/// Number of queued orders from which reads without a waiting caller are dropped: the device is
+/// asked often enough then. The other orders are bounded by what a provider may have unanswered.
 const UNTICKETED_MAX: usize = 8192;
 
 impl Consumer {
-    /// A provider of this name whose orders are taken with
+    /// Creates a provider with this name. Its orders are taken with
     /// [`take_provider_order`](Self::take_provider_order).
     pub fn provider(&self, name: &str) -> Arc<dyn Provider> {
         Arc::new(Behind {
@@ -44,7 +45,7 @@ impl Consumer {
         })
     }
 
-    /// The next order for a provider behind this consumer.
+    /// Takes the next order for a provider behind this consumer.
     pub fn take_provider_order(&mut self) -> Option<ProviderOrder> {
         self.outbox.orders.lock().pop_front()
     }

@@ -1,4 +1,4 @@
-//! What a subscription that is made again is given of the time before.
+//! Replays missed updates to a re-created subscription.
 
 use trunkline_types::Contract;
 
@@ -9,19 +9,19 @@ use crate::outbox::Wakes;
 use crate::update::Update;
 use crate::variable::{State, Variable};
 
-/// Entries of other subscribers' feeds that are looked through for the updates of one variable: who
-/// comes back with many variables must not keep the writers waiting.
+/// Maximum number of entries in other subscribers' feeds examined for the updates of one variable.
+/// A subscriber that returns with many variables must not keep the writers waiting.
 const LOOK_BACK: usize = 1024;
-/// The same for all variables of one request.
+/// Maximum number of such entries for all variables of one request.
 pub(super) const LOOKS_PER_REQUEST: usize = 64 * LOOK_BACK;
 
-/// Each once, in the order of their numbers.
+/// Sorts updates by sequence and removes duplicates.
 fn in_order(found: &mut Vec<Update>) {
     found.sort_by_key(|update| update.sequence);
     found.dedup_by_key(|update| update.sequence);
 }
 
-/// Whether all behind `had` is there; whether the newest is makes no difference.
+/// Returns true if all updates after `had` are there. The newest one may be missing.
 fn reaches(found: &[Update], had: u64, newest: u64) -> bool {
     let behind = |one: &&Update| (had..newest).contains(&one.sequence.saturating_sub(1));
     let known = found.iter().filter(behind).count() as u64;
@@ -30,29 +30,29 @@ fn reaches(found: &[Update], had: u64, newest: u64) -> bool {
 }
 
 impl Consumer {
-    /// Another request of the peer's begins: subscriptions that it makes again are given what other
-    /// subscribers' feeds still have, at most about 65,000 of whose entries are looked through for
-    /// all of them together.
+    /// Begins another request of the peer. Subscriptions that it re-creates get updates that other
+    /// subscribers' feeds still have; at most about 65,000 of their entries are examined for one
+    /// request.
     pub fn begin_request(&mut self) {
         self.looks = LOOKS_PER_REQUEST;
     }
 
-    /// Entries of other subscribers' feeds that this request may still look through.
+    /// Number of entries in other subscribers' feeds that this request may still examine.
     pub fn looks_left(&self) -> usize {
         self.looks
     }
 
-    /// Takes out what has come meanwhile for a subscription that is made again, before the lock of
-    /// any of its variables: that may be much.
+    /// Takes out the updates that have arrived since for a re-created subscription. Done before any
+    /// of its variables is locked, because there may be many.
     pub(super) fn gather_followed(&mut self, subscription: u32, wakes: &mut Wakes) {
         for absent in &self.followed {
             absent.gather(subscription, wakes);
         }
     }
 
-    /// The updates of a variable that is subscribed again, from the first on behind which none is
-    /// missing, up to the newest; and the number before the first that the subscription was to get
-    /// in the sessions before. The caller holds the variable's lock.
+    /// Returns the latest updates of a re-subscribed variable without a gap, up to the newest. Also
+    /// returns the sequence after which the subscription is owed updates from the earlier sessions.
+    /// The caller holds the variable's lock.
     pub(super) fn reach_back(
         &mut self,
         subscription: u32,
@@ -77,7 +77,7 @@ impl Consumer {
                 if looks == 0 || is_whole {
                     break;
                 }
-                // A feed that has nothing is a look as well.
+                // A feed without such updates costs one look as well.
                 looks -= 1;
                 let known = found.len();
                 interest
@@ -103,9 +103,9 @@ impl Consumer {
         (found, opened)
     }
 
-    /// Counts what was found of a variable, which is to wait with all the others; what exceeds the
-    /// subscription's bound is left out from the oldest on, and where no bytes are to spare only
-    /// the newest is left. `is_kept`: it has waited until now, somewhere else.
+    /// Charges the updates found for a variable, which will be queued with all the others. Drops
+    /// the oldest updates that exceed the subscription's bound. If no bytes can be spared, keeps
+    /// only the newest. `is_kept` is true if they were queued elsewhere until now.
     pub(super) fn count_past(
         &mut self,
         subscription: u32,
@@ -133,9 +133,10 @@ impl Consumer {
         found
     }
 
-    /// What may still come before what a subscription gets: all of it together twice its bound. So
-    /// much may have been on its way and have waited, and so much its subscriber has room for: with
-    /// more it would end with `overrun`, begin again and get the same again, without end.
+    /// Returns the room left for updates from before a re-created subscription: twice its bound for
+    /// all its variables together. That many may have been in flight and queued, and that many fit
+    /// at its subscriber. With more the subscription would end with `overrun`, be re-created and
+    /// get the same updates again, without end.
     fn room_for_past(&self, subscription: u32) -> Room {
         let Some(subscription) = self.subscriptions.get(&subscription) else {
             return Room::default();

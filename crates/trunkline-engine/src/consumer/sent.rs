@@ -1,4 +1,4 @@
-//! What was sent and is not confirmed, kept for the session that comes after a broken one.
+//! Updates that were sent and not confirmed, kept for the session that follows a broken one.
 
 use std::collections::VecDeque;
 
@@ -7,30 +7,32 @@ use crate::engine::Engine;
 use crate::feed::FeedEntry;
 use crate::outbox::Wakes;
 
-/// On top of the bytes that may wait for the consumer one in so many is kept once it is sent.
+/// Divisor of the consumer's queue limit. Sent updates may take that fraction of it, in addition to
+/// the queued ones.
 const SENT_PART: usize = 10;
-/// What was sent under `all` and is not confirmed, in the order in which it was; in place of its
-/// place in the feed each entry has the variable's handle.
+/// Updates sent in `all` subscriptions and not confirmed, in the order of sending. The `place` of
+/// each entry is the variable's handle instead of its place in the feed.
 #[derive(Debug)]
 pub(super) struct Sent {
     entries: VecDeque<FeedEntry>,
-    /// Which deliveries they were: between them are those of other contracts.
+    /// The deliveries that these entries were. Deliveries of other contracts lie between them.
     pieces: VecDeque<Piece>,
-    /// Deliveries that were ever confirmed, of all contracts.
+    /// Number of deliveries confirmed so far, of all contracts.
     confirmed: u64,
     pub(super) charge: Charge,
 }
 
-/// Entries that were delivered with nothing between them.
+/// Entries that were delivered consecutively.
 #[derive(Debug)]
 struct Piece {
-    /// The number of the delivery after the last of them.
+    /// Number of the delivery after the last of them.
     end: u64,
     count: usize,
 }
 
 impl Sent {
-    /// `queue_max`: bytes that may wait for the consumer.
+    /// Creates an empty list. `queue_max` is the number of bytes that may be queued for the
+    /// consumer.
     pub(super) fn new(engine: &Engine, queue_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
@@ -40,8 +42,9 @@ impl Sent {
         }
     }
 
-    /// These entries, `count` of them which take `cost` bytes, were the last that was sent, and
-    /// `in_flight` deliveries are not confirmed; `handle_at` says whose each place is.
+    /// Adds `count` entries with a cost of `cost` bytes, which were the last ones sent. `in_flight`
+    /// is the number of unconfirmed deliveries; `handle_at` returns the handle of the variable at a
+    /// place.
     pub(super) fn extend(
         &mut self,
         entries: impl Iterator<Item = FeedEntry>,
@@ -51,7 +54,7 @@ impl Sent {
         wakes: &mut Wakes,
     ) {
         let end = self.confirmed + in_flight as u64;
-        // Now: an item that has gone leaves its number to another one.
+        // Resolved now, because the number of a removed item is reused.
         let named = entries.map(|mut entry| {
             entry.place = handle_at(entry.place);
             entry
@@ -63,8 +66,8 @@ impl Sent {
         self.entries.extend(named);
     }
 
-    /// Where there are no bytes for all that comes, older ones go: only what is the newest without
-    /// a gap is of use. `start` is the number of the first delivery.
+    /// Adds entries one by one, dropping older ones if there are no bytes for all. Only the newest
+    /// entries without a gap are of use. `start` is the number of the first delivery.
     #[cold]
     fn extend_singly(
         &mut self,
@@ -86,7 +89,7 @@ impl Sent {
         }
     }
 
-    /// So many further entries are here, the last of which was the delivery before `end`.
+    /// Records `count` more entries. The last one was the delivery before `end`.
     #[inline]
     fn note(&mut self, end: u64, count: usize) {
         match self.pieces.back_mut() {
@@ -98,7 +101,7 @@ impl Sent {
         }
     }
 
-    /// The peer has confirmed the oldest deliveries, of whatever contracts.
+    /// Drops entries after the peer has confirmed the oldest deliveries, of any contract.
     #[inline]
     pub(super) fn confirm(&mut self, deliveries: usize, wakes: &mut Wakes) {
         self.confirmed += deliveries as u64;
@@ -122,12 +125,12 @@ impl Sent {
         }
     }
 
-    /// Takes everything out, each entry with the handle of its variable.
+    /// Takes out everything, each entry with the handle of its variable.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (u32, FeedEntry)> {
         self.entries.drain(..).map(|entry| (entry.place, entry))
     }
 
-    /// Drops the oldest entries. Those left of their piece still end where it does.
+    /// Drops the oldest entries. The rest of their piece still ends where it did.
     fn forget(&mut self, count: usize, wakes: &mut Wakes) {
         let mut left = count.min(self.entries.len());
         let cost = self.entries.drain(..left).map(|entry| entry.cost()).sum();

@@ -1,9 +1,9 @@
-//! Which `all` subscriptions have a feed in common.
+//! Feeds shared by several `all` subscriptions.
 //!
 //! A subscription begins with a feed of its own. When it is first drained after its variables have
-//! changed, and somebody has a feed of the same variables, it moves there with all that waits for
-//! it, at one moment at which nobody writes any of them; before its variables change it moves out
-//! again in the same way. So at each moment an update is in exactly one feed for it, in order.
+//! changed, and there is another feed of the same variables, it moves there with everything queued
+//! for it, at a moment when no writer writes any of them. Before its variables change it moves out
+//! again in the same way. So at any moment an update is in exactly one of its feeds, in order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,13 +18,13 @@ use crate::sync::{Arc, MutexGuard};
 use crate::variable::{State, Variable};
 
 impl Membership {
-    /// A feed of its own, in which the places are what they are now.
+    /// Returns a new feed for a moved subscription, with the same places.
     fn feed_of(&self, moved: Moved) -> Arc<Feed> {
         let (places, next) = (self.by_handle.len(), self.table.len());
         Arc::new(Feed::moved_in(moved, places as u32, next as u32))
     }
 
-    /// The places of another feed for those of this one.
+    /// Replaces the places in its entries by those of another feed.
     fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
         for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
             entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
@@ -33,7 +33,7 @@ impl Membership {
 }
 
 impl Consumer {
-    /// Looks for others that have a feed of the same variables, and joins them.
+    /// Joins another feed of the same variables if there is one.
     pub(super) fn settle(&mut self, id: u32, wakes: &mut Wakes) {
         if !self.shares_feeds || self.membership(id).is_none_or(|one| one.is_settled) {
             return;
@@ -55,7 +55,7 @@ impl Consumer {
             .iter()
             .filter_map(|(handle, (index, _))| Some((*handle, self.bound.get(*index)?.clone())))
             .collect();
-        // An alias and a field change under the lock of another variable.
+        // Aliases and fields change under the lock of another variable.
         let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
         if variables.len() != count || !variables.values().all(is_plain) {
             return;
@@ -71,7 +71,7 @@ impl Consumer {
         membership.feed.set_open();
     }
 
-    /// The subscription's variables are about to change: from here on its feed is its own.
+    /// Moves the subscription to a feed of its own, because its variables are about to change.
     pub(super) fn stop_sharing(&mut self, id: u32) {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
@@ -88,13 +88,14 @@ impl Consumer {
             .iter()
             .filter_map(|(handle, (index, _))| Some((*handle, self.bound.get(*index)?.clone())))
             .collect();
-        // Before the locks: they are free again when it is dropped, and wakes.
+        // Declared before the locks, so that they are released before it is dropped and wakes
+        // consumers.
         let mut wakes = Wakes::new();
         let mut locked = lock_all(&variables);
         let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
             return;
         };
-        // The places stay what they are.
+        // The places stay the same.
         let feed = membership.feed_of(moved);
         for (handle, state) in &mut locked {
             if let Some((_, place)) = membership.by_handle.get(handle) {
@@ -108,8 +109,8 @@ impl Consumer {
     }
 }
 
-/// Moves a subscription into another feed, under the locks of all its variables. False when that
-/// one has other variables now.
+/// Moves a subscription into another feed, under the locks of all its variables. Returns false if
+/// that feed has other variables now.
 fn join(
     membership: &mut Membership,
     found: &Arc<Feed>,
@@ -146,7 +147,7 @@ fn join(
             (Arc::clone(found), member)
         }
         Err(mut moved) => {
-            // Back where it was.
+            // Restores its former places.
             let back = places.iter().map(|(here, there)| (*there, *here)).collect();
             membership.translate(&mut moved, &back);
             let feed = membership.feed_of(*moved);
@@ -181,7 +182,7 @@ fn join(
     true
 }
 
-/// The locks in ascending order of the slots.
+/// Takes the locks in ascending order of the handles.
 fn lock_all(variables: &BTreeMap<u32, Arc<Variable>>) -> Vec<(u32, MutexGuard<'_, State>)> {
     let locked = variables.iter().map(|(handle, one)| (*handle, one.lock()));
     locked.collect()

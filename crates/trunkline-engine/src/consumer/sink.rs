@@ -1,4 +1,4 @@
-//! What a subscriber gets, and how it is handed over.
+//! The data a subscriber gets, and the trait that receives it.
 
 use trunkline_types::{Lost, Position};
 
@@ -7,59 +7,59 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// What a subscriber wants beside the contract.
+/// Options of a subscription in addition to its contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SubscribeOptions {
-    /// Only updates that differ from the one before in value or quality.
+    /// Deliver only updates that differ from the previous one in value or quality.
     pub only_changes: bool,
 }
 
-/// One delivery: an update of one item of one subscription, and what was missed before it.
+/// One delivery: an update of one item of one subscription, with the losses before it.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// The subscription, by the number its subscriber gave it.
+    /// Number of the subscription, chosen by its subscriber.
     pub subscription: u32,
     /// The variable.
     pub variable: &'a Arc<Variable>,
-    /// The update; sequence 0 and no value when nothing was written yet.
+    /// The update; sequence 0 and no value if the variable was never written.
     pub update: &'a Update,
-    /// What this item missed since its previous delivery.
+    /// Updates that this item missed since its previous delivery.
     pub lost: Lost,
-    /// Updates held back by `only_changes` since its previous delivery; not lost.
+    /// Updates held back by `only_changes` since the previous delivery. They do not count as lost.
     pub filtered: u64,
 }
 
-/// How a subscription that overran its bound ended, item by item.
+/// The end of one item in a subscription that overran its bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndedItem {
-    /// The variable's handle.
+    /// Handle of the variable.
     pub handle: u32,
-    /// The last update that was delivered.
+    /// Position of the last update delivered.
     pub last: Position,
-    /// Updates written after it that were not, those that `only_changes` held back not counted.
+    /// Number of later updates that were not delivered, without those held back by `only_changes`.
     pub lost: u64,
 }
 
-/// Takes deliveries; asked before each whether it still has room.
+/// Receives deliveries. Before each one it is asked whether it has room.
 ///
-/// It is called on the thread that drains, while no lock is held: it may write variables.
+/// It is called on the draining thread while no lock is held, so it may write variables.
 pub trait Sink {
-    /// Whether one more delivery is welcome.
+    /// Returns true if it accepts one more delivery.
     fn wants(&self) -> bool;
-    /// One delivery. Deliveries of one subscription come in runs.
+    /// Receives one delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
-    /// Deliveries of one subscription with nothing missed before any of them, each an update with
-    /// its variable's handle: takes them for as long as it wants any, one without asking. Takes
-    /// none where it wants them one by one.
+    /// Receives consecutive deliveries of one subscription without any loss, each an update with
+    /// its variable's handle. Takes the first one without asking, and more as long as it wants any.
+    /// Takes none if it wants them one by one through `deliver`.
     fn deliver_all(
         &mut self,
         _subscription: u32,
         _updates: &mut dyn Iterator<Item = (u32, &Update)>,
     ) {
     }
-    /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
-    /// feed, in `out`, which is empty; each comes with its variable's handle. Returns a number that
-    /// the piece keeps for the sinks; `None`: this sink takes them one by one.
+    /// Encodes updates of an `all` feed into `out`, which is empty, as one self-contained run for
+    /// all that share the feed. Each update comes with its variable's handle. Returns a number that
+    /// is stored with the run for the sinks, or `None` if this sink takes updates one by one.
     fn encode(
         &mut self,
         _updates: &mut dyn Iterator<Item = (u32, &Update)>,
@@ -67,14 +67,15 @@ pub trait Sink {
     ) -> Option<u64> {
         None
     }
-    /// Whether such a piece, which this sink or another one has encoded, is welcome as it is.
+    /// Returns true if the sink accepts this encoded run, whether it encoded the run itself or not.
     fn takes(&self, _run: &SharedRun) -> bool {
         false
     }
-    /// The updates of such a piece, none of which was preceded by a loss.
+    /// Receives the updates of an encoded run. None of them was preceded by a loss.
     fn deliver_run(&mut self, _subscription: u32, _run: &SharedRun) {}
-    /// The subscription has ended because it overran its bound; all it held was delivered before.
+    /// Reports that the subscription has ended because it overran its bound. Everything queued was
+    /// delivered before.
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]);
-    /// The variable was undeployed; all it had was delivered before.
+    /// Reports that the variable was undeployed. All its updates were delivered before.
     fn gone(&mut self, subscription: u32, handle: u32);
 }

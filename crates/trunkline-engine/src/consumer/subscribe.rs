@@ -1,4 +1,4 @@
-//! Items come and go.
+//! Adds and removes items.
 
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 use trunkline_types::{Contract, Position};
@@ -18,16 +18,16 @@ use crate::sync::Arc;
 use crate::variable::{State, Variable};
 
 impl Consumer {
-    /// Adds a variable to a subscription, which is made with the first one. `resume` is the last
-    /// update the subscriber already has, from a connection before this one. A variable that the
-    /// subscription has already stays as it is.
+    /// Adds a variable to a subscription. The first variable creates the subscription. `resume` is
+    /// the last update the subscriber already has, from an earlier connection. A variable that is
+    /// already in the subscription is left unchanged.
     ///
-    /// The first reading is what the variable holds now; there is no separate way for it: it waits
-    /// like every other, and [`Consumer::drain`] hands it over.
+    /// The first reading is the variable's current update. It is pending like every other update,
+    /// and delivered by [`Consumer::drain`].
     ///
     /// # Errors
-    /// Rights, limits, a variable that is gone, or a contract or options that differ from those of
-    /// the subscription.
+    /// Missing rights, a limit, a variable that is gone, or a contract or options that differ from
+    /// those of the subscription.
     pub fn subscribe(
         &mut self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Consumer {
         opened
     }
 
-    /// Whether the engine has memory left for what will wait under this contract.
+    /// Checks that the engine has memory left for updates queued under this contract.
     fn check_memory(&self, contract: Contract) -> Result<(), AccessError> {
         let is_buffered = !matches!(contract, Contract::Latest | Contract::Sampled(_));
         match self.engine.memory() {
@@ -67,7 +67,7 @@ impl Consumer {
         }
     }
 
-    /// The subscription, made if it is not there yet.
+    /// Creates the subscription unless it exists.
     fn make_subscription(
         &mut self,
         id: u32,
@@ -105,8 +105,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Notes the sequence and registers the interest in one step under the variable's lock, so that
-    /// no update falls between the first reading and the next.
+    /// Records the sequence and registers the interest in one step under the variable's lock, so
+    /// that no update falls between the first reading and the next.
     fn open(
         &mut self,
         id: u32,
@@ -134,7 +134,7 @@ impl Consumer {
             return Ok(());
         }
         let current = variable.update_locked(&state);
-        // The place in the marks comes first: the interest must never name one that is not there.
+        // The place in the marks comes first, because the interest must never name a missing one.
         let index = self.items.next_index();
         self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
@@ -143,7 +143,7 @@ impl Consumer {
         let only_changes = subscription.options.only_changes;
         let is_whole = subscription.feed.is_some() && !only_changes && self.sent.is_some();
         let had = resume.map(|had| had.sequence);
-        // A position that is none of this engine's reaches nothing.
+        // A position from another engine start cannot be resumed.
         let is_known =
             resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
         let is_kept = self.takes_over(id, variable);
@@ -155,7 +155,7 @@ impl Consumer {
         if is_kept {
             self.past.settle(&mut wakes);
         }
-        // Who has nothing of it is told what it was to get before, and does not.
+        // A subscriber without a position learns what it was owed before and does not get.
         let opened = opened.filter(|before| *before < current.sequence);
         let opened = opened.map(|sequence| Position { epoch, sequence });
         let resume = resume.or(opened);
@@ -221,7 +221,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Ends a subscription, or takes some variables out of it. Returns how many items were closed.
+    /// Ends a subscription, or removes some variables from it. Returns the number of items closed.
     pub fn unsubscribe(
         &mut self,
         subscription: u32,
@@ -249,8 +249,8 @@ impl Consumer {
         closed
     }
 
-    /// Ends a subscription in slices: nothing of it is delivered any more, and at most [`SLICE`]
-    /// items are closed. False: call it again, before anything else is subscribed.
+    /// Ends a subscription in slices: stops its deliveries at once, and closes at most [`SLICE`]
+    /// items per call. Returns false if it must be called again, before any new subscription.
     ///
     /// [`SLICE`]: crate::engine::SLICE
     pub fn unsubscribe_some(&mut self, subscription: u32, wakes: &mut Wakes) -> bool {
@@ -289,7 +289,7 @@ impl Consumer {
         true
     }
 
-    /// Takes one item out of its variable's interests, out of its subscription and away.
+    /// Removes one item from its variable's interests and from its subscription, and frees it.
     pub(super) fn close(&mut self, index: u32, wakes: &mut Wakes) -> bool {
         let Some(item) = self.items.get(index).copied() else {
             return false;
@@ -330,7 +330,7 @@ impl Consumer {
         self.sampled.retain(|sampled| *sampled != id);
     }
 
-    /// The item of a variable under a subscription.
+    /// The item of a variable in a subscription.
     pub(super) fn index_of(&self, subscription: u32, handle: u32) -> Option<u32> {
         if self.subscriptions.get(&subscription)?.feed.is_some() {
             return self.in_feed(subscription, handle);
@@ -368,7 +368,7 @@ impl Consumer {
     }
 }
 
-/// Removes an interest, and the memory that nobody else needs.
+/// Removes an interest, and frees memory that no other one needs.
 pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
     let mut state = variable.lock();
     let removed = state.remove_interest(outbox, index);

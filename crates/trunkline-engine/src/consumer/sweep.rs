@@ -1,9 +1,9 @@
-//! Looking whether what was handed over last is what the variables hold (B-10).
+//! Compares the last deliveries with the values that the variables hold (B-10).
 //!
-//! The sweep goes through the items by their index, a few at a time. An item whose variable holds
-//! what was handed over last is shown to the caller, who forms digests of it. One that is behind
-//! waits behind a mark; where the mark is missing it is set again, and counted: nothing but a fault
-//! of this program loses one.
+//! The sweep goes through the items by index, a few at a time. It shows the caller the items whose
+//! last delivery is the variable's current update; the caller computes digests of them. An item
+//! that is behind must have a mark. If the mark is missing, it is set again and counted: only a
+//! fault of this program loses a mark.
 
 use std::ops::Range;
 
@@ -14,25 +14,25 @@ use crate::sync::{Arc, Ordering};
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// What a look at some items has come to.
+/// The result of examining some items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Looked {
-    /// Items that had something to be delivered and no mark; they are marked now.
+    /// Items that had something to deliver but no mark. They are marked now.
     pub marked: usize,
-    /// The consumer is to be drained, because something was marked.
+    /// True if the consumer must be drained, because something was marked.
     pub drain: bool,
 }
 
 impl Consumer {
-    /// One more than the largest index of an item.
+    /// One more than the largest item index.
     pub fn index_end(&self) -> u32 {
         self.items.end()
     }
 
-    /// Looks at the items of these indices, and shows those that are up to date: subscription,
-    /// variable, and the update that was handed over last.
+    /// Examines the items of these indices. Calls `show` for those that are up to date, with the
+    /// subscription, the variable and the update delivered last.
     ///
-    /// To be called between two drains, by whoever drains.
+    /// Must be called between two drains, by the thread that drains.
     pub fn look(
         &mut self,
         indices: Range<u32>,
@@ -43,8 +43,8 @@ impl Consumer {
             let item = match self.items.slot(index) {
                 None => continue,
                 Some(Slot::Feed { .. }) => {
-                    // Whether it holds anything is known under its own lock only; a drain that
-                    // finds nothing costs no more than asking.
+                    // Only its own lock could tell whether the feed holds anything. A drain that
+                    // finds nothing costs no more than that.
                     self.outbox.marks.mark(index);
                     looked.drain = true;
                     continue;
@@ -52,7 +52,7 @@ impl Consumer {
                 Some(Slot::Variable(item)) => item,
             };
             if !self.leftovers.is_empty() && !self.subscriptions.contains_key(&item.subscription) {
-                // Its subscription has ended, and it has not gone yet.
+                // Its subscription has ended, but the item is not removed yet.
                 continue;
             }
             let Some(variable) = self.bound_in_use(index) else {
@@ -78,7 +78,7 @@ impl Consumer {
         self.bound.get(index).filter(|variable| !variable.is_gone())
     }
 
-    /// Whether an item has something to be delivered that nothing will deliver.
+    /// Returns true if an item has something to deliver but no mark.
     fn mark_is_missing(&self, index: u32) -> bool {
         let Some(item) = self.items.get(index) else {
             return false;
@@ -86,7 +86,7 @@ impl Consumer {
         let Some(variable) = self.bound_in_use(index) else {
             return false;
         };
-        // Under the lock nobody is between publishing an update and marking it.
+        // While the lock is held, no writer is between publishing an update and marking it.
         let state = variable.lock();
         let behind = variable.sequence().saturating_sub(item.last());
         let has_initial = self
@@ -112,7 +112,7 @@ impl Consumer {
                     has_initial || ring.is_some_and(|ring| ring.pending(cursor, *n).kept > 0)
                 }
                 Kind::First(queue) => has_initial || queue.len() > 0,
-                // These have no marks of their own, or look by themselves.
+                // These have no marks of their own, or are polled.
                 Kind::Sampled => item.is_first(),
                 Kind::Fifo(_) => false,
             }
@@ -127,8 +127,8 @@ impl Consumer {
         !was_marked
     }
 
-    /// The update that a peer must have, if it has what it confirmed and nothing is on its way or
-    /// waits.
+    /// Returns the update that a peer must hold, or `None` while deliveries are unconfirmed or
+    /// pending.
     pub fn settled(&self, subscription: u32, handle: u32) -> Option<Update> {
         let index = self.index_of(subscription, handle)?;
         let item = self.items.get(index)?;
@@ -141,8 +141,8 @@ impl Consumer {
         is_settled.then_some(update)
     }
 
-    /// The newest update of an item is handed over once more, because its peer had something else;
-    /// the peer confirms it as every delivery.
+    /// Records that the newest update of an item is sent again because its peer held something
+    /// else. The peer confirms it like every delivery.
     pub fn repair(&mut self, subscription: u32, handle: u32) {
         let Some(index) = self.index_of(subscription, handle) else {
             return;
@@ -228,7 +228,7 @@ mod tests {
                 .unwrap();
             assert_eq!(drain(&mut consumer), [1.0]);
             write(&engine, &x, 2.0);
-            // What waits is marked, and is not what was handed over.
+            // The pending update is marked, and is not the one delivered last.
             let looked = consumer.look(0..consumer.index_end(), |_, _, update| {
                 panic!("{update:?} waits");
             });
@@ -242,7 +242,7 @@ mod tests {
             );
             let looked = consumer.look(0..consumer.index_end(), |_, _, _| {});
             assert!(looked.drain);
-            // Of a feed it is not known whose mark was missing.
+            // For a feed it is not known which member's mark was missing.
             let counted = usize::from(!matches!(contract, Contract::All { .. }));
             assert_eq!(looked.marked, counted, "{contract}");
             assert_eq!(engine.repaired_and_marked(), (0, counted as u64));

@@ -1,10 +1,10 @@
-//! Who hears of a variable's updates, and what keeps them.
+//! The subscribers of a variable, and the obstacles to their updates.
 
 use super::{Step, Subject, Walk, fault, fine, note};
 use crate::interest::Pressure;
 
 impl Walk<'_> {
-    /// Whether the engine has memory for what waits.
+    /// Checks that the engine has memory for queued updates.
     pub(super) fn memory(&self) -> Option<Step> {
         let memory = self.engine.queue_memory()?;
         let sentence = format!(
@@ -19,7 +19,7 @@ impl Walk<'_> {
                         '_engine/**'), or raise `queue_bytes_max`";
             return Some(fault(Subject::Buffer, sentence, next));
         }
-        // What was refused is over; it is worth knowing all the same.
+        // Refused requests are over, but worth reporting.
         (memory.refusals > 0).then(|| {
             let refusals = memory.refusals;
             let sentence =
@@ -28,7 +28,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Whether a subscriber holds writers up, or has fallen behind.
+    /// Checks for subscribers that delay writers or have fallen behind.
     pub(super) fn buffers(&self) -> Option<Step> {
         let bytes = self.update.value.as_slice().len();
         let (mut full, mut ended, mut dropping) = (0, 0, 0);

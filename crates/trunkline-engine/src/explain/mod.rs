@@ -1,10 +1,10 @@
-//! Why a variable does not update, as far as its engine can see: a walk from its name to its
-//! subscribers.
+//! Explains why a variable does not update, as far as its engine can see: a walk from its name to
+//! its subscribers.
 //!
-//! [`CHECKS`] is the way, in order; each looks at one thing. What the session behind which somebody
-//! asks makes of it, and what lies between that and the program, are looked at there.
+//! [`CHECKS`] lists the steps in order; each examines one thing. The asking session, and the path
+//! from it to the program, are examined elsewhere.
 //!
-//! - `source`: what delivers the value; `writes`: what became of writes; `buffer`: what waits.
+//! - `source`: the source of the value; `writes`: outcomes of writes; `buffer`: queued updates.
 
 mod buffer;
 mod source;
@@ -22,52 +22,52 @@ use crate::variable::Variable;
 /// One step of the walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What was looked at.
+    /// The part that was examined.
     pub subject: Subject,
-    /// What was found.
+    /// The result of the examination.
     pub verdict: Verdict,
-    /// It, in a sentence.
+    /// The result as a sentence.
     pub sentence: String,
-    /// What to do; empty when nothing is to be done.
+    /// The remedy; empty if there is nothing to do.
     pub next: String,
 }
 
-/// What a step looks at, in the order of the walk.
+/// The part that a step examines, in the order of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Subject {
-    /// Whether the name leads to a variable.
+    /// Resolution of the name.
     Name,
-    /// Whether its library is deployed.
+    /// State of its library.
     Library,
-    /// Whether the caller may read it.
+    /// The caller's rights to read and write it.
     Rights,
-    /// What delivers its value.
+    /// Source of its value.
     Source,
-    /// What the value says about itself.
+    /// Quality of the value.
     Quality,
-    /// How old the value is.
+    /// Age of the value.
     Age,
-    /// Who alone may write it.
+    /// Exclusive right to write it.
     Writer,
-    /// What the write path holds back: range, deadband, refusals.
+    /// Writes held back: range, deadband, refusals.
     Filter,
-    /// What subscribers do not get.
+    /// Updates that subscribers do not get.
     Buffer,
 }
 
-/// What a step found.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing wrong here.
+    /// Nothing is wrong here.
     Fine,
-    /// Worth knowing, not the cause.
+    /// Worth knowing, but not the cause.
     Note,
-    /// This is why.
+    /// The cause.
     Fault,
 }
 
-/// What a check looks at.
+/// The arguments of a check.
 struct Walk<'a> {
     engine: &'a Engine,
     caller: &'a Caller,
@@ -77,12 +77,12 @@ struct Walk<'a> {
     wall: Timestamp,
 }
 
-/// What a check comes to.
+/// The result of a check.
 enum Checked {
-    /// It does not apply.
+    /// The check does not apply.
     Nothing,
     Step(Step),
-    /// What lies behind would only repeat it.
+    /// The last step, because the steps after it would only repeat it.
     Last(Step),
 }
 
@@ -98,7 +98,7 @@ impl From<Option<Step>> for Checked {
     }
 }
 
-/// The way from the name on.
+/// The checks after the one of the name, in order.
 const CHECKS: [fn(&Walk<'_>) -> Checked; 12] = [
     |walk| walk.library(),
     |walk| walk.rights().into(),
@@ -115,10 +115,10 @@ const CHECKS: [fn(&Walk<'_>) -> Checked; 12] = [
 ];
 
 impl Engine {
-    /// Walks from the name to the subscribers and says at each step what it found. The first fault
-    /// is the cause; steps after a fault that hides them are left out.
+    /// Walks from the name to the subscribers and reports the result of each step. The first fault
+    /// is the cause. Steps hidden by a fault are left out.
     pub fn explain(&self, caller: &Caller, name: &str, now: Tick, wall: Timestamp) -> Vec<Step> {
-        // Of a field it is said what is said of its variable.
+        // A field is explained by its variable.
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let variable = match self.resolve_one(caller, name) {
             Ok(variable) => variable,
@@ -130,7 +130,7 @@ impl Engine {
         steps
     }
 
-    /// The walk from the variable on.
+    /// The part of the walk after the name.
     fn walk(
         &self,
         caller: &Caller,
@@ -192,7 +192,7 @@ impl Walk<'_> {
         let library = self.variable.name().split('/').next().unwrap_or_default();
         match self.variable.is_stopped() {
             false => fine(Subject::Library, format!("library {library} is deployed")).into(),
-            // What its source and its age would say only repeats that.
+            // Its source and its age would only repeat that.
             true => Checked::Last(fault(
                 Subject::Library,
                 format!("library {library} is stopped: nobody can write its variables"),
@@ -273,7 +273,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What to look at where nothing comes any more.
+    /// The remedy if no more updates arrive.
     fn silent(&self) -> String {
         match self.variable.properties().source.split_once(':') {
             Some((server, item)) => {

@@ -1,4 +1,4 @@
-//! What delivers a variable's value, and how that does.
+//! The source of a variable's value, and its condition.
 
 use trunkline_types::{Tick, Timestamp};
 
@@ -10,7 +10,8 @@ use crate::sync::Arc;
 use crate::variable::Variable;
 
 impl Engine {
-    /// What delivers the variable's value and how it does, in a sentence; empty when nothing does.
+    /// Returns a sentence on the source of the variable's value and its condition; empty if it has
+    /// no source.
     pub fn source_state(&self, variable: &Variable) -> String {
         let has_none = variable.properties().source.is_empty() && !variable.is_provided();
         if has_none && !variable.is_alias() {
@@ -19,7 +20,7 @@ impl Engine {
         self.source(variable).sentence
     }
 
-    /// The first thing wrong with the target of an alias, by the target's own walk.
+    /// Returns the first fault in the walk of an alias's target.
     pub(super) fn target(
         &self,
         caller: &Caller,
@@ -29,7 +30,7 @@ impl Engine {
     ) -> Step {
         let name = target.name();
         let walk = self.walk(caller, target, now, wall);
-        // Whoever may read the alias is told what is wrong behind it.
+        // A caller that may read the alias may know what is wrong with its target.
         let mut faults = walk
             .into_iter()
             .filter(|step| step.verdict == Verdict::Fault && step.subject != Subject::Rights);
@@ -38,7 +39,7 @@ impl Engine {
             Some(fault) => Step {
                 subject: Subject::Source,
                 sentence: match fault.subject {
-                    // It names the variable at fault already.
+                    // The sentence already names the variable at fault.
                     Subject::Source if target.is_alias() => fault.sentence,
                     _ => format!("it is an alias of {name}: {}", fault.sentence),
                 },
@@ -105,7 +106,7 @@ impl Engine {
     }
 }
 
-/// What to do about a source that the engine has never heard of.
+/// Returns the remedy for a source that the engine does not know.
 fn unserved(source: &str) -> String {
     match source.split_once(':') {
         Some((name, _)) => format!(

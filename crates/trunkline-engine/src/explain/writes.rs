@@ -1,20 +1,20 @@
-//! What became of the writes of a variable, and who alone may write it.
+//! The outcomes of a variable's writes, and the exclusive right to write it.
 
 use super::{Step, Subject, Walk, fault, fine, note};
 use crate::outcome::Refusal;
 
 impl Walk<'_> {
-    /// The last refusal, if nothing has changed the variable since.
+    /// The last refusal, if there was no update since.
     fn refused_since(&self) -> Option<Refusal> {
         let state = self.variable.lock();
         let (sequence, refusal) = state.unapplied()?.last_refusal.as_ref()?;
         (*sequence == self.update.sequence).then(|| refusal.clone())
     }
 
-    /// Why the value that its source sent last cannot be shown.
+    /// The reason why the value last sent by its source cannot be shown.
     pub(super) fn unscaled(&self) -> Option<String> {
         let state = self.variable.lock();
-        // That its value is bad is an update of its own.
+        // The change to bad is an update of its own.
         match state.unapplied()?.last_refusal.as_ref()? {
             (sequence, Refusal::Scaling(error)) if sequence + 1 >= self.update.sequence => {
                 Some(error.to_string())
@@ -23,8 +23,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Who alone may write it. That is why it does not update when the last write was refused for
-    /// it, and somebody still holds it.
+    /// Reports the exclusive right to write the variable. It is the cause if the last write was
+    /// refused because of it, and the right is still held.
     pub(super) fn writer(&self) -> Option<Step> {
         let held = self.engine.held_by(self.variable, self.now)?;
         let who = match *held.who == *self.caller.to_string() {
@@ -51,7 +51,7 @@ impl Walk<'_> {
         })
     }
 
-    /// What the write path has held back since the newest update.
+    /// Reports the writes held back since the newest update.
     pub(super) fn filter(&self) -> Step {
         let subject = Subject::Filter;
         let ledger = self.variable.ledger();

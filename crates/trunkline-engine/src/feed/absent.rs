@@ -1,4 +1,4 @@
-//! Members whose session broke, and what a log still has for who comes back.
+//! Members whose session broke, and the updates that a log still has for their return.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,32 +10,33 @@ use super::{Event, Feed, FeedEntry, Room};
 use crate::outbox::Wakes;
 use crate::update::Update;
 
-/// What is kept of an absent member beside its feed, and is older than all that waits there: it is
-/// of no use once something between is missing. Called under the feed's lock.
+/// Data kept for an absent member outside its feed. It is older than everything queued in the feed,
+/// and useless once an update in between is missing. Called under the feed's lock.
 pub(crate) trait Older: fmt::Debug + Send {
-    /// Something that waited at this place was dropped.
+    /// Reports that a queued update of this place was dropped.
     fn miss(&mut self, place: u32);
 
-    /// Something may be dropped at any place.
+    /// Reports that updates of any place may be dropped.
     fn miss_all(&mut self);
 
-    /// Drops what is of no use since. Returns whether bytes were given back.
+    /// Drops the data that has become useless. Returns true if bytes were returned.
     fn forget_missed(&mut self, wakes: &mut Wakes) -> bool;
 
-    /// All that waited was taken out, to be kept as well: nothing is missing behind that.
+    /// Reports that everything queued was taken out to be kept as well, so that nothing is missing
+    /// after it.
     fn begin_anew(&mut self);
 }
 
 impl Feed {
-    /// The member's session is gone: from now on it holds the newest of what comes, as much as its
-    /// bound allows, until it [departs](Feed::depart); `older` goes before that. Writers that wait
-    /// for it go on.
+    /// Marks a member as absent because its session is gone. From now on it holds the newest
+    /// updates, as many as its bound allows, until it [departs](Feed::depart). `older` precedes
+    /// them. Wakes the writers that wait for the member.
     pub(crate) fn set_absent(&self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
         self.log.lock().set_absent(member, older, wakes);
     }
 
-    /// Something else goes before what an absent member holds: `catch_up` tells it what was missed
-    /// until now.
+    /// Replaces the data that precedes what an absent member holds. `catch_up` reports to it the
+    /// updates missed so far.
     pub(crate) fn replace_older(
         &self,
         member: usize,
@@ -51,8 +52,8 @@ impl Feed {
         }
     }
 
-    /// Takes everything out that waits for a member, to be kept elsewhere. Returns the bytes of the
-    /// engine's that stay lent for it, which are the caller's now.
+    /// Takes out everything queued for a member, to be kept elsewhere. Returns the number of engine
+    /// bytes that stay borrowed for it; the caller owns them from now on.
     pub(crate) fn take_rest(
         &self,
         member: usize,
@@ -62,8 +63,8 @@ impl Feed {
         self.log.lock().take_rest(member, out, wakes)
     }
 
-    /// [`Feed::pass`] of what was taken before and is kept elsewhere. Returns the bytes of the
-    /// engine's that stay lent for it, which are the caller's now.
+    /// Like [`Feed::pass`], for entries that were taken before and are kept elsewhere. Returns the
+    /// number of engine bytes that stay borrowed for them; the caller owns them from now on.
     pub(crate) fn hand_over(&self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
         match room.is_none() {
             true => 0,
@@ -71,8 +72,8 @@ impl Feed {
         }
     }
 
-    /// A member is about to go, and this place of its first: what is kept of it elsewhere goes, if
-    /// nobody else needs it.
+    /// Called before a member leaves, for each place that leaves before it. Drops the older data of
+    /// that place unless it is needed elsewhere.
     pub(crate) fn miss(&self, member: usize, place: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         let older = log.member_mut(member).and_then(|one| one.older.as_mut());
@@ -82,8 +83,9 @@ impl Feed {
         }
     }
 
-    /// Adds the updates of a place behind `after`, as far as they are among the newest `looks`
-    /// entries; what is left of those is for others.
+    /// Adds the updates of a place after sequence `after`, if they are among the newest `looks`
+    /// entries. Subtracts the entries examined from `looks`, so that the rest can be spent
+    /// elsewhere.
     pub(crate) fn recent_of(
         &self,
         place: u32,
@@ -104,7 +106,7 @@ impl Log {
         one.older = Some(older);
         one.forget_full();
         let was_unattended = one.is_unattended() && !one.ended;
-        // There is nobody to be marked.
+        // There is no consumer to be marked.
         one.attention = Attention::Coming;
         self.unattended -= usize::from(was_unattended);
         one.wake_parked(wakes);
@@ -126,7 +128,7 @@ impl Log {
         move_behind(&mut one.backlog, out);
         if !one.ended {
             if is_alone && one.cursor <= start {
-                // Nobody else takes any of it.
+                // No other member takes these entries.
                 move_behind(&mut self.entries, out);
                 self.start = end;
             } else {
@@ -177,9 +179,9 @@ impl Log {
         }
     }
 
-    /// An absent member goes past what it has held longest, until its bound has `room`: past an
-    /// eighth of what waits, so that this is not to be done with every write; where it gives way to
-    /// others past as much as comes. False when nothing was left.
+    /// Drops an absent member's oldest entries until its bound has `room`. It drops at least an
+    /// eighth of the queue, so that this is not needed for every write. If the member gives way to
+    /// others, it drops at least as much as is added. Returns false if nothing was left.
     #[cold]
     pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
         let (start, total) = (self.start, self.total());
@@ -229,8 +231,8 @@ impl Log {
         !freed.is_none()
     }
 
-    /// Nothing of it waits, and the engine has no bytes for what comes: what is kept of it
-    /// elsewhere goes. False when that was nothing.
+    /// Drops the older data of a member with nothing queued, because the engine lacks bytes for new
+    /// updates. Returns false if there was none.
     #[cold]
     pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
         self.member_mut(at).is_some_and(|one| one.miss_all(wakes))

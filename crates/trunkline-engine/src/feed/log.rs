@@ -1,4 +1,4 @@
-//! What is behind a feed's lock: the entries, and how far each member is.
+//! The state behind a feed's lock: the entries, and the place of each member.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -13,48 +13,50 @@ use crate::update::Update;
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) entries: VecDeque<FeedEntry>,
-    /// Number of the first of them: where the last of the members is that are still given any.
+    /// Number of the first entry: the place of the slowest member that still takes entries.
     pub(super) start: u64,
-    /// Pieces of them that somebody has encoded, in their order.
+    /// Encoded pieces of the entries, in order.
     pub(super) runs: VecDeque<Arc<SharedRun>>,
-    /// Pieces that all have come past, kept for their memory.
+    /// Pieces that all members have passed, kept to reuse their memory.
     pub(super) spent: VecDeque<Arc<SharedRun>>,
-    /// Updates within the bound that were ever put in. Wraps.
+    /// All updates put in so far that count against the bound. Wraps.
     pub(super) written: Room,
     pub(super) reserved: Room,
-    /// What every member has room for, whatever the others do: spent before anybody is asked.
+    /// Room that every member is known to have. It is used up before the members are asked.
     pub(super) at_hand: AtHand,
-    /// What was spent of it and the members have not noted.
+    /// Room used from `at_hand` that the members have not recorded yet.
     pub(super) unsettled: Room,
-    /// By number; a number is used again.
+    /// Members by number. Numbers are reused.
     pub(super) members: Vec<Option<Member>>,
-    /// Members that have not ended.
+    /// Number of members that have not ended.
     pub(super) live: usize,
-    /// Of them, those that [nobody is known to have woken](Attention): every writer sees to them.
+    /// Number of those that [are not known to have been woken](Attention). Every writer checks
+    /// them.
     pub(super) unattended: usize,
-    /// The list of wake-ups that has all of those: a writer with the same list need not look again.
+    /// The list of wake-ups that contains all of those. A writer with the same list can skip them.
     pub(super) waker: Option<NonZeroUsize>,
-    /// Variables, and the number of the next one.
+    /// Number of variables.
     pub(super) places: u32,
     pub(super) next_place: u32,
-    /// Members that have ended so far: tells what was reserved for whom.
+    /// Number of members that have ended so far. Identifies the members for which room was
+    /// reserved.
     pub(super) turn: u32,
-    /// Others may join.
+    /// True if other subscriptions may join.
     pub(super) open: bool,
-    /// Consumers whose writes wait for room here.
+    /// Consumers with writes that wait for room here.
     pub(super) parked: Vec<Arc<Outbox>>,
 }
 
-/// Room that needs no look at the members.
+/// Room that can be used without asking the members.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AtHand {
     pub(super) room: Room,
-    /// Bytes that are claimed in advance.
+    /// Bytes that were claimed in advance.
     pub(super) claimed: usize,
 }
 
 impl Log {
-    /// Whether there is this room without a look at the members.
+    /// Returns true if there is this room without asking the members.
     #[inline]
     pub(super) fn has_at_hand(&self, room: Room) -> bool {
         room.updates <= self.at_hand.room.updates
@@ -62,7 +64,7 @@ impl Log {
             && room.cost() <= self.at_hand.claimed
     }
 
-    /// Puts an update where [there is room at hand](Self::has_at_hand).
+    /// Adds an update for which [there is room at hand](Self::has_at_hand).
     #[inline]
     pub(super) fn put(&mut self, place: u32, update: Update, room: Room, wakes: &mut Wakes) {
         self.at_hand.room = self.at_hand.room.minus(room);
@@ -74,8 +76,8 @@ impl Log {
         self.see_to_members(wakes);
     }
 
-    /// Lets the members note what was put in without them. To be called before anything that goes
-    /// by what they have charged.
+    /// Records in the members the entries added without asking them. Must be called before anything
+    /// that depends on what they have charged.
     pub(super) fn settle(&mut self) {
         let room = std::mem::take(&mut self.unsettled);
         if !room.is_none() {
@@ -83,14 +85,14 @@ impl Log {
         }
     }
 
-    /// The same before the members or what they have room for change in another way than that more
-    /// room is there.
+    /// Like `settle`, and ends the use of room at hand. Must be called before the members change,
+    /// or before their room changes except by growing.
     pub(super) fn settle_all(&mut self) {
         self.settle();
         self.at_hand = AtHand::default();
     }
 
-    /// Sees how much there is at hand from now on.
+    /// Determines the room at hand from now on.
     pub(super) fn look(&mut self) {
         let total = self.total();
         let live = self.members.iter().flatten().filter(|one| !one.ended);
@@ -133,7 +135,7 @@ impl Log {
         self.start + self.entries.len() as u64
     }
 
-    /// What was put in and what is reserved.
+    /// Everything put in so far, plus the reserved room.
     pub(super) fn total(&self) -> Room {
         let mut total = self.written;
         total.add(self.reserved);
@@ -156,7 +158,7 @@ impl Log {
         self.members.len() > 1 && self.members.iter().flatten().nth(1).is_some()
     }
 
-    /// Something was put in: sees to it that every member comes for it.
+    /// Ensures that every member is woken for an added entry.
     #[inline]
     pub(super) fn see_to_members(&mut self, wakes: &mut Wakes) {
         if self.unattended > 0 && !wakes.has_number(self.waker) {
@@ -175,7 +177,8 @@ impl Log {
         self.waker = Some(wakes.number());
     }
 
-    /// A member that is new here, or has found nothing, needs a wake-up that nobody has on a list.
+    /// Counts a member that is new, or has found nothing, and therefore needs a wake-up that is on
+    /// no list yet.
     pub(super) fn add_unattended(&mut self) {
         self.unattended += 1;
         self.waker = None;
@@ -187,7 +190,7 @@ impl Log {
         }
     }
 
-    /// Puts in what the bound is not about.
+    /// Adds an entry that does not count against the bound.
     pub(super) fn push(&mut self, entry: FeedEntry) {
         let mut ended = self.members.iter_mut().flatten().filter(|one| one.ended);
         match ended.next().filter(|_| self.live == 0) {
@@ -208,7 +211,7 @@ impl Log {
         }
     }
 
-    /// A member's place in the log is now at least here.
+    /// Advances a member's place in the log to at least `cursor`.
     pub(super) fn skip_to(&mut self, member: usize, cursor: u64) {
         if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
             member.cursor = member.cursor.max(cursor);
@@ -216,11 +219,11 @@ impl Log {
         self.trim();
     }
 
-    /// Drops what all have taken.
+    /// Drops the entries that all members have taken.
     pub(super) fn trim(&mut self) {
         let live = self.members.iter().flatten().filter(|one| !one.ended);
         let slowest = live.map(|one| one.cursor).min();
-        // Who has ended has taken along what it still gets.
+        // Ended members keep their remaining entries in their own backlog.
         let slowest = slowest.unwrap_or(self.end());
         if slowest > self.start {
             let count = ((slowest - self.start) as usize).min(self.entries.len());
@@ -239,7 +242,7 @@ impl Log {
             let is_last = total.minus(passed).is_none();
             member.pass(room, is_last, wakes);
             if is_last {
-                // What it had claimed in advance is given back.
+                // The bytes it had claimed in advance are returned.
                 self.at_hand = AtHand::default();
             }
             self.wake_parked(wakes);
@@ -280,7 +283,7 @@ impl Log {
             .count()
     }
 
-    /// How each stands before an update of this room.
+    /// Reports the buffer pressure of each member before an update of this size.
     pub(super) fn pressures(&mut self, room: Room, visit: &mut dyn FnMut(Pressure)) {
         self.settle();
         let total = self.total();

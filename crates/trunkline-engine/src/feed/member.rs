@@ -1,4 +1,4 @@
-//! One subscription's place in a log, its bound, and what it charges its consumer.
+//! One subscription's place in a log, its bound, and the bytes it charges to its consumer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,82 +12,83 @@ use crate::budget::Budget;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 
-/// Bytes of the consumer's budget that a member of a shared feed claims at a time, where the budget
-/// is large: an update then costs no atomic operation per member.
+/// Bytes of the consumer's budget that a member of a shared feed claims at a time if the budget is
+/// large. Most updates then cost no atomic operation per member.
 const CLAIM: usize = 64 << 10;
-/// The same of the only member of a feed: what the consumer borrows at a time.
+/// Bytes claimed at a time by the only member of a feed: as many as the consumer borrows at a time.
 const CLAIM_ALONE: usize = 4 << 10;
-/// Budgets from which on that is done, as long as most of it is free: subscriptions that have
-/// little waiting each do not use it up for others.
+/// Minimum budget for claims in advance. They also require that most of the budget is free. This
+/// keeps subscriptions with little queued from using up the budget of others.
 const LARGE: usize = 16 * CLAIM;
 
-/// Who subscribes, and how much may wait.
+/// The subscriber, and the bounds of its queue.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) outbox: Arc<Outbox>,
-    /// The index in the outbox that stands for the subscription.
+    /// The index in the outbox that represents the subscription.
     pub(crate) mark: u32,
     pub(crate) elements_max: usize,
     pub(crate) bytes_max: usize,
 }
 
-/// A member on its way from one log to another, under the locks of all variables.
+/// A member moving from one log to another, under the locks of all variables.
 #[derive(Debug)]
 pub(crate) struct Moved {
     pub(super) member: Member,
-    /// What waits for it.
+    /// The room taken by its queued updates.
     pub(super) waiting: Room,
 }
 
 impl Moved {
-    /// The entries that it brings.
+    /// The entries it brings along.
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut FeedEntry> {
         self.member.backlog.iter_mut()
     }
 }
 
-/// Whether a member that has not ended comes for what is put into the log.
+/// The wake-up state of a member that has not ended.
 ///
-/// The thread that marks it may lose its processor before it wakes the consumer. So a mark alone
-/// does not relieve the writers after it: each of them wakes the consumer too, until one sees that
-/// a wake-up was delivered behind the mark.
+/// The thread that marks a member may lose its processor before it wakes the consumer. A mark alone
+/// therefore does not relieve later writers: each of them wakes the consumer too, until one sees
+/// that a wake-up was delivered after the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attention {
-    /// It has found nothing: it is to be marked, and its consumer woken, when something is put in.
+    /// It has found nothing. The next entry must mark it and wake its consumer.
     Asleep,
-    /// It is marked, and the wake-up of its consumer may still be on some writer's list.
+    /// It is marked, and the wake-up of its consumer may still be on a writer's list.
     Marked,
-    /// Its consumer was woken behind the mark, or is taking: it comes until it finds nothing.
+    /// Its consumer was woken after the mark, or is taking entries. It takes until it finds
+    /// nothing.
     Coming,
 }
 
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) terms: Terms,
-    /// What comes before its place in the log: from before it shared, or all that is left after its
-    /// end.
+    /// Entries that precede its place in the log: from before it joined a shared feed, or all that
+    /// is left after its end.
     pub(super) backlog: VecDeque<FeedEntry>,
-    /// Its place in the log: the number of the entry to be taken next.
+    /// Its place in the log: the number of the next entry to take.
     pub(super) cursor: u64,
-    /// The log's total when all that waits for it had not come yet: the difference is what waits.
-    /// Wraps.
+    /// The log's total at the point up to which it has delivered. The difference to the current
+    /// total is the room taken by its queue. Wraps.
     pub(super) passed: Room,
-    /// Up to which total its consumer's budget is charged. Wraps.
+    /// The total up to which its consumer's budget is charged. Wraps.
     pub(super) charged: Room,
-    /// Claimed beyond that, for updates to come.
+    /// Bytes claimed beyond that, for future updates.
     pub(super) ahead: usize,
-    /// Since when writers have found it full and it has taken nothing.
+    /// Time since which writers have found it full without it taking anything.
     pub(super) full_since: Option<Tick>,
-    /// What the least of them needs of the consumer's budget, where it was that which had no room.
+    /// The smallest need of those writers, if the consumer's budget lacked room.
     short_of: Option<usize>,
-    /// The budget's ebbs when one of them was last told to wait.
+    /// The budget's ebbs when a writer was last told to wait.
     ebbs: usize,
     pub(super) ended: bool,
-    /// The log's turn from then on.
+    /// The log's turn from its end on.
     ended_at: u32,
     pub(super) attention: Attention,
-    /// Its session broke: it holds what comes for whoever comes back, behind this, and nobody waits
-    /// for it.
+    /// Set if its session broke: data that precedes what it holds for the session's return. No
+    /// writer waits for an absent member.
     pub(super) older: Option<Box<dyn Older>>,
 }
 
@@ -114,9 +115,9 @@ impl Member {
         &self.terms.outbox.budget
     }
 
-    /// Whether its own bound has room, `total` being the log's with what is reserved. A feed
-    /// without elements takes an update of any length, and a group of any size: otherwise it would
-    /// never go over.
+    /// Returns true if its own bound has room. `total` is the log's total including reservations.
+    /// An empty queue takes an update of any length and a group of any size, because otherwise they
+    /// could never be sent.
     pub(super) fn fits(&self, total: Room, room: Room) -> bool {
         let waiting = total.minus(self.passed);
         waiting.is_none()
@@ -124,15 +125,15 @@ impl Member {
                 && waiting.bytes.saturating_add(room.bytes) <= self.terms.bytes_max)
     }
 
-    /// Whether the consumer's budget has room as well.
+    /// Returns true if both its bound and the consumer's budget have room.
     pub(super) fn has_room(&self, total: Room, room: Room) -> bool {
         let need = room.cost();
         self.fits(total, room)
             && (self.ahead >= need || self.budget().has(self.budget().need(need, 0)))
     }
 
-    /// Of what is kept of it elsewhere nothing is of use any more on its behalf. False when it had
-    /// nothing that others do not need.
+    /// Drops all older data kept for it, unless others need it. Returns false if nothing was
+    /// dropped.
     pub(super) fn miss_all(&mut self, wakes: &mut Wakes) -> bool {
         self.older.as_mut().is_some_and(|older| {
             older.miss_all();
@@ -144,8 +145,8 @@ impl Member {
         self.older.is_some()
     }
 
-    /// Whether what it takes must not be more than what it gives up: it is there for who may come
-    /// back, and half of the engine's bytes are for those who are there.
+    /// Returns true if it may take only as many bytes as it gives up: it is absent, and half of the
+    /// engine's bytes are kept for sessions that are present.
     pub(super) fn gives_way(&self) -> bool {
         self.is_absent()
             && self
@@ -154,7 +155,7 @@ impl Member {
                 .is_some_and(|engine| engine.used() > engine.max() / 2)
     }
 
-    /// Charges the consumer for `room`; false when its bytes are not free.
+    /// Charges the consumer for `room`. Returns false if the bytes are not free.
     pub(super) fn claim(&mut self, room: Room, is_shared: bool) -> bool {
         let cost = room.cost();
         if self.ahead >= cost {
@@ -171,7 +172,7 @@ impl Member {
         true
     }
 
-    /// What it has room for without a look at its budget.
+    /// The room it has without asking its budget.
     pub(super) fn at_hand(&self, total: Room) -> AtHand {
         let waiting = total.minus(self.passed);
         AtHand {
@@ -186,7 +187,7 @@ impl Member {
         }
     }
 
-    /// [`claim`](Self::claim) of what was [at hand](Self::at_hand).
+    /// Like [`claim`](Self::claim), for room that was [at hand](Self::at_hand).
     pub(super) fn spend(&mut self, room: Room) {
         if self.budget().counts() {
             self.ahead = self.ahead.saturating_sub(room.cost());
@@ -194,18 +195,19 @@ impl Member {
         self.charged.add(room);
     }
 
-    /// Gives back what [`claim`](Self::claim) took: nothing came of it.
+    /// Returns the bytes that [`claim`](Self::claim) took, because the write was not committed.
     pub(super) fn unclaim(&mut self, room: Room, wakes: &mut Wakes) {
         self.charged = self.charged.minus(room);
         let cost = room.cost() + std::mem::take(&mut self.ahead);
         self.budget().give_back(cost, wakes);
     }
 
-    /// It has no room: until when it may be waited for, `None` when that time is over.
+    /// Called when it has no room. Returns the time until which writers may wait for it, or `None`
+    /// if that time is over.
     pub(super) fn full(&mut self, now: Tick, stall: Duration) -> Option<Tick> {
         let ebbs = self.budget().ebbs();
         if self.short_of.is_some() && self.ebbs != ebbs {
-            // The consumer has caught up since: whoever was told to wait then waits no more.
+            // The consumer has caught up since, so the wait that began then has ended.
             self.forget_full();
         }
         self.ebbs = ebbs;
@@ -213,7 +215,7 @@ impl Member {
         (now < until).then_some(until)
     }
 
-    /// Notes what a write that waits for it needs of the budget.
+    /// Records the budget that a write waiting for it needs.
     pub(super) fn note_need(&mut self, total: Room, room: Room, held: usize) {
         let known = self.short_of.filter(|need| !self.budget().has(*need));
         let need = self
@@ -227,8 +229,8 @@ impl Member {
         self.short_of = None;
     }
 
-    /// Asks for `outbox` to be woken at the next room; false when it is not this member that has
-    /// none.
+    /// Registers `outbox` to be woken when it has room. Returns false if this member is not the
+    /// full one.
     pub(super) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let full = self.full_since.is_some() && !self.ended;
         full && self
@@ -236,19 +238,20 @@ impl Member {
             .is_none_or(|need| self.budget().park(outbox, need))
     }
 
-    /// What took this room is delivered; `is_last`: nothing else waits.
+    /// Frees the room of delivered updates. `is_last` is true if nothing else is queued.
     pub(super) fn pass(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) {
         let freed = self.note_passed(room, is_last);
         self.budget().release(freed, wakes);
     }
 
-    /// [`pass`](Self::pass) of what is kept elsewhere: returns the bytes that stay lent for it.
+    /// Like [`pass`](Self::pass), for entries that are kept elsewhere. Returns the bytes that stay
+    /// borrowed for them.
     pub(super) fn hand_over(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) -> usize {
         let freed = self.note_passed(room, is_last);
         self.budget().hand_over(freed, wakes)
     }
 
-    /// Returns what it cost.
+    /// Records delivered updates and returns their cost.
     #[inline]
     fn note_passed(&mut self, room: Room, is_last: bool) -> usize {
         debug_assert!(
@@ -264,7 +267,8 @@ impl Member {
         freed
     }
 
-    /// Nothing is reserved for it any more; what was reserved before `turn` it still gets.
+    /// Ends the member. Nothing is reserved for it any more, but it still gets the updates reserved
+    /// before `turn`.
     pub(super) fn end(&mut self, turn: u32, wakes: &mut Wakes) {
         self.ended = true;
         self.ended_at = turn;
@@ -276,25 +280,25 @@ impl Member {
         self.terms.outbox.mark(self.terms.mark, wakes);
     }
 
-    /// Whether what was reserved at `turn` was reserved for it, too.
+    /// Returns true if a reservation made at `turn` includes it.
     pub(super) fn has_reserved(&self, turn: u32) -> bool {
         !self.ended || turn < self.ended_at
     }
 
-    /// It goes, with all that waits.
+    /// Removes the member and everything queued for it.
     pub(super) fn close(mut self, wakes: &mut Wakes) {
         let rest = self.charged.minus(self.passed).cost() + std::mem::take(&mut self.ahead);
         self.budget().release(rest, wakes);
         self.budget().wake_parked(wakes);
     }
 
-    /// Its writers try again, whatever they waited for.
+    /// Lets its writers try again, whatever they waited for.
     pub(super) fn wake_parked(&self, wakes: &mut Wakes) {
         self.budget().wake_parked(wakes);
     }
 
-    /// Sees to it that its consumer comes for what was put in: marks it unless it is marked, and
-    /// adds the consumer to those to be woken unless one was woken behind the mark.
+    /// Ensures that its consumer comes for new entries: marks it unless it is marked, and adds the
+    /// consumer to `wakes` unless it was woken after the mark.
     pub(super) fn wake(&mut self, wakes: &mut Wakes) {
         let outbox = &self.terms.outbox;
         let is_woken = match self.attention {

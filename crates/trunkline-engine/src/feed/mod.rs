@@ -1,19 +1,20 @@
 //! The bounded log behind `all` subscriptions: every update of their variables in commit order.
 //!
-//! A write reserves room before it is numbered and fills it at commit, so commit cannot fail. First
-//! readings and ends stand in the log too, where they belong in the order, but outside its bound.
+//! A write reserves room before it is numbered and fills it at commit, so a commit cannot fail.
+//! First readings and undeployments are in the log too, at their place in the order, but do not
+//! count against its bound.
 //!
-//! Subscriptions of the same variables share one log: each is a *member* with its own place in it,
-//! its own bound and its own bytes, and an update is put down once for all of them. Lock order:
+//! Subscriptions of the same variables share one log. Each is a *member* with its own place in the
+//! log, its own bound and its own bytes, and an update is stored once for all of them. Lock order:
 //! variable, then feed.
 //!
 //! # Layout
-//! - `log`: what is behind the lock; `reserving`: room in it; `reading`: what members take out of
-//!   it.
-//! - `member`: one subscription's place, bound and charge; `moving`: they come and go;
-//!   `share`: who joins whom.
-//! - `run`: a piece of the log as it was encoded once for all.
-//! - `absent`: members whose session broke, and what a log still has for who comes back.
+//! - `log`: the state behind the lock; `reserving`: room in the log; `reading`: entries taken out
+//!   by members.
+//! - `member`: one subscription's place, bound and charge; `moving`: members join and leave;
+//!   `share`: feeds of the same variables are merged.
+//! - `run`: a piece of the log, encoded once for all members.
+//! - `absent`: members whose session broke, and the updates that a log still has for their return.
 
 mod absent;
 mod log;
@@ -40,9 +41,9 @@ use crate::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// Entries that are copied out of a shared log at a time, and most updates of a run.
+/// Maximum number of entries copied out of a shared log at a time, and of updates in a run.
 const RUN: usize = 256;
-/// Bytes of their values after which no other one is added.
+/// Bytes of values after which a run takes no further update.
 const RUN_BYTES: usize = 16 << 10;
 
 /// One entry of the log.
@@ -53,22 +54,22 @@ pub(crate) struct FeedEntry {
     pub(crate) event: Event,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// What the variable held when the item was subscribed; outside the bound.
+    /// The variable's update at the time of the subscription. Does not count against the bound.
     First(Update),
-    /// An update; what the bound is about.
+    /// An update. Counts against the bound.
     Next(Update),
-    /// An update from before the subscription was made again, which another feed still had; outside
-    /// the bound of what comes, and in one of its own. Never in a log.
+    /// An update from before a re-created subscription, found in another feed. Counts against a
+    /// bound of its own, and is never in a log.
     Past(Update),
-    /// The variable was undeployed; outside the bound.
+    /// The variable was undeployed. Does not count against the bound.
     Gone,
 }
 
 impl FeedEntry {
-    /// What it takes of the bound.
+    /// The room it takes of the bound.
     pub(crate) fn room(&self) -> Room {
         match &self.event {
             Event::Next(update) => Room::one(update.value.as_slice().len()),
@@ -76,13 +77,13 @@ impl FeedEntry {
         }
     }
 
-    /// What it costs to keep it, whatever the bound counts.
+    /// The memory cost of keeping it, even if it does not count against the bound.
     pub(crate) fn cost(&self) -> usize {
         self.update()
             .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
     }
 
-    /// What it takes of the bound of what is from before the subscription.
+    /// The room it takes of the bound for updates from before the subscription.
     pub(crate) fn past(&self) -> Room {
         match &self.event {
             Event::Past(update) => Room::one(update.value.as_slice().len()),
@@ -90,7 +91,7 @@ impl FeedEntry {
         }
     }
 
-    /// Its update, or the first reading that it is.
+    /// Its update or first reading.
     pub(crate) fn update(&self) -> Option<&Update> {
         match &self.event {
             Event::First(update) | Event::Next(update) | Event::Past(update) => Some(update),
@@ -98,7 +99,7 @@ impl FeedEntry {
         }
     }
 
-    /// Its update, if it is one.
+    /// Its update, or `None` if the entry has no update.
     pub(crate) fn into_update(self) -> Option<Update> {
         match self.event {
             Event::First(update) | Event::Next(update) | Event::Past(update) => {
@@ -108,32 +109,32 @@ impl FeedEntry {
         }
     }
 
-    /// Whether it is an update, or a first reading that is one, of this place.
+    /// Returns true if it is an update of this place, or a first reading with an update.
     pub(crate) fn is_update_of(&self, place: u32) -> bool {
         self.place == place && self.sequence() > 0
     }
 
-    /// The number of its update; 0 where it has none.
+    /// The sequence of its update; 0 if it has none.
     pub(crate) fn sequence(&self) -> u64 {
         self.update().map_or(0, |update| update.sequence)
     }
 }
 
-/// Room for updates: for those that are committed together, one or a group, or of all that wait.
+/// Room for updates: those committed together (one, or a group), or all that are queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) updates: usize,
-    /// Bytes of their values.
+    /// Bytes of the values.
     pub(crate) bytes: usize,
 }
 
 impl Room {
-    /// For one update with a value of `bytes`.
+    /// Room for one update with a value of `bytes`.
     pub(crate) fn one(bytes: usize) -> Self {
         Self { updates: 1, bytes }
     }
 
-    /// What it costs of the consumer's budget.
+    /// Its cost in the consumer's budget.
     pub(crate) fn cost(self) -> usize {
         cost_of(self.updates, self.bytes)
     }
@@ -147,7 +148,7 @@ impl Room {
         self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 
-    /// Takes `other` out, which is part of it.
+    /// Subtracts `other`, which must not exceed `self`.
     pub(crate) fn leave(&mut self, other: Room) {
         *self = self.minus(other);
     }
@@ -160,32 +161,32 @@ impl Room {
     }
 }
 
-/// What reserving room came to.
+/// The result of reserving room.
 #[derive(Debug)]
 pub(crate) enum Reserve {
-    /// The room is there; commit or release it, with this number.
+    /// Room is reserved. Commit or release it with this number.
     Reserved(u32),
-    /// Every subscription has ended with `overrun`; nothing is to be pushed.
+    /// Every subscription has ended with `overrun`. Nothing may be pushed.
     Ended,
-    /// Somebody has no room, and writers may wait for it.
+    /// A member has no room, and writers may wait for it.
     WouldBlock {
-        /// When that subscription ends instead.
+        /// Time at which that subscription ends instead.
         until: Tick,
     },
 }
 
-/// What there is for a member to take.
+/// The result of taking updates for a member.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// Entries were put behind those it had.
+    /// Entries were appended to those it had.
     Entries,
-    /// The same, and nobody has encoded them yet: they begin at this place of the log.
+    /// Entries were appended that are not encoded yet. They begin at this place in the log.
     Fresh(u64),
-    /// What comes next, as somebody has encoded it.
+    /// The next updates, already encoded for another member.
     Run(Arc<SharedRun>),
-    /// Nothing; it is marked when there is something again.
+    /// Nothing to take. The member is marked when there is something again.
     Nothing {
-        /// And never will be: it ended with `overrun`.
+        /// True if the member ended with `overrun`, so there will never be anything.
         ended: bool,
     },
 }
@@ -197,37 +198,37 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// A log with one member, which has number 0.
+    /// Creates a log with one member, which has number 0.
     pub(crate) fn new(terms: Terms) -> Self {
         Self {
             log: Mutex::new(Log::new(terms)),
         }
     }
 
-    /// A log whose only member comes from another one, with all that waits for it; it has number 0.
-    /// It has so many variables, the next of which gets the number `next`.
+    /// Creates a log whose only member, number 0, comes from another log with all that is queued
+    /// for it. The log has `places` variables; the next one gets the number `next`.
     pub(crate) fn moved_in(moved: Moved, places: u32, next: u32) -> Self {
         Self {
             log: Mutex::new(Log::moved_in(moved, places, next)),
         }
     }
 
-    /// The number of a variable that joins the feed.
+    /// Adds a variable to the feed and returns its number.
     pub(crate) fn add_place(&self) -> u32 {
         self.log.lock().add_place()
     }
 
-    /// A variable left it.
+    /// Removes a variable from the feed.
     pub(crate) fn remove_place(&self) {
         self.log.lock().remove_place();
     }
 
-    /// Whether there would be such room now.
+    /// Returns true if this room is available now.
     pub(crate) fn has_room(&self, room: Room) -> bool {
         self.log.lock().has_room(room)
     }
 
-    /// Reserves room. `stall` is how long the variable's owner lets writers wait.
+    /// Reserves room. `stall` is the time that the variable's owner lets writers wait.
     pub(crate) fn reserve(
         &self,
         room: Room,
@@ -238,8 +239,9 @@ impl Feed {
         self.log.lock().reserve(room, now, stall, wakes)
     }
 
-    /// [`Feed::reserve`] and [`Feed::commit`] of one update under one lock, with `publish` between
-    /// them, which gives it its number. It is published unless the write would block.
+    /// Calls [`Feed::reserve`] and [`Feed::commit`] for one update under one lock. `publish`,
+    /// called between them, gives the update its sequence. It is called unless the write would
+    /// block.
     pub(crate) fn commit_one(
         &self,
         place: u32,
@@ -270,8 +272,8 @@ impl Feed {
         reserve
     }
 
-    /// [`Feed::commit_one`] of an update of a value that is kept in place, where all members have
-    /// room at hand; else nothing is done. Returns its number.
+    /// Like [`Feed::commit_one`], for an update whose value is stored in place. Does nothing and
+    /// returns `None` unless all members have room at hand. Returns the sequence of the update.
     #[inline]
     pub(crate) fn commit_short(
         &self,
@@ -291,34 +293,34 @@ impl Feed {
         Some(sequence)
     }
 
-    /// Notes what a write that was told to wait here needs of the budgets of those who have no
-    /// room.
+    /// Records how much a write that was told to wait here needs from the budgets of the full
+    /// members.
     pub(crate) fn note_need(&self, room: Room) {
         self.log.lock().note_needs(room, None);
     }
 
-    /// The same, where the write has given `held` bytes back to the consumer of this outbox. What
-    /// other writers need stays noted as long as it is not free.
+    /// Like `note_need`, if the write has released `held` bytes to the consumer of this outbox. The
+    /// needs of other writers stay recorded until they are free.
     pub(crate) fn note_need_of(&self, outbox: &Arc<Outbox>, room: Room, held: usize) {
         self.log.lock().note_needs(room, Some((outbox, held)));
     }
 
-    /// The consumers that have no room.
+    /// The consumers whose members have no room.
     pub(crate) fn full_outboxes(&self) -> Vec<Arc<Outbox>> {
         self.log.lock().full_outboxes()
     }
 
-    /// Gives reserved room back: the write was not committed after all.
+    /// Releases reserved room of a write that was not committed.
     pub(crate) fn release(&self, room: Room, turn: u32, wakes: &mut Wakes) {
         self.log.lock().release(room, turn, wakes);
     }
 
-    /// Fills reserved room; false when every subscription has ended since.
+    /// Fills reserved room. Returns false if every subscription has ended since.
     pub(crate) fn commit(&self, place: u32, update: &Update, turn: u32, wakes: &mut Wakes) -> bool {
         self.log.lock().fill(place, update.clone(), turn, wakes)
     }
 
-    /// Fills reserved room with the updates of a group: nobody else's come between them.
+    /// Fills reserved room with the updates of a group, without other updates in between.
     pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, turn: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         for (place, update) in run {
@@ -326,7 +328,7 @@ impl Feed {
         }
     }
 
-    /// Adds a first reading, which the bound is not about. Nobody shares the feed yet.
+    /// Adds a first reading, outside the bound. The feed is not shared yet.
     pub(crate) fn push_first(&self, place: u32, update: Update) {
         self.log.lock().push(FeedEntry {
             place,
@@ -334,15 +336,16 @@ impl Feed {
         });
     }
 
-    /// Notes behind its last update that a variable was undeployed, and lets writers that wait to
-    /// write it go on. Of a subscription that has ended that end is told, with what it misses.
+    /// Adds an entry after a variable's last update to report that it was undeployed, and wakes the
+    /// writers waiting for room. If the subscription has ended, its end is reported with what it
+    /// misses.
     pub(crate) fn push_gone(&self, place: u32, wakes: &mut Wakes) {
         self.log.lock().push_gone(place, wakes);
     }
 
-    /// Takes what comes next for a member out of the log, behind what is in `out`: it counts there
-    /// until [`Feed::pass`]. `accepts`: pieces that were encoded for all are welcome, if they are
-    /// such; it is asked under the lock.
+    /// Takes the next updates for a member from the log and appends them to `out`. They count
+    /// against the bound until [`Feed::pass`]. `accepts` returns true if the member can use a run
+    /// encoded for all; it is called under the lock.
     pub(crate) fn take(
         &self,
         member: usize,
@@ -352,59 +355,64 @@ impl Feed {
         self.log.lock().take(member, accepts, out)
     }
 
-    /// A piece whose memory can be used again.
+    /// Returns a run whose memory can be reused.
     pub(crate) fn spare_run(&self) -> Option<Arc<SharedRun>> {
         self.log.lock().spare_run()
     }
 
-    /// Keeps a piece that was encoded, for the other members.
+    /// Stores an encoded run for the other members.
     pub(crate) fn put_run(&self, run: &Arc<SharedRun>) {
         self.log.lock().put_run(run);
     }
 
-    /// A member has delivered what took this room, and writers that waited for it go on.
+    /// Frees the room of updates that a member has delivered, and wakes the writers that waited for
+    /// it.
     pub(crate) fn pass(&self, member: usize, room: Room, wakes: &mut Wakes) {
         if !room.is_none() {
             self.log.lock().pass(member, room, wakes);
         }
     }
 
-    /// Takes the entries of these places out, `freed` being what was taken of them already, and
-    /// lets every waiting writer try again. The time that writers have waited goes on unless this
-    /// has made room: nobody gets more of it for nothing. Nobody shares the feed.
+    /// Removes the entries of these places, and lets every waiting writer try again. `freed` is the
+    /// room of entries that were already taken. The waiting time of writers keeps running unless
+    /// this has made room, so that no writer gains waiting time without cause. The feed must not be
+    /// shared.
     pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: Room, wakes: &mut Wakes) {
         if !places.is_empty() {
             self.log.lock().remove_places(places, freed, wakes);
         }
     }
 
-    /// Asks for `outbox` to be woken at the next room. False when there is room already, or will
-    /// never be any.
+    /// Registers `outbox` to be woken when room becomes free. Returns false if there is room
+    /// already, or never will be.
     pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         self.log.lock().park(outbox)
     }
 
-    /// Updates of one place that wait for a member in the log, its first reading included.
+    /// Number of updates of one place that are queued in the log for a member, including its first
+    /// reading.
     pub(crate) fn waiting_of(&self, member: usize, place: u32) -> u64 {
         self.log.lock().waiting_of(member, place)
     }
 
-    /// The number of the newest update of a place that a member is still to get from the log.
+    /// The sequence of the newest update of a place that is queued in the log for a member.
     pub(crate) fn newest_of(&self, member: usize, place: u32) -> Option<u64> {
         self.log.lock().newest_of(member, place)
     }
 
-    /// Whether a member ended with `overrun`; what was in it before is still to be taken.
+    /// Returns true if a member ended with `overrun`. Updates queued before its end can still be
+    /// taken.
     pub(crate) fn has_ended(&self, member: usize) -> bool {
         self.log.lock().has_ended(member)
     }
 
-    /// A member goes; writers that waited for it go on.
+    /// Removes a member, and wakes the writers that waited for it.
     pub(crate) fn depart(&self, member: usize, wakes: &mut Wakes) {
         self.log.lock().depart(member, wakes);
     }
 
-    /// A member goes if it is not the last one: those who stay go on with the same variables.
+    /// Removes a member unless it is the last one. The others continue with the same variables.
+    /// Returns true if the member was removed.
     pub(crate) fn depart_from_others(&self, member: usize, wakes: &mut Wakes) -> bool {
         let mut log = self.log.lock();
         let is_shared = log.is_shared();
@@ -414,23 +422,24 @@ impl Feed {
         is_shared
     }
 
-    /// Nobody may join it any more, because its variables are about to change. Returns whether
-    /// others have.
+    /// Prevents further members from joining, because the variables of the feed are about to
+    /// change. Returns true if the feed is shared.
     pub(crate) fn shut(&self) -> bool {
         self.log.lock().shut()
     }
 
-    /// Visits the consumers behind it; returns how many there are beside the engine's own.
+    /// Visits the consumers of the feed, and returns their number. The engine's own are left out.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         self.log.lock().visit(visit)
     }
 
-    /// Tells how each of them stands before an update of this room, the engine's own left out.
+    /// Reports the buffer pressure of each of them before an update of this size. The engine's own
+    /// are left out.
     pub(crate) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
         self.log.lock().pressures(room, visit);
     }
 
-    /// Whether this consumer is among them.
+    /// Returns true if this consumer is among them.
     pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
         self.log.lock().is_of(outbox)
     }

@@ -1,4 +1,4 @@
-//! Members and variables of a log come and go.
+//! Members and variables that join and leave a log.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -34,7 +34,7 @@ impl Log {
         self.is_shared()
     }
 
-    /// Others with the same variables may join from now on.
+    /// Lets other subscriptions of the same variables join from now on.
     pub(super) fn set_open(&mut self) {
         self.open = true;
     }
@@ -60,7 +60,8 @@ impl Log {
         log
     }
 
-    /// Takes a member out with all that waits for it. Nobody writes its variables meanwhile.
+    /// Takes out a member with everything queued for it. Its variables must not be written
+    /// meanwhile.
     pub(super) fn move_out(&mut self, member: usize, wakes: &mut Wakes) -> Option<Moved> {
         let one = self.members.get_mut(member)?.as_mut()?;
         let mut rest = VecDeque::new();
@@ -75,8 +76,8 @@ impl Log {
         Some(Moved { member, waiting })
     }
 
-    /// Takes a member in whose variables are these, as many as `places`. Nobody writes them
-    /// meanwhile. The member comes back where that is not so any more.
+    /// Adds a member whose `places` variables are those of this log. They must not be written
+    /// meanwhile. Returns the member if it can no longer join.
     pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         let outbox = &moved.member.terms.outbox;
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
@@ -124,7 +125,7 @@ impl Log {
             stays
         };
         self.entries.retain(&mut keep);
-        // They are numbered by entries that may be gone; who comes next encodes anew.
+        // Runs are numbered by entries that may be gone. The next member encodes anew.
         self.runs.clear();
         for member in self.members.iter_mut().flatten() {
             member.backlog.retain(&mut keep);
@@ -132,7 +133,7 @@ impl Log {
         let end = self.end();
         self.wake_parked(wakes);
         for member in self.members.iter_mut().flatten() {
-            // What was taken out it had not taken: its place is where it was.
+            // The member had not taken the removed entries, so its place does not move.
             member.cursor = member.cursor.min(end);
             if !freed.is_none() {
                 member.pass(freed, false, wakes);
@@ -143,7 +144,7 @@ impl Log {
 }
 
 impl Member {
-    /// Its place is now here, in a log with this total, and nothing of it waits.
+    /// Sets its place in a log with this total, keeping the amount of its queued updates.
     fn place_at(&mut self, cursor: u64, written: Room) {
         let waiting = self.charged.minus(self.passed);
         self.cursor = cursor;

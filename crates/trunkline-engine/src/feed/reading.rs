@@ -1,4 +1,4 @@
-//! What members take out of a log, as entries or as pieces that were encoded for all.
+//! Entries that members take out of a log, either single or in runs encoded for all.
 
 use std::collections::VecDeque;
 
@@ -65,8 +65,8 @@ impl Log {
         }
     }
 
-    /// Copies what comes next for a member: updates up to where an encoded piece begins or ends, or
-    /// one entry of another kind.
+    /// Copies the next entries for a member: updates up to the beginning or end of an encoded run,
+    /// or one entry of another kind.
     fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
         let Some(cursor) = self.member(member).map(|one| one.cursor) else {
             return;
@@ -120,7 +120,7 @@ impl Log {
             known.is_none_or(|known| known.end() <= run.start() || run.end() <= known.start())
         };
         let before = after.checked_sub(1).and_then(|place| self.runs.get(place));
-        // The others have gone past it, or another one has come first.
+        // Not stored if the others have passed it already, or another run overlaps it.
         if run.start() >= self.start && is_free(before) && is_free(self.runs.get(after)) {
             self.runs.insert(after, Arc::clone(run));
         }
@@ -135,17 +135,18 @@ impl Log {
         }
     }
 
-    /// A piece to be written anew, if the peers have confirmed one.
+    /// Returns a run to reuse, if the peers have confirmed one.
     pub(super) fn spare_run(&mut self) -> Option<Arc<SharedRun>> {
-        // The oldest is the first to be confirmed by all.
+        // The oldest run is the first that all have confirmed.
         self.spent.pop_front_if(|run| Arc::strong_count(run) == 1)
     }
 }
 
-/// Pieces that are kept for their memory: as many as are on their way to the peers as a rule.
+/// Maximum number of runs kept for their memory: about as many as are usually in flight to the
+/// peers.
 const SPENT: usize = 64;
 
-/// Moves all entries behind those of `out`; where that is empty, the buffers change places.
+/// Appends all entries to `out`. If that is empty, swaps the buffers.
 pub(super) fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
     if out.is_empty() {
         std::mem::swap(from, out);

@@ -1,4 +1,4 @@
-//! Room in a log: asked of every member, waited for, given back and filled.
+//! Room in a log: requested from every member, waited for, released and filled.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Log {
         wakes: &mut Wakes,
     ) -> Reserve {
         self.settle_all();
-        // Those that have none first: a write that one of them refuses takes no room from others.
+        // Full members come first: a write that one of them refuses takes no room from others.
         let several = self.live > 1;
         let mut blocked = self.reserve_where(several, room, (now, stall), wakes);
         if blocked.is_none() && several {
@@ -46,8 +46,9 @@ impl Log {
         Reserve::Reserved(self.turn)
     }
 
-    /// Claims room for every member; `look`: only sees who has none. Returns until when those who
-    /// have none may be waited for, the earliest end; whoever may not be waited for ends.
+    /// Claims room for every member; with `look`, only determines which ones have none. Returns the
+    /// earliest time until which writers may wait for full members. Ends members for which writers
+    /// may not wait.
     fn reserve_where(
         &mut self,
         look: bool,
@@ -70,7 +71,8 @@ impl Log {
                 continue;
             }
             if member.is_absent() {
-                // Nobody waits for it: what it holds longest goes, until there is room.
+                // Writers do not wait for an absent member. Its oldest entries are dropped until
+                // there is room.
                 loop {
                     let dropped = self.drop_oldest(at, room, wakes);
                     if self.member_mut(at).is_some_and(has_room) {
@@ -129,8 +131,8 @@ impl Log {
         self.wake_parked(wakes);
     }
 
-    /// Puts an update where room was reserved for it at `turn`; false when nobody is left to get
-    /// it.
+    /// Adds an update in the room reserved for it at `turn`. Returns false if no member is left to
+    /// get it.
     pub(super) fn fill(
         &mut self,
         place: u32,
@@ -152,7 +154,7 @@ impl Log {
         true
     }
 
-    /// Who has ended since the room was reserved still gets what it was for.
+    /// Gives the update to members that have ended since the room was reserved for them.
     #[cold]
     fn fill_ended(&mut self, entry: &FeedEntry, turn: u32, wakes: &mut Wakes) -> bool {
         let members = self.members.iter_mut().flatten();
@@ -165,8 +167,8 @@ impl Log {
         owed
     }
 
-    /// A member ends with `overrun`: it takes with it what it is still to get, so that the log does
-    /// not wait for it.
+    /// Ends a member with `overrun`. It takes along its remaining entries, so that the log does not
+    /// have to keep them.
     #[cold]
     pub(super) fn end_member(&mut self, at: usize, wakes: &mut Wakes) {
         self.trim();
@@ -183,7 +185,7 @@ impl Log {
         };
         let mut own: VecDeque<FeedEntry>;
         if member.cursor <= start {
-            // The others hold little of it as a rule: they copy theirs.
+            // The others usually need few of these entries, so theirs are copied.
             let theirs = self.entries.iter().skip((rest - start) as usize).cloned();
             let theirs = theirs.collect();
             own = std::mem::replace(&mut self.entries, theirs);

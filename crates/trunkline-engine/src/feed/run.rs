@@ -1,31 +1,32 @@
-//! A piece of a shared log as somebody has encoded it for all who share.
+//! A piece of a shared log, encoded once for all members.
 
 use std::collections::VecDeque;
 
 use super::{Event, FeedEntry, Room};
 
-/// Updates of an `all` feed in one piece, encoded by the first subscriber that came to it. What it
-/// says is the same for all who share the feed.
+/// A run of updates of an `all` feed, encoded by the first subscriber that reached it. Its content
+/// is the same for all subscribers that share the feed.
 #[derive(Debug, Default)]
 pub struct SharedRun {
     /// Number of its first entry in the log.
     start: u64,
     room: Room,
-    /// The place in the feed of each update, and its number.
+    /// Place in the feed and sequence of each update.
     updates: Vec<(u32, u64)>,
-    /// They themselves, for whoever has to begin before them again.
+    /// The updates themselves, for subscribers that resume before them.
     entries: VecDeque<FeedEntry>,
-    /// The sessions that wrote them, in the order of their numbers, each once.
+    /// The sessions that wrote them, in ascending order without duplicates.
     writers: Vec<u32>,
     value_max: usize,
     bytes: Vec<u8>,
-    /// What the sink noted about them.
+    /// Value that the sink recorded for the run.
     digest: u64,
 }
 
 impl SharedRun {
-    /// Becomes these entries, which begin at `start`, as `encode` puts them down, and takes them.
-    /// Keeps its memory. False when they are not updates only, or are not encoded: they stay then.
+    /// Replaces the content by these entries, which begin at `start`, encoded by `encode`, and
+    /// takes them out of `entries`. Reuses its memory. If they are not all updates, or are not
+    /// encoded, leaves them in `entries` and returns false.
     pub(crate) fn fill(
         &mut self,
         start: u64,
@@ -69,12 +70,12 @@ impl SharedRun {
         digest.is_some()
     }
 
-    /// What the sink made of them.
+    /// The encoded run, as produced by the sink.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The number that the sink noted about them.
+    /// The value that the sink recorded for the run.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -85,17 +86,17 @@ impl SharedRun {
         self.updates.len() as u32
     }
 
-    /// Whether this session has written one of them.
+    /// Returns true if this session wrote one of the updates.
     pub fn is_of(&self, session: u32) -> bool {
         self.writers.binary_search(&session).is_ok()
     }
 
-    /// Bytes of the longest value.
+    /// Length of the longest value in bytes.
     pub fn value_max(&self) -> usize {
         self.value_max
     }
 
-    /// The place in the feed of each update, and its number.
+    /// Place in the feed and sequence of each update.
     pub(crate) fn updates(&self) -> &[(u32, u64)] {
         &self.updates
     }

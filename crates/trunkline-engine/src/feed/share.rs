@@ -1,4 +1,4 @@
-//! Who joins whom: the feeds of an engine by the set of their variables.
+//! Finds the feed to share: the feeds of an engine by the set of their variables.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -7,8 +7,8 @@ use super::{Feed, Moved};
 use crate::outbox::Wakes;
 use crate::sync::{Arc, Mutex, Weak};
 
-/// Feeds that others may join, by a hash of their variables. Who finds one by it looks whether it
-/// is the right one. Nothing is locked while its lock is held.
+/// Feeds that others may join, by a hash of their variables. The finder must check that a feed has
+/// the right variables. No other lock is taken while this one is held.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     by_variables: Mutex<Known>,
@@ -17,13 +17,13 @@ pub(crate) struct Feeds {
 #[derive(Debug, Default)]
 struct Known {
     feeds: HashMap<u64, Weak<Feed>>,
-    /// As many were left when those that have gone were last taken out.
+    /// Number of entries left after ended feeds were last removed.
     left: usize,
 }
 
 impl Feeds {
-    /// The feed that another subscription has of these variables, whose handles are in ascending
-    /// order. Where there is none, `own` is the one that others will find.
+    /// Returns another subscription's feed of these variables, whose handles are in ascending
+    /// order. If there is none, offers `own` to others.
     pub(crate) fn find_or_offer(&self, handles: &[u32], own: &Arc<Feed>) -> Option<Arc<Feed>> {
         let mut known = self.by_variables.lock();
         let key = key_of(handles);
@@ -35,7 +35,7 @@ impl Feeds {
         None
     }
 
-    /// Others find `own` from now on: what they found before has other variables now.
+    /// Offers `own` to others, because the feed offered before has other variables now.
     pub(crate) fn offer(&self, handles: &[u32], own: &Arc<Feed>) {
         self.by_variables.lock().put(key_of(handles), own);
     }
@@ -51,25 +51,26 @@ impl Known {
     }
 }
 
-/// The same in every process: a feed that is found by chance is told from the right one.
+/// The hash is the same in every process. A feed found by a collision is recognized by its
+/// variables.
 fn key_of(handles: &[u32]) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(handles)
 }
 
 impl Feed {
-    /// Others with the same variables may join.
+    /// Lets other subscriptions of the same variables join.
     pub(crate) fn set_open(&self) {
         self.log.lock().set_open();
     }
 
-    /// Takes a member out with all that waits for it, to be put in elsewhere. The caller holds the
-    /// locks of all its variables.
+    /// Takes out a member with everything queued for it, to be added elsewhere. The caller holds
+    /// the locks of all its variables.
     pub(crate) fn move_out(&self, member: usize, wakes: &mut Wakes) -> Option<Moved> {
         self.log.lock().move_out(member, wakes)
     }
 
-    /// Takes a member in, and returns its number here. The caller holds the locks of the variables,
-    /// of which there are `places`, and has found each of them here.
+    /// Adds a member and returns its number. The caller holds the locks of its `places` variables,
+    /// and has found each of them in this feed.
     pub(crate) fn join(&self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         self.log.lock().join(moved, places)
     }

@@ -1,4 +1,4 @@
-//! Room for a group in every `all` feed that follows its variables: all of it, or none.
+//! Room for a group in every `all` feed of its variables: reserved in all of them, or in none.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::outbox::Wakes;
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// What a group needs in every `all` feed that follows any of its variables.
+/// The room that a group needs in each `all` feed of its variables.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRooms {
-    /// In the order in which they were first met.
+    /// In the order in which they were first added.
     feeds: Vec<FeedRoom>,
-    /// Where each feed stands in the list, by its address.
+    /// Index of each feed in the list, by its address.
     places: BTreeMap<usize, usize>,
 }
 
@@ -25,16 +25,16 @@ struct FeedRoom {
     feed: Arc<Feed>,
     room: Room,
     stall: Duration,
-    /// One of the variables that it follows.
+    /// One of the variables of the feed.
     handle: u32,
-    /// Room is reserved.
+    /// Set while room is reserved.
     turn: Option<u32>,
     is_blocked: bool,
     run: Vec<(u32, Update)>,
 }
 
 impl GroupRooms {
-    /// Adds to what is needed in a feed.
+    /// Adds to the room needed in a feed.
     pub(crate) fn ask(&mut self, feed: &Arc<Feed>, room: Room, stall: Duration, handle: u32) {
         let address = Arc::as_ptr(feed).addr();
         let at = *self.places.entry(address).or_insert(self.feeds.len());
@@ -54,11 +54,11 @@ impl GroupRooms {
         });
     }
 
-    /// Room in every feed, or none taken at all: then until when one may be waited for, and one of
-    /// its variables.
+    /// Reserves room in every feed or in none. On failure returns the time until which the group
+    /// may wait for a feed, and one of that feed's variables.
     pub(super) fn reserve(&mut self, now: Tick, wakes: &mut Wakes) -> Result<(), (Tick, u32)> {
-        // As a single write does: those that are full first, so that none of the others is found
-        // full by its writers because of a group that is refused.
+        // As for a single write, full feeds come first. Otherwise writers of the other feeds could
+        // find these full because of a group that is refused.
         let several = self.feeds.len() > 1;
         let mut blocked = self.reserve_where(several, now, wakes);
         if blocked.is_none() && several {
@@ -107,7 +107,7 @@ impl GroupRooms {
         blocked
     }
 
-    /// Keeps an update for its feed; false when that has ended.
+    /// Stores an update for its feed. Returns false if the feed has ended.
     pub(crate) fn put(&mut self, feed: &Arc<Feed>, place: u32, update: &Update) -> bool {
         let at = self.places.get(&Arc::as_ptr(feed).addr());
         let one = at.and_then(|at| self.feeds.get_mut(*at));
@@ -118,7 +118,7 @@ impl GroupRooms {
         true
     }
 
-    /// Hands the group to the feeds, each in one piece.
+    /// Commits the group to the feeds, contiguously in each.
     pub(super) fn commit(self, wakes: &mut Wakes) {
         for one in self.feeds {
             if let Some(turn) = one.turn {

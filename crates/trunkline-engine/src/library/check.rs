@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a library, before anything is changed.
+//! All checks of a library, made before anything is changed.
 
 use std::collections::HashSet;
 
@@ -15,9 +15,9 @@ use crate::accept::{Accepted, accept};
 use crate::outcome::Refusal;
 use crate::write::{Origin, Write};
 
-/// The full names of the library's variables, in their order.
+/// Checks the library and returns the full names of its variables, in their order.
 pub(super) fn names(library: &LibraryDefinition) -> Result<Vec<Name>, DeployError> {
-    // A library without variables has a name all the same.
+    // Checks the library's name even if it has no variables.
     full_name(library, "x")?;
     if library.name == NUMBERS_LIBRARY {
         return Err(DeployError::NumbersLibrary {
@@ -129,7 +129,7 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
     Ok(())
 }
 
-/// Checks a text as the files of a configuration are checked, so that both refuse the same.
+/// Checks a text like the text of configuration files, so that both refuse the same.
 fn text(
     name: impl Fn() -> String,
     key: &'static str,
@@ -143,10 +143,10 @@ fn text(
     })
 }
 
-/// Longest place of a configuration, `file:line`: the longest path and a number.
+/// Maximum length of an origin, `file:line`: the longest path and a number.
 const ORIGIN_BYTES_MAX: usize = 4_096 + 32;
 
-/// The write that makes a configured initial value the variable's first update (H-17).
+/// Returns the write that makes a configured initial value the variable's first update (H-17).
 pub(super) fn initial_write(initial: &Value) -> Write<'_> {
     let mut write = Write::value(initial);
     write.origin = Origin::Source;

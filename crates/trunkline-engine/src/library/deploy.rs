@@ -1,4 +1,4 @@
-//! Libraries come and go as wholes.
+//! Deploying, replacing and undeploying whole libraries.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,18 +20,19 @@ use crate::update::{Encoded, check_room as check_memory};
 use crate::variable::Variable;
 use crate::write::{Origin, Write, WriteValue};
 
-/// What a deployment did, variable by variable.
+/// The changes made by a deployment, in numbers of variables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Deployed {
-    /// The handles of the library's variables, in the order of its definition.
+    /// Handles of the library's variables, in the order of its definition.
     pub handles: Vec<u32>,
-    /// Variables that were not there before, or of another type, scope or FIFO: new handles.
+    /// Variables that are new, or have another type, scope or FIFO than before; they have new
+    /// handles.
     pub added: usize,
-    /// Variables that stayed, with other properties.
+    /// Variables that stayed, with changed properties.
     pub changed: usize,
-    /// Variables that stayed as they were.
+    /// Variables that stayed unchanged.
     pub kept: usize,
-    /// Variables that are gone.
+    /// Variables that were removed.
     pub removed: usize,
 }
 
@@ -40,28 +41,28 @@ pub struct Deployed {
 pub struct Retained {
     /// Its wire form.
     pub value: Encoded,
-    /// When it was measured.
+    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
 }
 
-/// Looks up the retained value of a variable by its full name. One of another type than the
-/// variable's is none.
+/// Looks up the retained value of a variable by its full name. A value of another type than the
+/// variable's is ignored.
 pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + 'a;
 
-/// What deploying a library comes to, found while nothing is changed.
+/// The changes of a deployment, determined before anything is changed.
 struct Plan {
     names: Vec<Name>,
-    /// The variables that stay, by their names.
+    /// Variables that stay, by name.
     kept: HashMap<Name, Arc<Variable>>,
-    /// The variables that go.
+    /// Variables that are removed.
     gone: Vec<Arc<Variable>>,
 }
 
 impl Engine {
-    /// Deploys every variable of a library, or none of it. Properties that are equal are kept once.
+    /// Deploys all variables of a library or none. Equal properties are stored once.
     ///
     /// # Errors
-    /// The first thing wrong with the library.
+    /// The first fault found in the library.
     pub fn deploy(
         &self,
         library: &LibraryDefinition,
@@ -73,12 +74,13 @@ impl Engine {
         Ok(deployed.handles)
     }
 
-    /// Deploys a library whose variables begin with `retained` values, then with their `initial`
-    /// ones (H-17). With `replace` it may be deployed already: variables that stay what they were
-    /// keep their handles, values and subscribers (SP-06), the others come and go.
+    /// Deploys a library whose variables start with their `retained` values, or else with their
+    /// `initial` values (H-17). With `replace`, the library may already be deployed: variables that
+    /// stay the same keep their handles, values and subscribers (SP-06); the others are removed and
+    /// added.
     ///
     /// # Errors
-    /// The first thing wrong with the library; nothing is changed then.
+    /// The first fault found in the library; nothing is changed then.
     pub fn deploy_retained(
         &self,
         library: &LibraryDefinition,
@@ -125,10 +127,10 @@ impl Engine {
         Ok(deployed)
     }
 
-    /// Whether [`Engine::deploy_retained`] would do it.
+    /// Checks that [`Engine::deploy_retained`] would succeed.
     ///
     /// # Errors
-    /// As there.
+    /// Those of `deploy_retained`.
     pub fn check_deploy(
         &self,
         library: &LibraryDefinition,
@@ -156,7 +158,7 @@ impl Engine {
             false => Ok(()),
         };
         let handles = before.map_or(&[][..], |before| &before.handles);
-        // At best all of those there are stay: a list that is too long is not even looked at.
+        // At best all existing variables stay. A list that is too long even then is not examined.
         check_room(library.variables.len().saturating_sub(handles.len()))?;
         let names = check::names(library)?;
         self.check_numbers(library, &names, handles)?;
@@ -186,8 +188,8 @@ impl Engine {
         Ok(Plan { names, kept, gone })
     }
 
-    /// Register numbers are the engine's: each is given once, to whatever library. `before` are the
-    /// variables that the library had, which give theirs back.
+    /// Register numbers are unique in the engine, over all libraries. `before` are the variables
+    /// that the library had, whose numbers become free.
     fn check_numbers(
         &self,
         library: &LibraryDefinition,
@@ -241,7 +243,8 @@ impl Engine {
         let mut templates: Vec<Arc<Properties>> = Vec::new();
         self.registry().reserve(names.len() - kept.len());
         deployed.handles.reserve_exact(names.len());
-        // Each name goes into its variable as it is: of a large library a copy would be large, too.
+        // Each name is moved into its variable, because a copy of all names of a large library
+        // would be large too.
         for (place, (name, definition)) in names.into_iter().zip(&library.variables).enumerate() {
             wake_after(place, wakes);
             let properties = intern(&mut templates, definition);
@@ -255,8 +258,8 @@ impl Engine {
                 deployed.handles.push(variable.handle());
                 continue;
             }
-            // Nobody finds the variable before it has its first value, so nobody can have written
-            // it.
+            // The variable cannot be found before it has its first value, so it cannot have been
+            // written.
             let retained = retained(&name, &definition.properties);
             let made = self.registry().insert_promised(|handle| {
                 let variable = Variable::new(handle, name.into(), properties);
@@ -271,7 +274,7 @@ impl Engine {
             if let Some(made) = &made {
                 self.enter_tables(made);
             }
-            // There is room: it was promised.
+            // There is room, because it was reserved.
             deployed.added += 1;
             deployed
                 .handles
@@ -280,8 +283,8 @@ impl Engine {
         deployed
     }
 
-    /// Removes a library: its names are free again, its handles answer that they are gone, and
-    /// aliases of its variables turn bad with the cause.
+    /// Removes a library. Its names become free, its handles are answered with `Gone`, and aliases
+    /// of its variables turn bad with the cause.
     ///
     /// # Errors
     /// [`UnknownLibrary`].
@@ -312,7 +315,8 @@ impl Engine {
         Ok(library.handles.len())
     }
 
-    /// Subscriptions to the variables of a library, and to aliases of them in others.
+    /// Number of subscriptions to the variables of a library, and to their aliases in other
+    /// libraries.
     ///
     /// # Errors
     /// [`UnknownLibrary`].
@@ -327,8 +331,8 @@ impl Engine {
         Ok(variables.map(|variable| users(&variable, name)).sum())
     }
 
-    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests which end
-    /// meanwhile do not have to.
+    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests that end
+    /// meanwhile do not have to drop them.
     fn reclaim_after(&self, place: usize) {
         if place % WAKE_EVERY == WAKE_EVERY - 1 {
             self.registry().reclaim();
@@ -340,7 +344,7 @@ impl Engine {
         self.let_go_of_aliases(variable, now, wall, wakes);
         let mut state = variable.lock();
         variable.set_gone(&state);
-        // The place in them is that of the next variable in its slot.
+        // The place in the tables belongs to the next variable in its slot.
         state.plains.leave_tables();
         self.forget_holds(variable, &mut state);
         state.announce_gone(wakes);
@@ -360,12 +364,12 @@ impl Engine {
         if !is_reserved(variable.name()) {
             self.departed().add(&variable.ledger());
         }
-        // Last: who is told by it that the variable is gone finds that it is.
+        // Last, so that a consumer woken by this finds that the variable is gone.
         self.registry().release(variable);
     }
 
-    /// The value from before the start is update number 1, with its old source timestamp,
-    /// `uncertain: retained`. False when there is none, or none that its properties permit.
+    /// Writes the value from before the start as update number 1, with its old source timestamp, as
+    /// `uncertain: retained`. Returns false if there is none, or its properties do not permit it.
     fn write_retained(
         &self,
         variable: &Variable,
@@ -383,12 +387,12 @@ impl Engine {
         self.write_first(variable, &write, now, wall)
     }
 
-    /// The initial value is update number 1, `uncertain: initial` (H-17).
+    /// Writes the initial value as update number 1, as `uncertain: initial` (H-17).
     fn write_initial(&self, variable: &Variable, now: Tick, wall: Timestamp) {
         let properties = variable.properties();
         if let Some(initial) = &properties.initial {
-            // It was checked with the library. Where the system has no memory for a large one the
-            // variable begins without a value, and counts a refusal.
+            // The value was checked with the library. If there is no memory for a large one, the
+            // variable starts without a value and counts a refusal.
             let _written = self.write_first(variable, &initial_write(initial), now, wall);
         }
     }
@@ -417,18 +421,19 @@ fn too_many(needed: usize, room: usize) -> DeployError {
     }
 }
 
-/// What an order that goes through a library has marked so far is sent meanwhile. Other changes
-/// wait, which no wake-up makes.
+/// Wakes the consumers marked so far while an order goes through a library. This is safe under the
+/// lock for changes, because no wake-up makes changes.
 pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     if place % WAKE_EVERY == WAKE_EVERY - 1 {
         wakes.flush();
     }
 }
 
-/// Variables between two wake-ups.
+/// Number of variables between two wake-ups.
 const WAKE_EVERY: usize = 64;
 
-/// Subscriptions that miss the variable when its library goes. A chain of aliases is short.
+/// Number of subscriptions that lose the variable when its library is undeployed. The recursion is
+/// shallow, because chains of aliases are short.
 fn users(variable: &Variable, library: &str) -> usize {
     let followers = variable.lock().followers().to_vec();
     let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
@@ -436,8 +441,8 @@ fn users(variable: &Variable, library: &str) -> usize {
     variable.subscribers() + others.map(|alias| users(alias, library)).sum::<usize>()
 }
 
-/// The same properties once: looked for among the latest few only, so that a library of 100,000
-/// equal variables keeps one and a library of different ones stays fast.
+/// Shares equal properties. Only the latest few are compared, so that a library of 100,000 equal
+/// variables stores them once and a library of different ones stays fast.
 fn intern(
     templates: &mut Vec<Arc<Properties>>,
     definition: &VariableDefinition,

@@ -1,4 +1,4 @@
-//! Why a library cannot be deployed, undeployed, started or stopped.
+//! Errors of deploying, undeploying, starting and stopping a library.
 
 use trunkline_types::data_type::TypeError;
 use trunkline_types::definition::TextFault;
@@ -8,157 +8,157 @@ use trunkline_types::scaling::ScalingError;
 use crate::alias::AliasFault;
 use crate::update::NoMemory;
 
-/// Why a library could not be deployed; nothing of it was.
+/// The reason why a library could not be deployed. Nothing was changed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeployError {
-    /// A library of this name is deployed.
+    /// A library with this name is already deployed.
     #[error("library {name} is already deployed; replace it, or undeploy it first")]
     AlreadyDeployed {
-        /// Its name.
+        /// Name of the library.
         name: String,
     },
-    /// A name breaks the rules.
+    /// A name breaks the rules of names.
     #[error("{library}/{path}: {error}")]
     InvalidName {
-        /// The library.
+        /// Name of the library.
         library: String,
-        /// The variable's path in it.
+        /// Path of the variable in the library.
         path: String,
-        /// The rule.
+        /// The rule that is broken.
         error: trunkline_types::name::NameError,
     },
-    /// A variable named like a field of another.
+    /// A variable is named like a field.
     #[error("{name} names a field; a variable's name has no `#`, write `%23` for the character")]
     Field {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
     },
-    /// Two variables of the same name.
+    /// Two variables have the same name.
     #[error("{name} is defined twice; rename one of them")]
     DuplicateName {
-        /// The full name.
+        /// Full name of the variables.
         name: String,
     },
-    /// A library of the name under which register numbers are looked up.
+    /// The library's name is reserved for looking up register numbers.
     #[error("a library cannot be named {name}: names that begin with {name}/ are register numbers")]
     NumbersLibrary {
-        /// The name.
+        /// Name of the library.
         name: String,
     },
-    /// Two variables of the same register number.
+    /// Two variables have the same register number.
     #[error("{name} has the register number {number}, which {holder} has; give it another one")]
     NumberTaken {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// The number.
+        /// The register number.
         number: u32,
-        /// Who has it.
+        /// Full name of the variable that has the number.
         holder: String,
     },
-    /// The engine is full.
+    /// The engine has no room for the variables.
     #[error("{needed} variables do not fit: the engine holds at most {max}, {room} are free")]
     TooMany {
-        /// Variables in the library.
+        /// Slots needed for new variables.
         needed: usize,
-        /// Free places.
+        /// Free slots.
         room: usize,
-        /// All places.
+        /// Maximum number of variables.
         max: usize,
     },
-    /// No variable can have this type.
+    /// The data type is not valid for a variable.
     #[error("{name}: {error}")]
     Type {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// What is wrong.
+        /// The fault in the type.
         error: TypeError,
     },
-    /// The range is none.
+    /// The range is not valid.
     #[error("{name}: the range {low} to {high} is none; give the lower number first, both finite")]
     Range {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// The lower end as given.
+        /// Lower end as configured.
         low: f64,
-        /// The upper end as given.
+        /// Upper end as configured.
         high: f64,
     },
-    /// A deadband that is no percentage.
+    /// The deadband is not a percentage.
     #[error("{name}: a deadband of {percent} % makes no sense; give 0 to 100")]
     Deadband {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// What was given.
+        /// The configured deadband.
         percent: f64,
     },
-    /// A text that cannot be part of a definition.
+    /// A text is not valid in a definition.
     #[error("{name}: the {key} {fault}")]
     Text {
-        /// The library, or the full name of the variable.
+        /// Name of the library, or full name of the variable.
         name: String,
-        /// Which text.
+        /// Key of the text in the definition.
         key: &'static str,
-        /// What is wrong with it.
+        /// The fault in the text.
         fault: TextFault,
     },
-    /// Scaling does not fit the type.
+    /// The scaling is not valid for the type.
     #[error("{name}: {error}")]
     Scaling {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// What is wrong.
+        /// The fault in the scaling.
         error: ScalingError,
     },
-    /// The real-time FIFO does not fit the type.
+    /// The real-time FIFO is not valid for the type.
     #[error("{name}: {error}")]
     Fifo {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// What is wrong and what to do.
+        /// The fault in the FIFO, and the remedy.
         error: FifoError,
     },
-    /// The system has no memory for the FIFOs of its variables.
+    /// The system has no memory for the FIFOs of the library's variables.
     #[error(
         "library {library}: the engine's machine has no {bytes} bytes of memory left for its \
          FIFOs; make them shorter, or give the engine more memory"
     )]
     FifoMemory {
-        /// Its name.
+        /// Name of the library.
         library: String,
-        /// Bytes of them all.
+        /// Bytes needed for all FIFOs.
         bytes: usize,
     },
     /// The system has no memory for the initial value.
     #[error("{name}: {error}")]
     InitialMemory {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// How much there would have to be.
+        /// Error with the amount of memory needed.
         error: NoMemory,
     },
-    /// It cannot be an alias.
+    /// The variable cannot be an alias.
     #[error("{name}: {fault}")]
     Alias {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// What is wrong.
+        /// The fault in the alias.
         fault: AliasFault,
     },
-    /// The initial value is not one of the type, or the FIFO cannot hold it.
+    /// The initial value has another type, or the FIFO cannot hold it.
     #[error("{name}: the initial value is not {expected}; correct `initial` or `type`")]
     Initial {
-        /// The full name.
+        /// Full name of the variable.
         name: String,
-        /// The type.
+        /// The variable's type.
         expected: String,
     },
 }
 
-/// No library of this name is deployed.
+/// No library with this name is deployed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no library named {name} is deployed; `trunkline ls` lists those that are")]
 pub struct UnknownLibrary {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }

@@ -1,4 +1,4 @@
-//! Stopping and starting a library that stays deployed (DP-16).
+//! Stops and starts a library that stays deployed (DP-16).
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use crate::variable::Variable;
 use crate::write::requalify_locked;
 
 impl Engine {
-    /// Stops a library: its variables keep their values, say `bad: process-missing`, and refuse
-    /// every write until it is started. False when it was stopped already.
+    /// Stops a library. Its variables keep their values with quality `bad: process-missing`, and
+    /// refuse every write until it is started. Returns false if it was already stopped.
     ///
     /// # Errors
     /// [`UnknownLibrary`].
@@ -45,8 +45,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Notes that a library runs or is stopped; returns its handles and what was noted when it was
-    /// stopped. `None`: it was so already. No other change is going on.
+    /// Sets the state of a library. Returns its handles, and the qualities recorded when it was
+    /// stopped, or `None` if it was in that state already. The caller holds the lock for changes.
     fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
         let mut libraries = self.libraries_lock();
         let place = place(&libraries, name)?;
@@ -58,9 +58,9 @@ impl Engine {
         Ok(Some((library.handles.clone(), before_stop)))
     }
 
-    /// Starts a stopped library. As at a start of the engine, what its variables hold is a value
-    /// from before, `uncertain: retained`, until somebody writes them; those of a source are asked
-    /// for fresh ones. False when it was running already.
+    /// Starts a stopped library. As at a start of the engine, its variables hold earlier values,
+    /// `uncertain: retained`, until they are written. The sources of variables are asked for fresh
+    /// values. Returns false if the library was already running.
     ///
     /// # Errors
     /// [`UnknownLibrary`].
@@ -76,7 +76,7 @@ impl Engine {
             let Some((handles, before)) = self.set_state(name, LibraryState::Running)? else {
                 return Ok(false);
             };
-            // By handle: the library may have been replaced while it was stopped.
+            // Looked up by handle, because the library may have been replaced while it was stopped.
             let before: HashMap<u32, Quality> = before.into_iter().collect();
             for (place, handle) in handles.iter().enumerate() {
                 wake_after(place, wakes);
@@ -88,7 +88,7 @@ impl Engine {
             self.bind_aliases(name, now, wall, wakes);
             handles
         };
-        // Outside the lock: a provider is somebody else's code.
+        // Outside the lock, because a provider runs code of its own.
         for handle in handles {
             let _is_provided = self.request(handle);
         }
@@ -96,10 +96,10 @@ impl Engine {
     }
 }
 
-/// The handles of a library, and the qualities that were noted when it was stopped.
+/// The handles of a library, and the qualities recorded when it was stopped.
 type Set = (Vec<u32>, Vec<(u32, Quality)>);
 
-/// Stops one variable; returns its quality if that was not good.
+/// Stops one variable. Returns its quality unless that was good.
 fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Quality> {
     let mut state = variable.lock();
     let before = variable.update_locked(&state);
@@ -125,7 +125,7 @@ fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes
         return requalify_locked(variable, &mut state, forced, now, wall, wakes);
     }
     if variable.is_alias() {
-        // It shows what its target says.
+        // It shows its target's value and quality.
         return;
     }
     let quality = match before.level() {

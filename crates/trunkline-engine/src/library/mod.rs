@@ -1,8 +1,8 @@
 //! Libraries: variables are deployed, started, stopped and undeployed as wholes (DP-01, DP-03,
 //! DP-07, DP-16).
 //!
-//! One lock orders these operations; no write takes it. The list of libraries has another one,
-//! which is never held as long as a library takes to go through: sessions look at the list.
+//! One lock serializes these operations; no write takes it. The list of libraries has another lock,
+//! because sessions read the list. That lock is never held while a whole library is processed.
 
 mod check;
 mod deploy;
@@ -19,30 +19,30 @@ use trunkline_types::name::is_reserved;
 /// A deployed library.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// Its name: the first segment of its variables' names.
+    /// Name of the library: the first segment of its variables' names.
     pub name: String,
-    /// For people.
+    /// Description for people.
     pub description: String,
-    /// Whether its variables can be written.
+    /// Running or stopped.
     pub state: LibraryState,
     /// Handles of its variables, in the order of its definition.
     pub handles: Vec<u32>,
-    /// While it is stopped: what the qualities of its variables were that were not good.
+    /// While stopped: the qualities that its variables had before, except good ones.
     before_stop: Vec<(u32, Quality)>,
 }
 
-/// Whether a library's variables are served.
+/// The state of a library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LibraryState {
-    /// They are.
+    /// Its variables can be written.
     #[default]
     Running,
-    /// They keep their values, say `bad: process-missing`, and nobody can write them.
+    /// Its variables keep their values with quality `bad: process-missing`, and refuse writes.
     Stopped,
 }
 
 impl LibraryState {
-    /// `running` or `stopped`.
+    /// Returns `running` or `stopped`.
     pub fn name(self) -> &'static str {
         match self {
             LibraryState::Running => "running",
@@ -57,7 +57,7 @@ impl Engine {
         self.libraries_lock().clone()
     }
 
-    /// One of them.
+    /// Returns the deployed library with this name.
     pub fn library(&self, name: &str) -> Option<Library> {
         let libraries = self.libraries_lock();
         libraries
@@ -66,7 +66,7 @@ impl Engine {
             .cloned()
     }
 
-    /// Number of variables deployed now, those of the engine's own libraries not counted.
+    /// Number of deployed variables, without those of the engine's own libraries.
     pub fn variable_count(&self) -> usize {
         let libraries = self.libraries_lock();
         let counted = libraries
@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-/// Where a library stands in the list.
+/// Index of a library in the list.
 fn place(libraries: &MutexGuard<'_, Vec<Library>>, name: &str) -> Result<usize, UnknownLibrary> {
     let place = libraries.iter().position(|library| library.name == name);
     place.ok_or_else(|| UnknownLibrary {

@@ -1,8 +1,8 @@
-//! Providers: whoever owns a variable's value outside the engine, such as an I/O server.
+//! Providers: owners of variables' values outside the engine, such as I/O servers.
 //!
-//! A provider publishes values and is asked to take them. It is asked outside every lock through a
-//! queue of its own, and answers when it can; a write waits for the answer or for its time-out, the
-//! cell never shows what the device did not confirm.
+//! A provider publishes values, and accepts writes. It is asked outside every lock, through a queue
+//! of its own, and answers when it can. A write waits for the answer or for its time-out, and the
+//! cell never shows a value that the device has not confirmed.
 
 mod pending;
 
@@ -23,50 +23,52 @@ use crate::write::{Origin, Put, Write, count_refused, count_unknown, requalify};
 use self::pending::PendingWrite;
 pub(crate) use self::pending::{Ask, Providers, SendFailure, Waiting};
 
-/// Writes that one provider may have unanswered; the next is refused.
+/// Maximum number of unanswered writes of one provider. Further writes are refused.
 pub const PROVIDER_PENDING_MAX: usize = 4096;
-/// How long a provider may take to answer a write.
+/// Default time that a provider has to answer a write.
 pub const PROVIDER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// A write that a provider has to answer.
+/// Identifies a write that a provider has to answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Ticket {
     number: u64,
     provider: ProviderId,
 }
 
-/// What the engine asks of a provider. Called on the writer's thread: queue the order and return.
+/// The engine's requests to a provider. Called on the writer's thread: queue the request and
+/// return.
 pub trait Provider: Send + Sync {
-    /// For people: the name of the I/O server.
+    /// The name of the I/O server, shown to people.
     fn name(&self) -> Arc<str>;
-    /// Write `raw` to the device behind the variable `handle`, then call [`Engine::answer`].
+    /// Writes `raw` to the device behind the variable `handle`, then calls [`Engine::answer`].
     fn send(&self, ticket: Ticket, handle: u32, raw: Value);
-    /// Get a fresh value of the variable `handle` from the device. With a ticket somebody waits for
-    /// it: call [`Engine::answer`] with [`Answer::Read`]. Without one, publish it when it can be
-    /// had.
+    /// Gets a fresh value of the variable `handle` from the device. With a ticket a caller waits
+    /// for it: call [`Engine::answer`] with [`Answer::Read`]. Without one, publish the value when
+    /// it is available.
     fn request(&self, ticket: Option<Ticket>, handle: u32);
-    /// Deliver these variables from now on, each from the item of this name: those whose `source`
-    /// begins with the provider's name, when it is attached or when they are deployed.
+    /// Delivers these variables from now on, each from the item named. Called with the variables
+    /// whose `source` begins with the provider's name, when it is attached or when they are
+    /// deployed.
     fn bind(&self, _items: &[SourceItem]) {}
-    /// One sentence about its present state when something is wrong with it.
+    /// Returns one sentence about its current state if something is wrong.
     fn trouble(&self) -> Option<String>;
-    /// Whether it runs in a process of its own, for which the engine's configuration is not to
-    /// blame.
+    /// Returns true if it runs in a separate process, so that its faults are not due to the
+    /// engine's configuration.
     fn is_process(&self) -> bool {
         false
     }
 }
 
-/// A variable that a provider is to deliver.
+/// A variable that a provider delivers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceItem {
-    /// The variable.
+    /// Handle of the variable.
     pub handle: u32,
-    /// The part of its `source` behind the colon.
+    /// The part of its `source` after the colon.
     pub item: Box<str>,
 }
 
-/// Another provider of this name runs already.
+/// A provider with this name is already running.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "an I/O server named {name} is running already; give this one another name, or stop that one"
@@ -76,42 +78,42 @@ pub struct NameTaken {
     pub name: Arc<str>,
 }
 
-/// What a provider says to a write.
+/// A provider's answer to a write or a request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// Done; the device now holds this raw value.
+    /// Done. The device now holds this raw value.
     Applied(Value),
-    /// Done; this is what was read from the device, to a write or to a request for a fresh value.
+    /// Done. This value was read from the device, after a write or on request.
     Read {
         /// The raw value.
         value: Value,
-        /// How far it can be trusted; `None`: good.
+        /// Quality of the value; `None` means good.
         quality: Option<Quality>,
-        /// When it was read; `None`: now.
+        /// Time at which it was read; `None` means now.
         source_timestamp: Option<Timestamp>,
     },
-    /// Done; there was no memory for what was read from the device.
+    /// Done, but there was no memory for the value read from the device.
     NoMemory(NoMemory),
-    /// Not done: there was no memory to send the order, so the provider has never had it.
+    /// Not done: there was no memory to send the order, so the provider never received it.
     Unsent(NoMemory),
-    /// Not done, and why, in a sentence.
+    /// Not done, for the reason in this sentence.
     Refused(String),
-    /// Nobody knows whether it was done, and why not, in a sentence.
+    /// It is unknown whether it was done, for the reason in this sentence.
     Unknown(String),
 }
 
-/// A provider that has gone, and some of whose variables do not say so yet.
+/// A provider that has gone, and has variables that do not show it yet.
 #[derive(Debug)]
 pub(crate) struct Ended {
     id: ProviderId,
     quality: Quality,
-    /// The slot at which the look at the variables goes on.
+    /// Slot at which the update of its variables continues.
     next: u32,
-    /// When it went, or was looked at last.
+    /// Time at which it left, or was last processed.
     time: (Tick, Timestamp),
 }
 
-/// A provider's place in the engine; give it back with [`Engine::detach_provider`].
+/// A provider's place in the engine. Release it with [`Engine::detach_provider`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProviderId(usize);
 
@@ -122,12 +124,12 @@ impl ProviderId {
 }
 
 impl Engine {
-    /// Makes `provider` the owner of these variables' values. Until it publishes, those that have
-    /// no value yet stay `bad: no-value`.
+    /// Makes `provider` the owner of these variables' values. Those without a value stay
+    /// `bad: no-value` until it publishes.
     pub fn attach_provider(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
         let index = self.providers().attach(provider);
         let variables = handles.iter().filter_map(|handle| self.variable(*handle));
-        // An alias has its value from its target.
+        // An alias gets its value from its target.
         for variable in variables.filter(|variable| !variable.is_alias()) {
             variable.set_provider(Some(index));
         }
@@ -135,17 +137,18 @@ impl Engine {
     }
 
     /// Makes `provider` the owner of every variable whose `source` is `NAME:ITEM` with its name,
-    /// those that are deployed later included. It is told which with [`Provider::bind`].
+    /// including those deployed later. It is given the variables through [`Provider::bind`].
     ///
     /// # Errors
     /// [`NameTaken`].
     pub fn attach_source(&self, provider: Arc<dyn Provider>) -> Result<ProviderId, NameTaken> {
-        // Nothing is deployed between the two steps.
+        // No deployment can fall between the two steps.
         let _change = self.changes_lock();
         let mut wakes = Wakes::new();
         let mut ended = self.providers().ended.lock();
         let id = ProviderId(self.providers().attach_named(provider)?);
-        // Its variables say that the one before it has gone before they say anything of this one.
+        // Its variables report the end of its predecessor before they report anything from this
+        // one.
         if let Some(at) = ended.iter().position(|one| one.id == id)
             && let Some(mut before) = ended.remove(at)
         {
@@ -158,8 +161,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// A provider of this name will be [attached](Self::attach_source), from a process of its own.
-    /// Until then its variables are as those of one that has gone: nobody can write them.
+    /// Announces a provider that will be [attached](Self::attach_source) from a separate process.
+    /// Until then its variables behave as if it had gone: they cannot be written.
     pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let _change = self.changes_lock();
         self.providers().expect(name);
@@ -169,8 +172,8 @@ impl Engine {
         }
     }
 
-    /// Says of variables that never had a value why not: their source is not there. A retained or
-    /// an initial value says itself how far it can be trusted.
+    /// Marks variables that never had a value as lacking their source. A retained or initial value
+    /// carries its own quality.
     pub(crate) fn mark_orphans(
         &self,
         handles: &[u32],
@@ -186,8 +189,8 @@ impl Engine {
         }
     }
 
-    /// Joins variables that were deployed or edited to the providers that their sources name.
-    /// Returns those whose provider does not run.
+    /// Binds variables that were deployed or edited to the providers named by their sources.
+    /// Returns those whose provider is not running.
     pub(crate) fn bind_sources(&self, handles: &[u32]) -> Vec<u32> {
         let named = self.providers().named();
         let mut orphans = Vec::new();
@@ -203,7 +206,7 @@ impl Engine {
                 Some((named, item, items))
             });
             if let Some((named, item, items)) = found.next() {
-                // Bound again, it hears of another item.
+                // When bound again, the provider learns of the new item.
                 variable.set_provider(Some(named.index));
                 let (handle, item) = (variable.handle(), Box::from(item));
                 match named.provider {
@@ -211,7 +214,7 @@ impl Engine {
                     None => orphans.push(handle),
                 }
             } else if named.iter().any(|named| Some(named.index) == current) {
-                // Its source was that provider's before.
+                // Its former source was that provider.
                 variable.set_provider(None);
             }
         }
@@ -223,8 +226,8 @@ impl Engine {
         orphans
     }
 
-    /// The provider has gone: its variables turn bad with the cause, and what it had not answered
-    /// ends as unknown.
+    /// Detaches a provider. Its variables turn bad with the cause, and its unanswered writes end as
+    /// unknown.
     pub fn detach_provider(
         &self,
         id: ProviderId,
@@ -249,12 +252,12 @@ impl Engine {
             next: 1,
             time: (now, wall),
         });
-        // Those beyond a slice get theirs with the next polls.
+        // Variables beyond one slice are marked by the next polls.
         self.mark_ended(&mut { SLICE }, now, wall, wakes);
     }
 
-    /// Says of variables whose provider has gone that it has, looking at `budget` variables at
-    /// most; false when there are more.
+    /// Marks variables whose provider has gone, examining at most `budget` variables. Returns false
+    /// if there are more.
     pub(crate) fn mark_ended(
         &self,
         budget: &mut usize,
@@ -290,7 +293,7 @@ impl Engine {
         true
     }
 
-    /// What a provider says about all its variables at once, such as that its device is gone.
+    /// Sets the quality of all variables of a provider, for example because its device is gone.
     pub fn set_source_quality(
         &self,
         id: ProviderId,
@@ -306,8 +309,7 @@ impl Engine {
         });
     }
 
-    /// What a source says about one variable without a value: its last value stays, with this
-    /// quality.
+    /// Sets the quality of one variable, as reported by its source. Its last value stays.
     pub fn set_quality(
         &self,
         handle: u32,
@@ -321,9 +323,9 @@ impl Engine {
         }
     }
 
-    /// The provider's answer to a write. One that comes after the write's time-out changes nothing
-    /// but the variable's value: the read-back is true whenever it arrives, as long as the provider
-    /// is there and the variable is its own.
+    /// Receives the provider's answer to a write. An answer after the write's time-out changes only
+    /// the variable's value: the value read back is true whenever it arrives, as long as the
+    /// provider is attached and owns the variable.
     pub fn answer(
         &self,
         ticket: Ticket,
@@ -334,7 +336,8 @@ impl Engine {
         wakes: &mut Wakes,
     ) {
         let pending = self.providers().take(ticket);
-        // What the write was about is known better here than by its provider.
+        // The variable recorded with the write is more reliable than the handle given by the
+        // provider.
         let known = pending.as_ref().map(|write| Arc::clone(&write.variable));
         let Some(variable) = known.or_else(|| self.variable(handle)) else {
             return;
@@ -391,8 +394,8 @@ impl Engine {
         }
     }
 
-    /// Publishes what the device holds now. It is there, so nothing can hold it up: a full `all`
-    /// subscription ends, whatever the owner's `stall`.
+    /// Publishes the value that the device holds now. Nothing can delay it: a full `all`
+    /// subscription ends, whatever the owner's `stall` setting.
     fn read_back(
         &self,
         put: Put<'_>,
@@ -436,7 +439,7 @@ impl Engine {
         }
     }
 
-    /// Asks the variable's provider for a fresh value. False when it has none that runs.
+    /// Asks the variable's provider for a fresh value. Returns false if it has no running provider.
     pub fn request(&self, handle: u32) -> bool {
         let Some(variable) = self.variable(handle).map(|named| self.behind(&named)) else {
             return false;
@@ -449,14 +452,13 @@ impl Engine {
         provider.is_some()
     }
 
-    /// Whether a write or a request still waits for its provider's answer. One that has timed out
-    /// is
-    /// not to be sent to the device any more.
+    /// Returns true while a write or a request waits for its provider's answer. A write that has
+    /// timed out must not be sent to the device any more.
     pub fn awaits_answer(&self, ticket: Ticket) -> bool {
         self.providers().is_pending(ticket)
     }
 
-    /// Ends writes whose provider has taken too long; at most `limit` per call.
+    /// Ends writes whose provider has taken too long, at most `limit` per call.
     pub(crate) fn expire_pending(
         &self,
         now: Tick,
@@ -501,7 +503,7 @@ impl Engine {
     }
 }
 
-/// The device holds what the variable cannot show: it must not look good.
+/// The device holds a value that the variable cannot show, so the variable must not look good.
 fn read_back_without_memory(
     put: Put<'_>,
     variable: &Variable,

@@ -1,4 +1,4 @@
-//! Who provides, and what they have not answered.
+//! The providers, and the writes they have not answered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -12,47 +12,48 @@ use crate::sync::{Arc, Mutex, RwLock};
 use crate::variable::Variable;
 use crate::write::Completion;
 
-/// Why an order could not be handed over.
+/// The reason why an order could not be passed to a provider.
 pub(crate) enum SendFailure {
     Busy { provider: Arc<str>, pending: usize },
     Gone { provider: Arc<str> },
 }
 
-/// What a provider is asked.
+/// A request to a provider.
 pub(crate) enum Ask {
-    /// To take this raw value.
+    /// Accept this raw value.
     Take(Value),
-    /// For a fresh value.
+    /// Read a fresh value.
     Read,
 }
 
-/// Who waits for the end of a write.
+/// The parties that wait for the outcome of a write.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// Whoever wrote.
+    /// The writer.
     pub(crate) completion: Option<Completion>,
     /// The audit.
     pub(crate) asked: Option<Box<Asked>>,
-    /// The writer's session; 0 where nobody gave a value.
+    /// Session of the writer; 0 for a request without a value.
     pub(crate) writer: u32,
 }
 
-/// All providers of an engine and the writes they have not answered.
+/// All providers of an engine, and the writes they have not answered.
 pub(crate) struct Providers {
     slots: RwLock<Vec<ProviderSlot>>,
     pending: Mutex<Pending>,
-    /// Those that have gone just now, the one that went first first. Before the lock of a variable.
+    /// Providers that have gone just now, in the order in which they went. Locked before a
+    /// variable.
     pub(super) ended: Mutex<VecDeque<Ended>>,
     timeout: Duration,
 }
 
 struct ProviderSlot {
     name: Arc<str>,
-    /// `None` once it has gone; the slot and its name stay for the messages.
+    /// `None` once it has gone. The slot and its name stay for the messages.
     provider: Option<Arc<dyn Provider>>,
-    /// Variables name it as their source.
+    /// True if variables name it as their source.
     is_source: bool,
-    /// It runs in a process of its own.
+    /// True if it runs in a separate process.
     is_process: bool,
 }
 
@@ -60,7 +61,7 @@ struct ProviderSlot {
 pub(super) struct Named {
     pub(super) index: usize,
     pub(super) name: Arc<str>,
-    /// `None` while it does not run.
+    /// `None` while it is not running.
     pub(super) provider: Option<Arc<dyn Provider>>,
 }
 
@@ -69,7 +70,7 @@ struct Pending {
     last_number: u64,
     writes: BTreeMap<Ticket, PendingWrite>,
     deadlines: BTreeSet<(Tick, Ticket)>,
-    /// Unanswered writes of each provider.
+    /// Number of unanswered writes of each provider.
     counts: BTreeMap<ProviderId, usize>,
 }
 
@@ -93,7 +94,7 @@ impl Pending {
         Some(write)
     }
 
-    /// In the order of the tickets given.
+    /// Removes several writes, in the order of the tickets given.
     fn remove_all(&mut self, tickets: Vec<Ticket>) -> Vec<(Ticket, PendingWrite)> {
         tickets
             .into_iter()
@@ -126,12 +127,12 @@ impl Providers {
         }
     }
 
-    /// Whether a write still waits for its provider's answer.
+    /// Returns true while a write waits for its provider's answer.
     pub(super) fn is_pending(&self, ticket: Ticket) -> bool {
         self.pending.lock().writes.contains_key(&ticket)
     }
 
-    /// Takes a provider in, and returns its place.
+    /// Adds a provider and returns its index.
     pub(super) fn attach(&self, provider: Arc<dyn Provider>) -> usize {
         let mut slots = self.slots.write();
         slots.push(ProviderSlot {
@@ -143,7 +144,7 @@ impl Providers {
         slots.len() - 1
     }
 
-    /// Keeps a place for a provider that runs in a process of its own.
+    /// Reserves a slot for a provider that runs in a separate process.
     pub(super) fn expect(&self, name: &str) {
         let mut slots = self.slots.write();
         if !slots
@@ -159,7 +160,7 @@ impl Providers {
         }
     }
 
-    /// Whether it runs in a process of its own, or ran there.
+    /// Returns true if it runs in a separate process, or did.
     pub(crate) fn is_process(&self, index: usize) -> bool {
         self.slots
             .read()
@@ -167,7 +168,7 @@ impl Providers {
             .is_some_and(|slot| slot.is_process)
     }
 
-    /// Takes a provider in that variables name as their source, and returns its place.
+    /// Adds a provider that variables name as their source, and returns its index.
     pub(super) fn attach_named(&self, provider: Arc<dyn Provider>) -> Result<usize, NameTaken> {
         let name = provider.name();
         let mut slots = self.slots.write();
@@ -176,7 +177,7 @@ impl Providers {
         if slots.iter().any(is_taken) {
             return Err(NameTaken { name });
         }
-        // One that comes back, however often, has its old place: its variables still name it.
+        // A provider that returns gets its old slot, because its variables still name it.
         let place = slots
             .iter()
             .position(|slot| slot.is_source && slot.name == name);
@@ -198,8 +199,7 @@ impl Providers {
         }
     }
 
-    /// The providers that variables name as their source: those that run, and those that have gone
-    /// or are expected.
+    /// The providers that variables name as their source: running, gone or expected.
     pub(super) fn named(&self) -> Vec<Named> {
         let slots = self.slots.read();
         let sources = slots.iter().enumerate().filter(|(_, slot)| slot.is_source);
@@ -211,7 +211,7 @@ impl Providers {
         named.collect()
     }
 
-    /// Lets a provider go; its name stays.
+    /// Removes a provider. Its name stays.
     pub(super) fn detach(&self, id: ProviderId) -> Option<Arc<str>> {
         let mut slots = self.slots.write();
         let slot = slots.get_mut(id.0)?;
@@ -219,12 +219,12 @@ impl Providers {
         Some(Arc::clone(&slot.name))
     }
 
-    /// The write of a ticket, unless it has ended.
+    /// Takes the write of a ticket, unless it has ended.
     pub(super) fn take(&self, ticket: Ticket) -> Option<PendingWrite> {
         self.pending.lock().remove(ticket)
     }
 
-    /// Notes an order as unanswered, and hands it to its provider outside every lock.
+    /// Records an order as unanswered, and passes it to its provider outside every lock.
     pub(crate) fn send(
         &self,
         index: usize,
@@ -273,7 +273,7 @@ impl Providers {
         Ok(())
     }
 
-    /// A provider's name, and the provider itself while it runs.
+    /// Returns a provider's name, and the provider itself while it is running.
     pub(crate) fn get(&self, index: usize) -> (Arc<str>, Option<Arc<dyn Provider>>) {
         let slots = self.slots.read();
         match slots.get(index) {

@@ -1,23 +1,24 @@
-//! Counted buffers that are used again.
+//! Counted buffers that are reused.
 
 use std::collections::VecDeque;
 
 use crate::sync::Arc;
 use crate::update::Encoded;
 
-/// Bytes that are kept for later values, at most.
+/// Maximum number of bytes kept for later values.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// Buffers of values that have gone to whoever subscribes, all of one length: the oldest of them
-/// holds the next value when all have let go of it. A writer whose blocks are taken as they come
-/// then costs no allocation, and goes round in memory that the processor has at hand.
+/// Buffers of published values, all of one length. The oldest one is reused for the next value once
+/// no subscriber holds it. A writer whose blocks are taken at once then needs no allocation, and
+/// cycles through memory that is in the processor's cache.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     given: VecDeque<Arc<[u8]>>,
 }
 
 impl Buffers {
-    /// A value of `len` bytes as `fill` writes them; what it leaves is unspecified.
+    /// Returns a value of `len` bytes as written by `fill`. Bytes that `fill` does not write are
+    /// unspecified.
     pub(super) fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Encoded {
         let oldest = self
             .given
@@ -27,7 +28,8 @@ impl Buffers {
             fill(bytes);
         }
         let most = KEPT_BYTES_MAX / len.max(1);
-        // The oldest one may be held for ever: whoever has it keeps it, and the others go round.
+        // The oldest buffer may be held for ever. It is left to its holder, and the others remain
+        // in use.
         while self.given.len() >= most.max(1) {
             self.given.pop_front();
         }
@@ -68,7 +70,7 @@ mod tests {
         let mut sut = Buffers::default();
         let kept = value(&mut sut, 7);
         let most = KEPT_BYTES_MAX / 1000;
-        // One buffer for each, until there are as many as may be.
+        // One buffer per value, up to the maximum number.
         (0..most).for_each(|_| drop(value(&mut sut, 1)));
         let places: Vec<_> = sut.given.iter().map(|buffer| buffer.as_ptr()).collect();
         assert_eq!(places.len(), most);
@@ -76,7 +78,7 @@ mod tests {
             assert_eq!(value(&mut sut, 2).as_slice().as_ptr(), *place);
         }
         assert_eq!(kept.as_slice(), [7; 1000]);
-        // Of another length none is used, and they go as others come.
+        // None is reused for another length, and they are dropped as others are added.
         (0..4).for_each(|_| drop(sut.fill(KEPT_BYTES_MAX / 2, |_| {})));
         assert_eq!(sut.given.len(), 2);
         drop(sut.fill(KEPT_BYTES_MAX + 1, |_| {}));

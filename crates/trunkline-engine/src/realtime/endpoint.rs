@@ -1,4 +1,4 @@
-//! What time-critical threads hold: a writing or a reading end, with all its memory.
+//! Endpoints of time-critical threads: a writing or a reading end, with all its memory.
 
 use trunkline_ring::Fifo as Ring;
 use trunkline_ring::{
@@ -18,50 +18,52 @@ use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// What became of a real-time write.
+/// The outcome of a real-time write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtWrite {
-    /// It is in the FIFO.
+    /// The value is in the FIFO.
     Written,
-    /// It is in the FIFO, which was full: the oldest elements were discarded, and counted.
+    /// The value is in the FIFO, which was full: the oldest elements were discarded, and counted.
     Overflowed {
-        /// How many: more than one where other writers took the room that this one made.
+        /// Number of elements discarded. It exceeds one if other writers took the room made by this
+        /// one.
         discarded: u64,
     },
-    /// It is nowhere, and counted as lost: the place of the next element is in the hands of a
-    /// thread that was interrupted while it copied.
+    /// The value is not in the FIFO, and is counted as lost: the slot of the next element is held
+    /// by a thread that was interrupted while it copied.
     Lost {
-        /// How many older elements were discarded before it was given up, and counted too.
+        /// Number of older elements discarded before the write was given up. They are counted too.
         discarded: u64,
     },
-    /// It is nowhere: three other writers of a single-element FIFO are stuck in the middle of a
-    /// write.
+    /// The value was not stored: three other writers of a single-element FIFO are stuck in the
+    /// middle of a write.
     Busy,
 }
 
-/// Whether a real-time read gave something new.
+/// The kind of result of a real-time read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtRead {
-    /// An element this reader has not had before; of a single-element FIFO, always.
+    /// An element that this reader has not had before. Of a single-element FIFO it may be the same
+    /// again.
     Fresh,
-    /// The FIFO was empty: the last element this reader had, or the type's default.
+    /// The FIFO was empty. The value is this reader's last element, or the type's default.
     Underflow,
-    /// Writers overtook the reader every time it tried: its previous reading.
+    /// Writers overtook the reader on every attempt. The value is its previous reading.
     Overtaken,
 }
 
-/// A real-time reading: what was read and whether it is new.
+/// A real-time reading: the value, and whether it is new.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RtReading<T> {
     /// The value.
     pub value: T,
-    /// When it was measured; `None` when the variable carries no timestamps.
+    /// Time at which the value was measured; `None` if the variable has no timestamps.
     pub timestamp: Option<Timestamp>,
-    /// Whether it is new.
+    /// Tells a new value from a repeated one.
     pub status: RtRead,
 }
 
-/// Why a real-time endpoint could not be made.
+/// The reason why a real-time endpoint could not be created.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RtError {
@@ -71,47 +73,47 @@ pub enum RtError {
     /// The variable may not be written.
     #[error("{0}")]
     Refused(Refusal),
-    /// More writers than an engine has places for.
+    /// The engine has no more places for real-time writers.
     #[error("this engine has no place for another real-time writer; reuse those you have")]
     TooMany,
-    /// No FIFO is configured.
+    /// The variable has no FIFO configured.
     #[error("{name} has no real-time FIFO; set `fifo` in its library")]
     NoFifo {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
 }
 /// A writing endpoint for a time-critical thread.
 ///
 /// # Real-time
-/// Making and dropping it allocates and frees; [`RtWriter::write`] does not, takes no lock and
-/// makes no system call.
+/// Creating and dropping it allocates and frees memory. [`RtWriter::write`] does not allocate,
+/// takes no lock and makes no system call.
 #[derive(Debug)]
 pub struct RtWriter {
     side: WriteSide,
     marks: Arc<MarkSet>,
     mark: u32,
     stamped: bool,
-    /// Its absence tells the pump that nothing more comes.
+    /// Dropped to tell the pump that nothing more follows.
     open: Option<Arc<()>>,
 }
 
 impl RtWriter {
-    /// Writes one value, stamped `at` if the variable carries timestamps. Arrays are one word per
-    /// element; a waveform is its start time, its interval and its samples.
+    /// Writes one value, stamped `at` if the variable has timestamps. An array has one word per
+    /// element; a waveform consists of its start time, its interval and its samples.
     ///
     /// # Panics
-    /// When `T` has another width than the variable, which [`Engine::rt_words`] tells.
+    /// If `T` does not have the width of the variable, which [`Engine::rt_words`] returns.
     #[inline]
     pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
         self.write_words(value.to_words().as_ref(), at)
     }
 
-    /// Writes one value given as numbers that are words, such as a block of `f64`: they go into
-    /// the FIFO as they lie.
+    /// Writes one value given as a slice of numbers that are words, such as a block of `f64`. It is
+    /// copied into the FIFO without conversion.
     ///
     /// # Panics
-    /// When the width is not the variable's.
+    /// If the width is not the variable's.
     pub fn write_slice<W: WholeWord>(&mut self, values: &[W], at: Timestamp) -> RtWrite {
         self.write_words(W::as_words(values), at)
     }
@@ -119,7 +121,7 @@ impl RtWriter {
     /// Writes one value given as words.
     ///
     /// # Panics
-    /// When the width is not the variable's.
+    /// If the width is not the variable's.
     #[inline]
     pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
         let at = [at.as_nanos() as u64];
@@ -128,18 +130,18 @@ impl RtWriter {
             false => &[],
         };
         let written = self.side.write(words, stamp);
-        // The pump looks by itself every few milliseconds: no wake-up here.
+        // No wake-up is needed, because the pump checks by itself every few milliseconds.
         self.marks.mark(self.mark);
         written
     }
 }
 
-/// Where a writer's elements go.
+/// Destination of a writer's elements.
 #[derive(Debug)]
 pub(super) enum WriteSide {
-    /// The cell, and memory for an element in one piece.
+    /// The cell, and a buffer to assemble an element in.
     Single(Arc<RtCell>, Box<[u64]>),
-    /// The FIFO, and what was written last where somebody may look at it.
+    /// The FIFO, and a cell for the last element if others look at it.
     Multi(Arc<Ring>, Option<Arc<LastValue>>),
 }
 
@@ -153,7 +155,7 @@ impl WriteSide {
         }
     }
 
-    /// Writes an element that lies in two parts.
+    /// Writes an element given in two parts.
     #[inline]
     pub(super) fn write(&mut self, words: &[u64], stamp: &[u64]) -> RtWrite {
         match self {
@@ -168,7 +170,7 @@ impl WriteSide {
             }
             WriteSide::Multi(ring, last) => {
                 let (overflow, place) = ring.push_parts_overwriting(words, stamp);
-                // Only for those who look: a look that comes meanwhile sees what was there before.
+                // Only for observers. One that looks in between sees the previous element.
                 if let Some(last) = last
                     && overflow.stored
                 {
@@ -184,7 +186,7 @@ impl WriteSide {
                         dropped,
                     } => RtWrite::Overflowed { discarded: dropped },
                     Overflow { dropped, .. } => RtWrite::Lost {
-                        // The element itself is one of them.
+                        // The lost element itself is counted too.
                         discarded: dropped.saturating_sub(1),
                     },
                 }
@@ -196,7 +198,7 @@ impl WriteSide {
 impl Drop for RtWriter {
     fn drop(&mut self) {
         self.open = None;
-        // The pump takes what is left, and the place is free again.
+        // The pump takes the remaining elements, then frees the place.
         self.marks.mark(self.mark);
     }
 }
@@ -204,12 +206,13 @@ impl Drop for RtWriter {
 /// A reading endpoint for a time-critical thread.
 ///
 /// # Real-time
-/// Making it allocates; [`RtReader::read`] does not, takes no lock and makes no system call.
+/// Creating it allocates memory. [`RtReader::read`] does not allocate, takes no lock and makes no
+/// system call.
 #[derive(Debug)]
 pub struct RtReader {
     side: ReadSide,
     stamped: bool,
-    /// Set when the reader has a FIFO of its own, which the variable is to forget with it.
+    /// Set if the reader has a FIFO of its own, which is removed from the variable on drop.
     hosted: Option<(Arc<Variable>, Arc<Outbox>)>,
 }
 
@@ -220,10 +223,11 @@ pub(super) enum ReadSide {
 }
 
 impl RtReader {
-    /// The value: of a single-element FIFO the newest, of a multi-element FIFO the next one.
+    /// Reads a value: the newest one of a single-element FIFO, the next one of a multi-element
+    /// FIFO.
     ///
     /// # Panics
-    /// When `T` has another width than the one the endpoint was made for.
+    /// If `T` does not have the width that the endpoint was created for.
     #[inline]
     pub fn read<T: Words>(&mut self) -> RtReading<T> {
         let stamped = self.stamped;
@@ -239,8 +243,8 @@ impl RtReader {
         }
     }
 
-    /// The value as numbers that are words, such as a block of `f64`: where the reader keeps what
-    /// it has read last.
+    /// Reads a value as a slice of numbers that are words, such as a block of `f64`. The slice is
+    /// the reader's buffer of its last element.
     pub fn read_slice<W: WholeWord>(&mut self) -> RtReading<&[W]> {
         let stamped = self.stamped;
         let (words, status) = self.read_words();
@@ -254,7 +258,7 @@ impl RtReader {
         }
     }
 
-    /// The value as words, followed by its timestamp if the variable carries one.
+    /// Reads a value as words, followed by its timestamp if the variable has timestamps.
     #[inline]
     pub fn read_words(&mut self) -> (&[u64], RtRead) {
         match &mut self.side {
@@ -279,7 +283,7 @@ impl RtReader {
         }
     }
 
-    /// Elements discarded because this reader's FIFO was full when they came.
+    /// Number of elements discarded because this reader's FIFO was full.
     pub fn overflows(&self) -> u64 {
         match &self.side {
             ReadSide::Single(_) => 0,
@@ -296,17 +300,17 @@ impl Drop for RtReader {
     }
 }
 
-/// The FIFO of one real-time reader of a hosted variable, as the variable's commits see it.
+/// The FIFO of one real-time reader of a hosted variable, as seen by the variable's commits.
 #[derive(Debug)]
 pub(crate) struct ReaderFifo {
     layout: Layout,
-    /// Commits come one at a time, under the variable's lock; this only keeps the buffer.
+    /// Uncontended, because commits are serialized by the variable's lock. Protects the buffer.
     side: Mutex<(WriteSide, Box<[u64]>)>,
 }
 
 impl ReaderFifo {
-    /// Puts an update into the reader's FIFO; a full one discards its oldest element and counts it
-    /// (NV-12). A value of another length than declared was refused before it got here.
+    /// Writes an update into the reader's FIFO. A full FIFO discards its oldest element and counts
+    /// it (NV-12). A value with another length than declared was already refused.
     pub(crate) fn deliver(&self, update: &Update) {
         let (side, element) = &mut *self.side.lock();
         if self.layout.to_words(update, element) {
@@ -316,10 +320,11 @@ impl ReaderFifo {
 }
 
 impl Engine {
-    /// A writing endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
+    /// Creates a writing endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
     ///
     /// # Errors
-    /// [`RtError`]: no such variable, no right to write it, no FIFO.
+    /// [`RtError`]: the variable is unknown, cannot be written by the caller, or has no FIFO, or
+    /// there are too many writers.
     pub fn rt_writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         if !caller.rights.write {
@@ -354,10 +359,10 @@ impl Engine {
         })
     }
 
-    /// A reading endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
+    /// Creates a reading endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
     ///
     /// # Errors
-    /// [`RtError`]: no such variable, no right to read it, no FIFO.
+    /// [`RtError`]: the variable is unknown, cannot be read by the caller, or has no FIFO.
     pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         variable.check_readable(caller).map_err(RtError::Access)?;
@@ -378,7 +383,7 @@ impl Engine {
             layout,
             side: Mutex::new((WriteSide::new(&target, None), element)),
         });
-        // The readers of a real-time endpoint poll.
+        // Readers of a real-time endpoint poll.
         let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
         let mut state = variable.lock();
         let current = variable.update_locked(&state);
@@ -400,10 +405,10 @@ impl Engine {
         })
     }
 
-    /// Words of one value of a FIFO-enabled variable, without its timestamp.
+    /// Number of words in one value of a variable with a FIFO, without its timestamp.
     ///
     /// # Errors
-    /// [`RtError`]: no such variable, no FIFO.
+    /// [`RtError`]: the variable is unknown or has no FIFO.
     pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
         let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
         let stamp = usize::from(variable.properties().timestamps);
@@ -438,7 +443,7 @@ mod tests {
         assert_eq!(ring.overflows(), 1);
     }
 
-    /// The only slot is in the hands of a reader that was interrupted.
+    /// The only slot is held by a reader that was interrupted.
     #[test]
     fn a_write_that_is_stored_nowhere_says_so() {
         let ring = Arc::new(Ring::new(1, 1));
@@ -450,7 +455,7 @@ mod tests {
         assert!(ring.try_pop(&mut [0]).is_err(), "and is not there");
     }
 
-    /// What the calls of all writers report is what the FIFO counts.
+    /// The losses reported to all writers add up to those counted by the FIFO.
     #[test]
     fn what_several_writers_report_adds_up_to_what_was_lost() {
         const WRITES: u64 = 20_000;

@@ -1,11 +1,11 @@
-//! An element of a real-time FIFO as words.
+//! The word layout of an element of a real-time FIFO.
 //!
 //! ```text
 //! scalar     [ value ] [ source timestamp ]
 //! array      [ element 0 ] .. [ element length-1 ] [ source timestamp ]
 //! waveform   [ t0, ns ] [ dt, f64 bits ] [ sample 0 ] .. [ sample length-1 ] [ source timestamp ]
 //! ```
-//! Integers are sign-extended, the timestamp is left out where the variable carries none.
+//! Integers are sign-extended. The timestamp is left out if the variable has none.
 
 use trunkline_types::fifo::{FifoElement, FifoError, FifoShape, WAVEFORM_WORDS};
 use trunkline_types::{DataType, Properties, Timestamp, wire};
@@ -14,27 +14,27 @@ use crate::update::{Encoded, INLINE_BYTES, Update};
 
 use super::buffers::Buffers;
 
-/// How the values of one variable lie in words.
+/// The layout of one variable's values in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     shape: FifoShape,
-    /// Elements of the value.
+    /// Number of elements in the value.
     length: usize,
-    /// Bytes of one element in wire form.
+    /// Length of one element in wire form, in bytes.
     size: usize,
     signed: bool,
     stamped: bool,
-    /// Words of one element, timestamp included.
+    /// Words of one FIFO element, timestamp included.
     words: usize,
-    /// The number of elements in wire form; none stands before a scalar.
+    /// The number of elements in wire form; empty for a scalar.
     count: Box<[u8]>,
 }
 
 impl Layout {
-    /// The layout for these properties; `None` when no FIFO is configured.
+    /// Returns the layout for these properties, or `None` if no FIFO is configured.
     ///
     /// # Errors
-    /// The type cannot be in a FIFO.
+    /// The type cannot be used in a FIFO.
     pub(crate) fn new(properties: &Properties) -> Result<Option<Self>, FifoError> {
         let Some(element) = FifoElement::of(properties)? else {
             return Ok(None);
@@ -56,13 +56,13 @@ impl Layout {
         }))
     }
 
-    /// Words of one element, timestamp included.
+    /// Words of one FIFO element, timestamp included.
     pub(crate) fn words(&self) -> usize {
         self.words
     }
 
-    /// Writes an update's value and timestamp into `words`. False when its length is not the
-    /// declared.
+    /// Writes an update's value and timestamp into `words`. Returns false if its length is not the
+    /// declared one.
     pub(crate) fn to_words(&self, update: &Update, words: &mut [u64]) -> bool {
         let mut reader = wire::Reader::new(update.value.as_slice());
         let Some(head) = self
@@ -98,8 +98,8 @@ impl Layout {
         true
     }
 
-    /// The value in wire form and its timestamp, if it carries one. A value that is not kept in
-    /// place goes into a buffer of `buffers`.
+    /// Returns the value in wire form, and its timestamp if there is one. A value too long to be
+    /// stored in place is written into a buffer from `buffers`.
     pub(crate) fn wire_form(
         &self,
         words: &[u64],
@@ -122,13 +122,13 @@ impl Layout {
         (encoded, stamp)
     }
 
-    /// Bytes of a value in wire form.
+    /// Length of a value in wire form, in bytes.
     fn wire_bytes(&self) -> usize {
         let elements = self.length * self.size;
         match self.shape {
             FifoShape::Scalar => elements,
             FifoShape::Array => self.count.len() + elements,
-            // No attributes: their count is 0.
+            // There are no attributes, so their count is 0.
             FifoShape::Waveform => 8 * WAVEFORM_WORDS + self.count.len() + elements + 1,
         }
     }
@@ -148,11 +148,11 @@ impl Layout {
             2 => put_elements::<2>(elements, element_bytes),
             _ => put_elements::<1>(elements, element_bytes),
         }
-        // A buffer that is used again holds what it held.
+        // A reused buffer still has its old content.
         rest.fill(0);
     }
 
-    /// Up to eight bytes of an element as a word, with its sign.
+    /// Sign-extends up to eight bytes of an element to a word.
     fn extend(&self, bytes: &[u8]) -> u64 {
         let mut word = [0u8; 8];
         for (place, byte) in word.iter_mut().zip(bytes) {
@@ -167,7 +167,7 @@ impl Layout {
     }
 }
 
-/// The lowest `N` bytes of each word, little-endian.
+/// Writes the lowest `N` bytes of each word, little-endian.
 fn put_elements<const N: usize>(words: &[u64], bytes: &mut [u8]) {
     let (places, _) = bytes.as_chunks_mut::<N>();
     for (place, word) in places.iter_mut().zip(words) {

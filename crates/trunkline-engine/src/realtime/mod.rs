@@ -1,17 +1,18 @@
 //! The real-time side of a variable: cells and FIFOs that time-critical threads use without a lock,
 //! an allocation or a system call.
 //!
-//! A single-process variable has exactly one FIFO that all its writers and readers share (SP-11). A
-//! hosted variable has one per writer and one per reader (NV-03, NV-04): writers' FIFOs are drained
-//! into the write path by [`Engine::pump`](crate::Engine::pump), readers' are filled at commit.
-//! Everything is made when the endpoint is, before the program's loop runs (SP-20).
+//! A single-process variable has exactly one FIFO, shared by all its writers and readers (SP-11). A
+//! hosted variable has one per writer and one per reader (NV-03, NV-04):
+//! [`Engine::pump`](crate::Engine::pump) drains writers' FIFOs into the write path, and commits
+//! fill readers' FIFOs. All memory is allocated when the endpoint is created, before the program's
+//! loop runs (SP-20).
 //!
 //! # Layout
-//! - [`RtWriter`], [`RtReader`] in `endpoint`: what a time-critical thread holds.
-//! - `newest`: what a program that only looks sees of a FIFO that its readers empty.
-//! - `layout`: an element's words, and the value's wire form from them and back.
-//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread; `buffers` is where
-//!   long values lie on the way.
+//! - [`RtWriter`], [`RtReader`] in `endpoint`: the ends used by time-critical threads.
+//! - `newest`: the newest element of a FIFO that its readers empty, for observers.
+//! - `layout`: conversion between an element's words and the value's wire form.
+//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread; `buffers` holds long
+//!   values on the way.
 
 mod buffers;
 mod endpoint;
@@ -34,25 +35,26 @@ use newest::Newest;
 pub(crate) use pump::Pump;
 pub use pump::Pumped;
 
-/// The real-time part of a FIFO-enabled variable.
+/// The real-time part of a variable with a FIFO.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     layout: Layout,
     element: FifoElement,
-    /// The one FIFO of a single-process variable; hosted variables have theirs at the endpoints.
+    /// The only FIFO of a single-process variable. Hosted variables have FIFOs at their endpoints.
     own: Option<Own>,
 }
 
-/// The FIFO that all endpoints of a single-process variable share.
+/// The FIFO shared by all endpoints of a single-process variable.
 #[derive(Debug)]
 struct Own {
     target: Target,
     newest: Arc<Newest>,
-    /// The pump's place for it, taken by the first writer: several would publish one value twice.
+    /// The pump's place for it, registered by the first writer. Several places would publish a
+    /// value twice.
     mark: OnceLock<u32>,
 }
 
-/// Where elements go to and come from.
+/// The cell or FIFO that elements are written to and read from.
 #[derive(Clone, Debug)]
 enum Target {
     Single(Arc<RtCell>),
@@ -74,15 +76,15 @@ impl RealTime {
         }))
     }
 
-    /// Whether a value in wire form has as many elements as the FIFO's have (SP-22).
+    /// Checks that a value in wire form has the number of elements that the FIFO takes (SP-22).
     pub(crate) fn check_length(&self, bytes: &[u8]) -> Result<(), Refusal> {
         length_of(&self.element, bytes)
     }
 }
 
-/// Bytes of the FIFO that `properties` ask for; 0 where they ask for none.
+/// Bytes of the FIFO that `properties` configure; 0 if there is none.
 pub(crate) fn fifo_bytes(properties: &Properties) -> usize {
-    // Only programs in this process have an end of it.
+    // A hosted variable has FIFOs only at the endpoints of programs in this process.
     if properties.scope != Scope::Process {
         return 0;
     }
@@ -93,16 +95,16 @@ pub(crate) fn fifo_bytes(properties: &Properties) -> usize {
         Fifo::Multi { capacity, .. } => capacity as usize,
         Fifo::Single { .. } | Fifo::Off => SINGLE_SLOTS,
     };
-    // With the sequence number of each.
+    // Each slot has a sequence number as well.
     let slot = element.words().saturating_add(1).saturating_mul(8);
     slot.saturating_mul(slots)
 }
 
-/// Slots of a FIFO of one element.
+/// Slots of a single-element FIFO.
 const SINGLE_SLOTS: usize = 4;
 
-/// Whether a value in wire form has as many elements as those of the FIFO that `properties` ask
-/// for, if they do (SP-22).
+/// Checks that a value in wire form has the number of elements of the FIFO that `properties`
+/// configure, if any (SP-22).
 pub(crate) fn check_length(properties: &Properties, value: &Encoded) -> Result<(), Refusal> {
     match FifoElement::of(properties) {
         Ok(Some(element)) => length_of(&element, value.as_slice()),

@@ -1,52 +1,52 @@
-//! The newest element of a FIFO, for those who only look.
+//! The newest element of a FIFO, for observers.
 //!
-//! The FIFO of a single-process variable belongs to its readers, and what is the newest element may
-//! be gone from it when a program looks. So each writer keeps the element that it wrote last, in a
-//! cell of its own, with its place in the FIFO: the one with the last place is the newest. A writer
-//! alone in its cell needs no atomic read-modify-write for it.
+//! The FIFO of a single-process variable belongs to its readers, so its newest element may be gone
+//! when an observer looks. Each writer therefore keeps its last element in a cell of its own, with
+//! its place in the FIFO. The element with the highest place is the newest. Because a writer is
+//! alone in its cell, it needs no atomic read-modify-write.
 
 use trunkline_ring::LastValue;
 
 use crate::sync::{Arc, Mutex};
 
-/// What the writers of one FIFO wrote last.
+/// The last element of each writer of one FIFO.
 #[derive(Debug, Default)]
 pub(super) struct Newest {
     writers: Mutex<Vec<Arc<LastValue>>>,
 }
 
-/// How far somebody has looked.
+/// The progress of one observer.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Writes of writers that are gone.
+    /// Number of writes by writers that are gone.
     gone: u64,
-    /// Writes that were seen, or replaced by one that was.
+    /// Number of writes seen, or replaced by one that was seen.
     writes: u64,
-    /// The place behind that of the newest element that was seen.
+    /// One past the place of the newest element seen.
     place: u64,
-    /// For one reading of a cell.
+    /// Buffer for reading one cell.
     element: Box<[u64]>,
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Look {
-    /// There is a newer element.
+    /// True if there is a newer element.
     pub(super) is_new: bool,
-    /// Writes that were replaced by newer ones since the last look.
+    /// Number of writes that were replaced by newer ones since the last look.
     pub(super) replaced: u64,
 }
 
 impl Newest {
-    /// The cell of a further writer of elements of `words` words.
+    /// Adds the cell of another writer, for elements of `words` words.
     pub(super) fn add_writer(&self, words: usize) -> Arc<LastValue> {
-        // And its place.
+        // One more word for the place.
         let last = Arc::new(LastValue::new(words + 1));
         self.writers.lock().push(Arc::clone(&last));
         last
     }
 
-    /// Puts the newest element into `element` if it is one that was not `seen`.
+    /// Copies the newest element into `element` if it was not `seen` before.
     pub(super) fn look(&self, seen: &mut Seen, element: &mut [u64]) -> Look {
         let mut writes = seen.gone;
         let mut is_new = false;
@@ -60,8 +60,8 @@ impl Newest {
             *read = vec![0; element.len() + 1].into();
         }
         self.writers.lock().retain_mut(|last| {
-            // Asked before: nothing comes after it, and what came before is seen. A count alone
-            // would not say that.
+            // Checked before the read: once the writer is gone nothing follows, and everything
+            // before is visible. A reference count alone would not guarantee that.
             let is_gone = Arc::get_mut(last).is_some();
             let snapshot = last.read(read);
             writes += snapshot.count;
@@ -118,7 +118,7 @@ mod tests {
             (sut.look(&mut seen, &mut element), element),
             (replaced, [12])
         );
-        // Pushed before, said after.
+        // Pushed earlier, published later.
         a.publish(&[11, 1]);
         let late = Look {
             is_new: false,

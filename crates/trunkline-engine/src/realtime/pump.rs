@@ -1,8 +1,9 @@
-//! From real-time writers into the write path: one ordinary thread empties their FIFOs.
+//! Moves the elements of real-time writers into the write path: one ordinary thread empties their
+//! FIFOs.
 //!
-//! Real-time threads never take a variable's lock. They mark themselves in a bitmap with one atomic
-//! operation; the pump thread looks every millisecond while anything moves, every ten otherwise,
-//! and at once where it has left something.
+//! Real-time threads never take a variable's lock. They set a bit in a bitmap with one atomic
+//! operation. The pump thread checks it every millisecond while elements arrive, every ten
+//! milliseconds otherwise, and at once if it has left elements behind.
 
 use trunkline_ring::{Cursor, Fifo as Ring, MarkSet, RtCell};
 use trunkline_types::{Tick, Timestamp};
@@ -19,7 +20,7 @@ use crate::update::Encoded;
 use crate::variable::Variable;
 use crate::write::{Origin, Write, WriteValue};
 
-/// Elements moved from one FIFO before the others get their turn.
+/// Maximum number of elements moved from one FIFO before the others get their turn.
 const TURN: usize = 1024;
 
 /// All real-time writers of an engine.
@@ -27,7 +28,7 @@ const TURN: usize = 1024;
 pub(crate) struct Pump {
     marks: Arc<MarkSet>,
     state: Mutex<PumpState>,
-    /// Who writes what it moves.
+    /// Caller of the writes made by the pump.
     caller: Caller,
 }
 
@@ -36,40 +37,40 @@ struct PumpState {
     sources: Vec<Option<Source>>,
     free: Vec<u32>,
     cursor: Cursor,
-    /// Kept between calls for its memory.
+    /// Reused between calls to avoid allocations.
     marked: Vec<u32>,
 }
 
-/// Where the pump finds the elements of one writer.
+/// The elements of one writer, as read by the pump.
 #[derive(Debug)]
 pub(super) struct Source {
     variable: Arc<Variable>,
     from: From,
-    /// Overflows already entered in the variable's ledger.
+    /// Overflows already counted in the variable's ledger.
     overflows: u64,
     /// An element that found an `all` feed full, to be tried again.
     held: Option<Element>,
-    /// The words of one element that is looked at.
+    /// Buffer for the words of an element that is read without taking it out.
     words: Box<[u64]>,
     buffers: Buffers,
-    /// The writer; `None` for a FIFO that its variable keeps.
+    /// The writer's liveness; `None` for a FIFO that belongs to its variable.
     writer: Option<Weak<()>>,
 }
 
-/// An element as it goes into the write path: its value and its timestamp, if it carries one.
+/// An element for the write path: its value, and its timestamp if it has one.
 type Element = (Encoded, Option<Timestamp>);
 
 #[derive(Debug)]
 enum From {
-    /// Looks at the element of a single-element FIFO and leaves it where it is.
+    /// Reads the element of a single-element FIFO without taking it out.
     Watch {
         cell: Arc<RtCell>,
-        /// Number of the write that was looked at last.
+        /// Number of the write read last.
         seen: u64,
     },
-    /// Looks at the newest element of a FIFO that others empty.
+    /// Reads the newest element of a FIFO that its readers empty.
     Newest(Arc<Newest>, Seen),
-    /// Takes every element out.
+    /// Takes out every element.
     Drain(Arc<Ring>),
 }
 
@@ -83,7 +84,8 @@ impl From {
 }
 
 impl Source {
-    /// The one FIFO of a single-process variable belongs to its readers: the pump only looks.
+    /// Creates the source of a single-process variable. Its FIFO belongs to its readers, so the
+    /// pump only observes it.
     pub(super) fn watch(variable: &Arc<Variable>, target: &Target, newest: &Arc<Newest>) -> Self {
         let (from, words) = match target {
             Target::Single(cell) => (From::watch(cell), cell.words()),
@@ -95,11 +97,11 @@ impl Source {
         Self::new(variable, from, words, None)
     }
 
-    /// A hosted variable's writer: everything it writes is published.
+    /// Creates the source of a hosted variable's writer. Everything written is published.
     pub(super) fn drain(variable: &Arc<Variable>, target: &Target, writer: &Arc<()>) -> Self {
         let (from, words) = match target {
             Target::Single(cell) => (From::watch(cell), cell.words()),
-            // It is taken out where it lies.
+            // Elements are converted in the FIFO itself, so no buffer is needed.
             Target::Multi(ring) => (From::Drain(Arc::clone(ring)), 0),
         };
         Self::new(variable, from, words, Some(Arc::downgrade(writer)))
@@ -121,20 +123,21 @@ impl Source {
         let is_gone = |writer: &Weak<()>| writer.strong_count() == 0;
         let is_closed = self.writer.as_ref().is_some_and(is_gone);
         if is_closed {
-            // The count is read relaxed; what the writer did before it went is to be seen.
+            // The reference count is read relaxed; the fence makes everything the writer did before
+            // visible.
             fence(Ordering::Acquire);
         }
         is_closed
     }
 
-    /// The next element; `None` when there is none.
+    /// Returns the next element, or `None` if there is none.
     fn next(&mut self) -> Option<Element> {
         if let Some(held) = self.held.take() {
             return Some(held);
         }
         let layout = &self.variable.realtime.as_deref()?.layout;
         let buffers = &mut self.buffers;
-        // Writes between two looks were replaced by newer ones before they had a number.
+        // Writes between two looks were replaced by newer ones before they got a sequence.
         let (is_new, replaced) = match &mut self.from {
             From::Watch { cell, seen } => {
                 if cell.count() == *seen {
@@ -165,7 +168,7 @@ impl Source {
         is_new.then(|| layout.wire_form(&self.words, buffers))
     }
 
-    /// Enters what the writer's FIFO discarded in the variable's ledger.
+    /// Counts the elements that the writer's FIFO discarded in the variable's ledger.
     fn count_overflows(&mut self) {
         let From::Drain(ring) = &self.from else {
             return;
@@ -194,18 +197,18 @@ impl Pump {
         Arc::clone(&self.marks)
     }
 
-    /// Adds a writer; `None` when there are as many as the bitmap has places.
+    /// Adds a writer. Returns `None` if the bitmap has no more places.
     pub(super) fn register(&self, source: Source) -> Option<u32> {
         self.state.lock().add(source, &self.marks)
     }
 
-    /// The place of a FIFO that several writers share, taken by the first.
+    /// Returns the place of a FIFO that several writers share. The first writer registers it.
     pub(super) fn register_shared(
         &self,
         place: &OnceLock<u32>,
         source: impl FnOnce() -> Source,
     ) -> Option<u32> {
-        // Under the lock: of two writers that come at once, one is first.
+        // Under the lock, so that only one of two simultaneous writers registers it.
         let mut state = self.state.lock();
         if let Some(known) = place.get() {
             return Some(*known);
@@ -238,19 +241,19 @@ impl PumpState {
     }
 }
 
-/// What became of a look at the real-time writers: when to come again.
+/// The result of a pump call: the time of the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
-    /// Nobody had written: in 10 ms.
+    /// Nothing was written. Call again in 10 ms.
     Nothing,
-    /// What was written has been moved as far as it goes: in 1 ms.
+    /// Everything possible was moved. Call again in 1 ms.
     Moved,
-    /// Some writer's turn ended before its elements did: at once.
+    /// A writer's turn ended before its elements did. Call again at once.
     More,
 }
 
 impl Engine {
-    /// Publishes what real-time threads have written since the last call.
+    /// Publishes everything that real-time threads have written since the last call.
     pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Pumped {
         let pump = self.pump_state();
         let mut guard = pump.state.lock();
@@ -270,7 +273,7 @@ impl Engine {
             let Some(Some(source)) = state.sources.get_mut(*index as usize) else {
                 continue;
             };
-            // Asked before the elements are moved: nothing comes after it.
+            // Checked before the elements are moved, because nothing follows once it is closed.
             let closed = source.is_closed();
             match self.move_elements(source, now, wall, wakes) {
                 Turn::Empty if closed => state.remove(*index),
@@ -288,7 +291,6 @@ impl Engine {
         pumped
     }
 
-    /// Moves one writer's elements into the write path.
     fn move_elements(
         &self,
         source: &mut Source,
@@ -315,12 +317,12 @@ impl Engine {
     }
 }
 
-/// How a writer's turn ended.
+/// The end of a writer's turn.
 enum Turn {
-    /// It has written nothing more.
+    /// No elements are left.
     Empty,
     /// A subscriber has no room.
     Blocked,
-    /// It has had as much as the others.
+    /// The writer has used up its share.
     Over,
 }

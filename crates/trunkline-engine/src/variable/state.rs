@@ -1,4 +1,4 @@
-//! What a variable's lock guards.
+//! The state guarded by a variable's lock.
 
 use trunkline_types::Properties;
 
@@ -12,15 +12,15 @@ use crate::outcome::Refusal;
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// What the variable's lock guards.
+/// The state guarded by the variable's lock.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Writes that have ended, whatever their outcome.
+    /// Writes that have ended, with any outcome.
     pub(crate) offered: u64,
-    /// Subscriptions of `latest` without filters.
+    /// Subscriptions with the contract `latest` and no filters.
     pub(crate) plains: Plains,
-    /// Allocated with the first subscriber of another kind, the first value that is longer than the
-    /// cell keeps in place, or the first write that was not applied.
+    /// Allocated with the first subscriber of another kind, the first value too long for the cell,
+    /// or the first write that was not applied.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
@@ -28,35 +28,36 @@ pub(crate) struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) interests: Interests,
-    /// The value when it is longer than the cell keeps in place.
+    /// The value, if it is too long for the cell.
     pub(crate) shared: Option<Arc<[u8]>>,
-    /// What holds instead of the properties it was deployed with.
+    /// The current properties, if they differ from the deployed ones.
     pub(super) edited: Option<Arc<Properties>>,
     forced: Option<Box<Forced>>,
-    /// The fields of it that are open; see [`field`](crate::field).
+    /// Its open fields; see [`field`](crate::field).
     #[expect(
         clippy::box_collection,
         reason = "one word where most variables have none"
     )]
     fields: Option<Box<Vec<OpenField>>>,
-    /// Who alone may write it.
+    /// The lease or single writer that restricts writing.
     hold: Option<Box<Hold>>,
-    /// The session whose value the device took last; 0: nobody's.
+    /// The session that wrote the value the device accepted last; 0 for none.
     put_by: u32,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
-    /// Of an alias, and of a variable that has aliases.
+    /// Set for an alias, and for a variable that has aliases.
     pub(crate) bonds: Option<Box<Bonds>>,
 }
 
 impl Extra {
-    /// Whether a plain variable has nothing here that a write has to look at but one `all` feed.
+    /// Returns true if a write to a plain variable has nothing to consider here except at most one
+    /// `all` feed.
     #[inline]
     pub(crate) fn is_feed_at_most(&self) -> bool {
         self.has_only_interests() && self.interests.is_feed_at_most()
     }
 
-    /// The same with any number of feeds.
+    /// Like `is_feed_at_most`, with any number of feeds.
     pub(crate) fn has_only_feeds(&self) -> bool {
         self.has_only_interests() && self.interests.has_only_feeds()
     }
@@ -71,7 +72,7 @@ impl Extra {
     }
 }
 
-/// Writes that ended in another way than by being applied.
+/// Counters of the writes that were not applied.
 #[derive(Debug, Default)]
 pub(crate) struct Unapplied {
     pub(crate) unchanged: u64,
@@ -80,9 +81,10 @@ pub(crate) struct Unapplied {
     pub(crate) unknown: u64,
     pub(crate) fifo_overflow: u64,
     pub(crate) upstream_lost: u64,
-    /// The last refusal, and the newest update then.
+    /// The last refusal, and the sequence of the newest update at that time.
     pub(crate) last_refusal: Option<(u64, Refusal)>,
-    /// The newest update when one was unchanged last, and how many were while it was the newest.
+    /// The sequence of the newest update at the last unchanged write, and the number of unchanged
+    /// writes while it was the newest.
     pub(crate) unchanged_since: (u64, u64),
 }
 
@@ -95,7 +97,8 @@ impl State {
         self.extra.as_mut()?.forced.as_deref_mut()
     }
 
-    /// Holds the variable at a value, or no longer; returns what held it before.
+    /// Forces the variable to a value, or releases it with `None`. Returns the previous forced
+    /// state.
     pub(crate) fn put_forced(&mut self, forced: Option<Box<Forced>>) -> Option<Box<Forced>> {
         if forced.is_none() && self.extra.is_none() {
             return None;
@@ -103,7 +106,7 @@ impl State {
         std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
     }
 
-    /// Writes that confirmed the value without changing it.
+    /// Number of writes that confirmed the value without changing it.
     pub(crate) fn confirmed(&self) -> u64 {
         let extra = self.extra.as_deref();
         extra
@@ -111,7 +114,6 @@ impl State {
             .map_or(0, |unapplied| unapplied.unchanged)
     }
 
-    /// The fields that are open.
     pub(crate) fn fields(&self) -> &[OpenField] {
         let extra = self.extra.as_ref();
         extra
@@ -124,7 +126,8 @@ impl State {
         extra.fields.get_or_insert_default().push(field);
     }
 
-    /// Takes a field out, with the memory that nobody else needs. False when it is not there.
+    /// Removes a field and frees the list if it becomes empty. Returns false if the field is not
+    /// there.
     pub(crate) fn remove_field(&mut self, variable: &Arc<Variable>) -> bool {
         let Some(extra) = self.extra.as_mut() else {
             return false;
@@ -141,7 +144,7 @@ impl State {
         is_removed
     }
 
-    /// The session whose value the variable's device took last.
+    /// The session that wrote the value the variable's device accepted last.
     pub(crate) fn put_by(&self) -> Option<u32> {
         let put_by = self.extra.as_ref()?.put_by;
         (put_by > 0).then_some(put_by)
@@ -159,7 +162,7 @@ impl State {
         self.extra.as_mut()?.hold.as_deref_mut()
     }
 
-    /// What is known of who may write it; the place for it is made if there is none yet.
+    /// Returns the write restriction, allocating it if there is none yet.
     pub(crate) fn make_hold(&mut self) -> &mut Hold {
         let extra = self.extra.get_or_insert_default();
         extra.hold.get_or_insert_default()
@@ -175,7 +178,7 @@ impl State {
         self.extra.as_ref()?.edited.as_ref()
     }
 
-    /// Whether a write has nothing here to look at but feeds.
+    /// Returns true if a write has nothing to consider here except feeds.
     pub(crate) fn has_only_feeds(&self) -> bool {
         self.extra
             .as_ref()
@@ -190,12 +193,12 @@ impl State {
         self.extra.as_mut().map(|extra| &mut extra.interests)
     }
 
-    /// The subscriptions; the place for them is made if there is none yet.
+    /// Returns the subscriptions, allocating the place for them if there is none yet.
     pub(crate) fn make_interests(&mut self) -> &mut Interests {
         &mut self.extra.get_or_insert_default().interests
     }
 
-    /// Enters a write that is within the deadband of the newest update.
+    /// Counts a write within the deadband of the newest update, whose sequence is `sequence`.
     pub(crate) fn count_unchanged(&mut self, sequence: u64) {
         self.count(1, |unapplied| &mut unapplied.unchanged);
         if let Some(unapplied) = self.unapplied_mut() {
@@ -207,7 +210,7 @@ impl State {
         }
     }
 
-    /// Enters a write that was refused while `sequence` was the newest update.
+    /// Counts a write that was refused while `sequence` was the newest update.
     pub(crate) fn count_refused(&mut self, sequence: u64, refusal: &Refusal) {
         self.count(1, |unapplied| &mut unapplied.refused);
         if let Some(unapplied) = self.unapplied_mut() {
@@ -223,7 +226,7 @@ impl State {
         self.extra.as_ref()?.unapplied.as_deref()
     }
 
-    /// Enters `count` writes that ended without being applied, in the counter that `which` names.
+    /// Counts `count` writes that ended without being applied, in the counter that `which` selects.
     pub(crate) fn count(&mut self, count: u64, which: impl FnOnce(&mut Unapplied) -> &mut u64) {
         self.offered += count;
         let extra = self.extra.get_or_insert_default();

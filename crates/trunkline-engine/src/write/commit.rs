@@ -1,4 +1,4 @@
-//! Under the variable's lock: what becomes of a write, and its commit.
+//! The part of a write under the variable's lock: decision and commit.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::update::Update;
 use crate::variable::{Extra, State, Variable};
 
-/// What becomes of a write that nothing refuses.
+/// The decision on a write that no rule refuses.
 pub(crate) enum Decision {
-    /// It equals the update of this number.
+    /// The value equals the update with this sequence.
     Unchanged { sequence: u64 },
-    /// It becomes the newest update; `changed`: another value or quality than the one before, as
-    /// far as anybody asks.
+    /// The value becomes the newest update. `changed` is false only if value and quality were
+    /// compared with those of the previous update and are the same.
     Commit { changed: bool },
 }
 
-/// Step 3 but for the room in feeds. The caller holds the variable's lock. Always in place: what it
-/// returns is as long as a refusal.
+/// Step 3 except for the room in feeds. The caller holds the variable's lock. Always inlined,
+/// because the result is as large as a refusal.
 #[inline(always)]
 pub(crate) fn decide(
     variable: &Variable,
@@ -65,8 +65,8 @@ pub(crate) fn decide(
     Ok(Decision::Commit { changed })
 }
 
-/// Steps 3 and 4: decide, commit. The caller holds the variable's lock. Always in place: a write
-/// pays for a call.
+/// Steps 3 and 4: decide and commit. The caller holds the variable's lock. Always inlined, because
+/// a call would slow down a write.
 #[inline(always)]
 pub(super) fn commit(
     put: Put<'_>,
@@ -136,8 +136,8 @@ pub(super) fn commit(
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
 
-/// The end of [`commit`] where one `all` feed is all that has to have room: its lock is taken once.
-/// `None` where it is not so.
+/// Ends a [`commit`] that needs room in one `all` feed only, taking the feed's lock once. Returns
+/// `None` if other subscribers are involved.
 #[inline]
 fn commit_to_one_feed(
     variable: &Variable,
@@ -173,8 +173,8 @@ fn commit_to_one_feed(
     Some(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
 
-/// A write to a variable that takes none. What a source says of a forced variable is kept for the
-/// time when it is unforced.
+/// Returns the refusal of a write to a blocked variable. A value from the source of a forced
+/// variable is kept until the variable is unforced.
 #[cold]
 fn blocked(
     variable: &Variable,
@@ -193,10 +193,11 @@ fn blocked(
     Some(refusal)
 }
 
-/// A sample is late when it was measured before the live value and both clocks were set: it does
-/// not overwrite the newer one (B-41). What replaces every live value that is no measurement
-/// (initial, retained, bad), and one whose own clock was unset or runs more than a day ahead, is
-/// not late.
+/// Returns true if the sample is late: measured before the live value, with both clocks set. A late
+/// sample does not overwrite the newer one (B-41).
+///
+/// A sample is not late if the live value is not a measurement (initial, retained or bad), if the
+/// live value's clock was unset, or if that clock runs more than a day ahead.
 fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bool {
     let quality = current.quality;
     let is_measured = current.sequence > 0
@@ -204,10 +205,11 @@ fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bo
         && !matches!(quality.reason(), Reason::Initial | Reason::Retained);
     let is_timed = quality.clock_sync() != ClockSync::Unset
         && current.source_timestamp <= wall.saturating_add_nanos(CLOCK_AHEAD_NANOS_MAX)
-        // Else the clock was set back since, and times from before say nothing about those after.
+        // Otherwise the clock was set back, and timestamps from before and after cannot be
+        // compared.
         && current.engine_timestamp <= wall;
     is_measured && is_timed && source_timestamp < current.source_timestamp
 }
 
-/// How far a source's clock may run ahead of the engine's and still be believed: one day.
+/// Maximum lead of a source's clock over the engine's clock that is still trusted: one day.
 const CLOCK_AHEAD_NANOS_MAX: i64 = 86_400_000_000_000;

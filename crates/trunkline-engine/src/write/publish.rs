@@ -1,4 +1,4 @@
-//! Updates that no client has written: nothing can hold them up.
+//! Updates that no client wrote. Nothing can delay them.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use crate::outbox::Wakes;
 use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
 
-/// Publishes the current value again with another quality: what its source said about itself
-/// changed.
+/// Publishes the current value again with another quality, after its source has reported a change.
 ///
-/// Nobody can be asked to wait here, so a full `all` subscription ends, whatever the owner's
-/// `stall`.
+/// The source cannot wait here, so a full `all` subscription ends, whatever the owner's `stall`
+/// setting.
 pub(crate) fn requalify(
     variable: &Variable,
     quality: Quality,
@@ -29,8 +28,8 @@ pub(crate) fn requalify(
     }
 }
 
-/// [`requalify`] for a caller that holds the variable's lock and has seen to it that it may be
-/// written.
+/// Like [`requalify`], for a caller that holds the variable's lock and has checked that the
+/// variable is not blocked.
 pub(crate) fn requalify_locked(
     variable: &Variable,
     state: &mut State,
@@ -40,7 +39,7 @@ pub(crate) fn requalify_locked(
     wakes: &mut Wakes,
 ) {
     let current = variable.update_locked(state);
-    // A quality alone gives no value to a variable that has none.
+    // A quality alone does not give a value to a variable that has none.
     let quality = match current.sequence > 0 && current.quality.has_value() {
         true => quality,
         false => quality.without_value(),
@@ -58,7 +57,7 @@ pub(crate) fn requalify_locked(
     let value = if current.sequence == 0 {
         match Encoded::try_default_of(variable.data_type()) {
             Ok(value) => value,
-            // It stays without a value, which is bad as well.
+            // The variable stays without a value, which is bad as well.
             Err(_) => return,
         }
     } else {
@@ -75,7 +74,7 @@ pub(crate) fn requalify_locked(
     publish_locked(variable, state, update, now, wall, wakes);
 }
 
-/// Publishes an update that nothing can hold up. The caller holds the variable's lock.
+/// Publishes an update that nothing can delay. The caller holds the variable's lock.
 pub(crate) fn publish_locked(
     variable: &Variable,
     state: &mut State,

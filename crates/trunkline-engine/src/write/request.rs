@@ -1,4 +1,4 @@
-//! What is to be written, and where its outcome is to go.
+//! The arguments of a write, and the destination of its outcome.
 
 use trunkline_types::{Position, Quality, Timestamp, Value};
 
@@ -7,57 +7,59 @@ use crate::outbox::Outbox;
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// One value to be written.
+/// One write request.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// The value.
+    /// The value to be written.
     pub value: WriteValue<'a>,
-    /// When it was measured; `None`: now, by the engine's clock.
+    /// Time at which the value was measured; `None` means now, by the engine's clock.
     pub source_timestamp: Option<Timestamp>,
-    /// Its quality; `None`: good.
+    /// Quality of the value; `None` means good.
     pub quality: Option<Quality>,
-    /// Who produced it.
+    /// The producer of the value.
     pub origin: Origin,
-    /// What is to be done, by a client; sources only publish.
+    /// The operation that a client requests. Sources only publish.
     pub verb: Verb,
-    /// Only if the variable is still at this update (B-22). Where a provider is asked, it may have
-    /// published meanwhile.
+    /// If set, the write is refused unless the variable is still at this update (B-22). If a
+    /// provider has to be asked, the variable may have moved on by the time the provider answers.
     pub expected: Option<Position>,
-    /// Where the outcome goes when a provider has to be asked first; `None`: nowhere.
+    /// Destination of the outcome if a provider has to be asked first; `None` discards it.
     pub completion: Option<Completion>,
 }
 
-/// What a client wants done.
+/// The operation that a client requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Verb {
-    /// The value goes to the variable's provider, and into the cell when it has taken it; without a
-    /// provider, into the cell.
+    /// Sends the value to the variable's provider, and stores it in the cell once the provider has
+    /// accepted it. Without a provider, stores it in the cell directly.
     #[default]
     Put,
-    /// The value goes into the cell only; no provider is asked (LM-04).
+    /// Stores the value in the cell only, without asking the provider (LM-04).
     Set,
-    /// What the cell holds goes to the provider (LM-06). The write has no value of its own.
+    /// Sends the cell's value to the provider (LM-06). The write has no value of its own.
     Send,
-    /// The provider is asked for a fresh value (LM-05). The write has no value of its own.
+    /// Asks the provider for a fresh value (LM-05). The write has no value of its own.
     Request,
-    /// The value stays, whatever the source and other writers say, until it is unforced (H-27).
+    /// Holds the variable at the value, overriding the source and other writers, until it is
+    /// unforced (H-27).
     Force,
-    /// The variable shows what its source says again. The write has no value of its own.
+    /// Lets the variable show its source's value again. The write has no value of its own.
     Unforce,
 }
 
-/// Who produced a value, which decides scaling, deadband and access.
+/// The producer of a value, which decides scaling, deadband and access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A client or program, in engineering units; a provided variable asks its provider first.
+    /// A client or program, in engineering units. The write of a provided variable goes to the
+    /// provider first.
     Client,
     /// The variable's source, already in engineering units.
     Source,
-    /// The variable's source, in raw units: scaled by the variable's scaling.
+    /// The variable's source, in raw units. The variable's scaling is applied.
     SourceRaw,
 }
 
-/// Where the outcome of a write that a provider answers is delivered.
+/// Destination of the outcome of a write that a provider answers.
 #[derive(Clone, Debug)]
 pub struct Completion {
     pub(crate) outbox: Arc<Outbox>,
@@ -67,12 +69,12 @@ pub struct Completion {
 }
 
 impl<'a> Write<'a> {
-    /// A client's write of `value`, stamped on arrival.
+    /// Creates a client's write of `value`, stamped on arrival.
     pub fn value(value: &'a Value) -> Self {
         Self::of(WriteValue::Value(value))
     }
 
-    /// A client's write of a value in wire form, stamped on arrival.
+    /// Creates a client's write of a value in wire form, stamped on arrival.
     pub fn wire(bytes: &'a [u8]) -> Self {
         Self::of(WriteValue::Wire(bytes))
     }
@@ -89,7 +91,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// A client's order that has no value of its own: send, request, unforce.
+    /// Creates a client's request that has no value of its own: send, request or unforce.
     pub fn order(verb: Verb) -> Self {
         Self {
             verb,

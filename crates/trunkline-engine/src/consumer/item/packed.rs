@@ -1,14 +1,14 @@
-//! One item in 24 bytes, and what does not fit there.
+//! The 24-byte form of an item, and the data that does not fit there.
 
 use trunkline_types::Lost;
 
 use crate::update::Update;
 
-/// One variable under one subscription. The variable itself lies beside it, in `Bound`.
+/// One variable in one subscription. The variable itself is stored in `Bound`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct VariableItem {
     pub(crate) subscription: u32,
-    /// 18 bits of what was coalesced, a flag, and 13 bits of `unconfirmed`.
+    /// 18 bits of the coalesced count, a flag, and 13 bits of `unconfirmed`.
     pub(super) counts: u32,
     /// Sequence before the first update that counts for this subscription, below 8 more bits of
     /// `unconfirmed`.
@@ -17,51 +17,51 @@ pub(crate) struct VariableItem {
     last: u64,
 }
 
-/// Bits of a sequence: they last for 28 years at ten million updates a second.
+/// Bits of a sequence. They last for 28 years at ten million updates a second.
 const SEQUENCE: u64 = (1 << 53) - 1;
-/// The first reading is still to be delivered.
+/// The first reading is not delivered yet.
 pub(super) const FIRST: u64 = 1 << 53;
-/// There is a [`Rest`] of it.
+/// The item has a [`Rest`].
 pub(super) const REST: u64 = 1 << 54;
-/// It is no variable but a feed.
+/// The item is a feed.
 pub(super) const FEED: u64 = 1 << 55;
-/// It is a variable.
+/// The item is a variable.
 pub(super) const VARIABLE: u64 = 1 << 56;
 pub(super) const COALESCED: u32 = (1 << 18) - 1;
-/// In `counts`: its [`Rest`] has what the next delivery tells, or the next confirmation is of.
+/// In `counts`: the item's [`Rest`] concerns the next delivery or confirmation.
 pub(super) const PENDING: u32 = 1 << 18;
 const UNCONFIRMED_HIGH_SHIFT: u32 = 19;
 const UNCONFIRMED_LOW_SHIFT: u32 = 56;
-/// As many as are counted in the item: more than a peer may leave unconfirmed of all its items
-/// together.
+/// Maximum counted in the item: more deliveries than a peer may leave unconfirmed over all its
+/// items.
 pub(super) const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
 
 const _: () = assert!(size_of::<VariableItem>() == 24);
 
-/// What only buffered contracts, filters, resumed subscriptions and large counts need.
+/// Data that only buffered contracts, filters, resumed subscriptions and large counts need.
 #[derive(Default)]
 pub(crate) struct Rest {
-    /// The ring's push number to read next (`last:n`).
+    /// The push number to read next from the ring (`last:n`).
     pub(crate) cursor: u64,
     /// The first reading of a buffered contract, until it is delivered.
     pub(crate) initial: Option<Box<Update>>,
-    /// Held back by `only_changes` and told.
+    /// Updates held back by `only_changes` and reported.
     pub(crate) filtered: u64,
-    /// Dropped by the buffer and told.
+    /// Updates dropped by the buffer and reported.
     pub(crate) queue: u64,
     pub(crate) disconnect: u64,
-    /// Handed over once more because the peer had something else.
+    /// Deliveries repeated because the peer held something else.
     pub(crate) repaired: u64,
-    /// Still to be told with the next delivery.
+    /// Losses to be reported with the next delivery.
     pub(super) untold: Lost,
-    /// Coalesced beyond what the item counts.
+    /// Coalesced updates beyond the item's own count.
     pub(super) coalesced: u64,
-    /// Unconfirmed beyond what the item counts.
+    /// Unconfirmed deliveries beyond the item's own count.
     pub(super) unconfirmed: u64,
 }
 
 impl VariableItem {
-    /// Of a variable, of which the subscriber has everything up to `sequence`, but for its first
+    /// Creates a variable item whose subscriber has everything up to `sequence`, except its first
     /// reading.
     pub(super) fn new(subscription: u32, sequence: u64) -> Self {
         let sequence = sequence & SEQUENCE;
@@ -73,7 +73,7 @@ impl VariableItem {
         }
     }
 
-    /// Of a feed.
+    /// Creates a feed item.
     pub(super) fn of_feed(subscription: u32) -> Self {
         Self {
             subscription,
@@ -113,7 +113,7 @@ impl VariableItem {
         self.last & SEQUENCE
     }
 
-    /// The one place where the last delivery of an item changes.
+    /// Sets the last delivery of an item. No other code changes it.
     #[inline]
     pub(super) fn set_last(&mut self, sequence: u64) {
         self.last = self.last & !(SEQUENCE | FIRST) | sequence & SEQUENCE;
@@ -124,7 +124,7 @@ impl VariableItem {
         self.has(VARIABLE)
     }
 
-    /// One delivery more is not confirmed; false when the item counts no further.
+    /// Counts one more unconfirmed delivery. Returns false if the item cannot count it.
     #[inline]
     pub(super) fn count_unconfirmed(&mut self) -> bool {
         let count = self.unconfirmed_here();
@@ -142,7 +142,7 @@ impl VariableItem {
 
     #[inline]
     pub(super) fn set_unconfirmed_here(&mut self, count: u32) {
-        // The shift leaves 8 bits of it.
+        // The shift keeps the low 8 bits.
         let low = u64::from(count) << UNCONFIRMED_LOW_SHIFT;
         let high = (count >> 8) << UNCONFIRMED_HIGH_SHIFT;
         self.opened = self.opened & SEQUENCE | low;
@@ -156,7 +156,7 @@ impl VariableItem {
 }
 
 impl Rest {
-    /// Whether the next delivery or confirmation has to look here.
+    /// Returns true if it concerns the next delivery or confirmation.
     pub(super) fn is_pending(&self) -> bool {
         self.unconfirmed > 0 || self.untold != Lost::NONE
     }

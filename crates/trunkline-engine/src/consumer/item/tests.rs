@@ -1,9 +1,9 @@
-//! Counts of one item where they leave the bits that it has for them.
+//! Tests of an item's counts beyond the bits it has for them.
 
 use super::packed::UNCONFIRMED_MAX;
 use super::*;
 
-/// Items of which one is a variable's, `sequence` delivered and nothing confirmed.
+/// Items with one variable, `sequence` delivered and nothing confirmed.
 fn items(sequence: u64) -> (Items, InFlight, u32) {
     let mut sut = Items::default();
     let index = sut.insert(1, 0, (None, 0), 1);
@@ -17,7 +17,7 @@ fn items(sequence: u64) -> (Items, InFlight, u32) {
 #[test]
 fn as_many_as_a_connection_has_on_its_way_take_the_short_way() {
     let (mut sut, mut in_flight, index) = items(10);
-    // More than 2^20 records no client may leave unconfirmed.
+    // No client may leave more than 2^20 records unconfirmed.
     for sequence in 11..=(1 << 20) + 10 {
         assert!(sut.note_next(index, sequence, &mut in_flight));
     }
@@ -49,7 +49,7 @@ fn what_the_item_cannot_count_is_counted_apart_until_it_is_confirmed() {
     assert!(sut.note_next(index, 12, &mut in_flight));
 }
 
-/// A subscriber that came back with a gap is told of it once, and costs no more after that.
+/// A subscriber that came back after a gap learns of it once, and costs nothing extra afterwards.
 ///
 /// Behaviour: B-01, B-02.
 #[test]
@@ -63,7 +63,7 @@ fn an_item_that_has_told_its_loss_takes_the_short_way_again() {
     let index = sut.insert(1, 10, (Some(had), had.epoch), 10);
     assert!(!sut.note_next(index, 10, &mut in_flight));
     assert!(sut.rest(index).is_some_and(Rest::is_pending));
-    // As the delivery does.
+    // As a delivery does.
     if let Some(rest) = sut.rest_mut(index) {
         assert_eq!(std::mem::take(&mut rest.untold).disconnect, 4);
     }
