@@ -83,7 +83,8 @@ impl ClientCore {
         }
     }
 
-    /// Checks the length of a name before it is sent. The returned number is not used.
+    /// Checks the length of a name before it is sent. Returns 0 in place of a handle, because an
+    /// opening sends the name instead.
     pub(crate) fn check_name(&self, variable: VariableRef) -> Result<u32, Fault> {
         let name = self
             .variables

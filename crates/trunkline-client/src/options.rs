@@ -103,8 +103,8 @@ pub struct SubscribeOptions {
     pub own_suppressed: bool,
     /// Age beyond which readings are stale. `None` uses the variable's properties, if known.
     pub max_age: Option<Duration>,
-    /// When an `all` subscription has overrun its bound: go on from there, once the program has
-    /// taken everything that waited, the end included. Otherwise it stays ended.
+    /// Resumes an `all` subscription that has overrun its bound, once the program has taken
+    /// everything that waited, including the end. Otherwise the subscription stays ended.
     pub reopen: bool,
     /// Bytes that may wait under `last:n` and `first:n`, for all items together: values in wire
     /// form, plus 120 bytes per reading. Beyond this limit, updates are dropped as they are at `n`,
