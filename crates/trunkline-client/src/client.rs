@@ -42,7 +42,7 @@ pub struct ClientCore {
     pub(crate) subscriptions: Slab<Subscription>,
     pub(crate) requests: Requests,
     pub(crate) writes: Writes,
-    /// Flushes whose FLUSHED has arrived and that still wait for write answers.
+    /// Flushes that the engine has completed and that still wait for write answers.
     pub(crate) flushes: Vec<(u64, Request)>,
     pub(crate) provider: ProviderRole,
     /// Data gathered for sending, in throughput mode.

@@ -17,7 +17,7 @@ pub enum Event {
         session: u64,
         /// The engine's epoch.
         epoch: u64,
-        /// Identifies the engine's store.
+        /// Identifies the engine's store, like `Session::engine_id`.
         engine_id: [u8; 16],
     },
     /// The connection is down; known values may be stale from here on.
@@ -27,7 +27,7 @@ pub enum Event {
         /// True if the client reconnects on its own.
         reconnecting: bool,
     },
-    /// A reading.
+    /// A reading of an item.
     Reading {
         /// Index of the item, in the order in which the names were given.
         item: u32,

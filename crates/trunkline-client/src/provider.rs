@@ -49,7 +49,7 @@ pub enum ProviderEvent {
     Disconnected,
     /// The provider must deliver this variable from now on.
     Bind {
-        /// The variable, to be named when publishing.
+        /// The variable's handle, to be given when publishing.
         handle: u32,
         /// The type of its values.
         data_type: DataType,
@@ -60,23 +60,23 @@ pub enum ProviderEvent {
     },
     /// The variable is gone, and its values are no longer wanted.
     Unbind {
-        /// The variable.
+        /// The variable's handle.
         handle: u32,
     },
     /// A value to write to the device.
     Write {
         /// Identifies the write in the answer.
         ticket: u64,
-        /// The variable.
+        /// The variable's handle.
         handle: u32,
-        /// The value.
+        /// The value to write.
         value: Value,
     },
     /// A request for a fresh value, to be given as the answer.
     Read {
         /// Identifies the read in the answer.
         ticket: u64,
-        /// The variable.
+        /// The variable's handle.
         handle: u32,
     },
 }

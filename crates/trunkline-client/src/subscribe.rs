@@ -141,7 +141,7 @@ impl ClientCore {
             item.max_age = max_age;
             return Some(index);
         }
-        // // The wire item already holds the variable.
+        // The wire item already holds the variable.
         variables.release(variable);
         if let Some(copy) = &item.copy {
             let delivery = Delivery {
@@ -261,8 +261,7 @@ impl ClientCore {
         if let Some(wire) = self.wires.get_mut(wire_id)
             && wire.is_empty()
         {
-            // // The engine has ended the subscription with its last item, so its credit starts
-            // again.
+            // The engine has ended the subscription with its last item, so its credit starts again.
             wire.begin_life();
         }
     }
@@ -332,7 +331,7 @@ impl ClientCore {
         wire.closing = wire.subscribers == 0;
         if wire.closing && wire.is_empty() && wire.outstanding == 0 {
             self.wires.by_id.remove(&wire_id);
-            // // An empty list ends the whole subscription.
+            // An empty list ends the whole subscription.
             let was_live = !handles.is_empty();
             handles.clear();
             if connected && was_live {
@@ -344,8 +343,7 @@ impl ClientCore {
             return;
         }
         if wire.is_empty() {
-            // // The engine has ended the subscription with its last item, so its credit starts
-            // again.
+            // The engine has ended the subscription with its last item, so its credit starts again.
             wire.begin_life();
         }
         if connected && !handles.is_empty() {

@@ -27,7 +27,7 @@ const _: () = assert!(COST <= 120);
 
 /// Returns the memory held by `readings` queued readings whose values take `bytes`.
 fn held(bytes: usize, readings: u64) -> usize {
-    // // The cast is safe: there are no more readings than fit in memory.
+    // The cast is safe: there are no more readings than fit in memory.
     bytes.saturating_add((readings as usize).saturating_mul(COST))
 }
 
@@ -309,7 +309,7 @@ impl Subscription {
             self.bytes -= bytes as usize;
             self.ledger.dropped += 1;
             self.ledger.waiting -= 1;
-            // // The placeholder of a variable that was never written is not an update.
+            // The placeholder of a variable that was never written is not an update.
             if sequence > 0 {
                 before.add(dropped_by_queue());
             }

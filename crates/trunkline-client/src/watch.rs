@@ -143,7 +143,7 @@ impl ClientCore {
             && let Some(request) = self.requests.take_out(id)
         {
             was_sent = request.wire.is_some();
-            // // Pages of the answer may still arrive.
+            // Pages of the answer may still arrive.
             self.requests.refused(&request);
             self.requests.end(id, &request);
         }
@@ -222,7 +222,7 @@ impl ClientCore {
             self.requests.end(id, &request);
         }
         let Some(key) = self.watches.by_number.get(&number).copied() else {
-            // // The watch was ended in the meantime.
+            // The watch was ended in the meantime.
             return Ok(());
         };
         let max = self.options.items_max;
@@ -325,7 +325,7 @@ impl Watch {
         };
         let (listing, incarnation) = (self.listing, self.next_incarnation);
         let entry = self.names.entry(Arc::clone(&name)).or_default();
-        // // A name has one handle at a time, even if the engine did not report the end of the last
+        // A name has one handle at a time, even if the engine did not report the end of the last
         // one.
         if let Some(before) = &entry.truth {
             self.by_handle.remove(&(before.handle, Arc::clone(&name)));
@@ -339,7 +339,7 @@ impl Watch {
             listing,
         };
         match &mut entry.truth {
-            // // Known from the previous connection, and unchanged for the program.
+            // Known from the previous connection, and unchanged for the program.
             Some(before)
                 if before.listing != listing
                     && before.data_type == known.data_type
@@ -419,7 +419,7 @@ impl Watch {
             return;
         };
         if entry.truth.is_none() && entry.told.is_none() {
-            // // The name appeared and vanished before the program saw it.
+            // The name appeared and vanished before the program saw it.
             if let Some(entry) = self.names.remove(name)
                 && let Some(serial) = entry.pending
             {
@@ -458,7 +458,7 @@ impl Watch {
                     return Some(WatchEvent::Gone { name });
                 }
                 (Some(_), Some(_)) => {
-                    // // Another variable has the name now, and is reported next.
+                    // Another variable has the name now, and is reported next.
                     entry.told = None;
                     entry.pending = Some(serial);
                     self.pending

@@ -377,7 +377,7 @@ impl WireItem {
             self.status = Status::Opening;
             return true;
         }
-        // // An item that ended at this end has already reported its end.
+        // An item that ended at this end has already reported its end.
         self.asked && matches!(self.status, Status::Opening)
     }
 

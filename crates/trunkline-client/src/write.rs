@@ -169,7 +169,7 @@ impl ClientCore {
         place: Option<Place>,
         expires: Option<Tick>,
     ) {
-        // // A write that replaces another one takes over its use of the variable.
+        // A write that replaces another one takes over its use of the variable.
         let variable = write.variable;
         if self.writes.push(order, write, place, expires) {
             self.variables.retain(variable);
@@ -187,7 +187,7 @@ impl ClientCore {
         let (waiting, waiting_bytes) = self.writes.waiting();
         let fits = waiting + writes.len() <= self.options.writes_max
             && waiting_bytes + bytes <= self.options.write_bytes_max;
-        // // Otherwise writes that exceed the limit on their own could never be made.
+        // Otherwise writes that exceed the limit on their own could never be made.
         if fits || waiting == 0 {
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl ClientCore {
             return None;
         }
         let outcomes = self.writes.end_batch(batch.0)?;
-        // // All are known, so none is left out. The vector is reused in place.
+        // All are known, so none is left out. The vector is reused in place.
         Some(outcomes.into_iter().map_while(|known| known).collect())
     }
 
@@ -269,8 +269,8 @@ impl ClientCore {
                 break;
             };
             if !knows_registers {
-                // // The client counts superseded writes itself; the frame of this engine has no
-                // field for them.
+                // The client counts superseded writes itself; the frame of this engine has no field
+                // for them.
                 unsent.write.options.superseded = 0;
             }
             let (write, bytes) = (&unsent.write, unsent.bytes as usize);

@@ -40,7 +40,7 @@ impl Session {
             FrameKind::Find => {
                 let (find, asked) = Find::decode(frame)?;
                 let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
-                // // One more than the limit shows that there are too many.
+                // One more than the limit shows that there are too many.
                 let asked = asked.take(FIND_CONDITIONS_MAX + 1);
                 let asked = asked.collect::<Result<Vec<_>, _>>()?;
                 if !asked.is_empty() && !self.features.contains(Features::CONDITIONS) {
@@ -68,7 +68,7 @@ impl Session {
             FrameKind::Why => {
                 let why = Why::decode(frame)?;
                 if self.parked_until.is_some() {
-                    // // Behind the parked write, the answer would come too late to explain it.
+                    // Behind the parked write, the answer would come too late to explain it.
                     self.run_why(request, why.name, self.last_seen.1);
                     return Ok(());
                 }
@@ -111,7 +111,7 @@ impl Session {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         };
-        // // Fields are found through their variables, whether they are open or not.
+        // Fields are found through their variables, whether they are open or not.
         let (pattern, fields) = match Field::asked_by(&pattern) {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
@@ -136,7 +136,7 @@ impl Session {
         let found = names.count();
         names.finish(next.map_or(0, u64::from));
         if let (0, Some(next)) = (found, next) {
-            // // No match in this stretch: sends no page, and the search continues.
+            // No match in this stretch: sends no page, and the search continues.
             answers.truncate(before);
             *cursor = next;
             self.answers.frames = answers;

@@ -16,8 +16,8 @@ use trunkline_types::Tick;
 use crate::gathering::Flushes;
 use crate::request_budget::RequestBudget;
 
-/// How long a broken session is kept: long enough for several attempts to reconnect, and for the
-/// restart of a network switch.
+/// The default time to keep a broken session: long enough for several attempts to reconnect, and
+/// for the restart of a network switch.
 pub const RESUME_FOR: Duration = Duration::from_secs(30);
 
 /// Facts about the running engine that only its host knows.
@@ -68,7 +68,7 @@ pub struct ServeOptions {
     pub queue_bytes_max: usize,
     /// The memory budget for requests and items of all sessions.
     pub requests: Arc<RequestBudget>,
-    /// How long the `all` subscriptions of a broken session are kept for the client's next session;
+    /// The time to keep the `all` subscriptions of a broken session for the client's next session;
     /// zero keeps none.
     pub resume_for: Duration,
     /// Facts that only the host knows.

@@ -363,7 +363,7 @@ fn may_come_back(cause: &Disconnect) -> bool {
     }
 }
 
-/// Returns the peer's address and its own description of itself, which is not verified.
+/// Returns the peer's origin, followed by its description of itself, which is not verified.
 fn described(origin: &str, hello: &Hello) -> Arc<str> {
     let mut text = origin.to_owned();
     for said in [&hello.client_name, &hello.program] {

@@ -53,7 +53,7 @@ impl Subscription {
             && let Some(event) = self.next_mark(taking)
         {
             match event {
-                // // Under `latest`, every reading is made from a local copy.
+                // Under `latest`, every reading is made from a local copy.
                 Event::Reading { item, reading } => {
                     batch.push(Queued::of_reading(item, reading));
                     self.take_cells(taking, most - 1, batch);
@@ -202,7 +202,7 @@ fn take_queued(
         match &mut entry.waiting {
             Waiting::Count(count) => *count -= 1,
             Waiting::Buffer(serials) => {
-                // // Both `next_of` and the queue's order take the oldest first.
+                // Both `next_of` and the queue's order take the oldest first.
                 serials.pop_front();
                 if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
                     **serials = VecDeque::new();
