@@ -18,8 +18,9 @@
 //! ```
 //!
 //! Everything the program holds survives reconnects. Variables are known by name and opened again,
-//! subscriptions resume after their last update, and unanswered requests are sent again. Only
-//! writes are never sent twice: a write whose answer was lost with the connection ends as unknown.
+//! subscriptions resume after their last update, and unanswered requests are sent again. Writes,
+//! and other requests that change the engine, are never sent twice: if their answer was lost with
+//! the connection, they end as unknown.
 //!
 //! # Layout
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the life of

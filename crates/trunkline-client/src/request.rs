@@ -1,8 +1,8 @@
 //! Pending requests: what was asked, sent and answered.
 //!
-//! A request that is unanswered when the connection breaks is sent again on the next one. This
-//! applies only to the program's requests; the client's own are derived again from what it then
-//! needs.
+//! A request that is unanswered when the connection breaks is sent again on the next one, unless it
+//! was sent completely and changes the engine: then its outcome is unknown. This applies only to
+//! the program's requests; the client's own are derived again from what it then needs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -82,8 +82,8 @@ impl Records {
         (bytes >= LARGE_BYTES).then_some(room)
     }
 
-    /// Reserves memory for an update with `make_room`. If there is none for a long value, the value
-    /// is left out and the reading says so.
+    /// Returns the rules for an update for which `make_room` reserves memory. If there is none for
+    /// a long value, the value is left out and the reading says so.
     pub(crate) fn within(self, update: &Update, make_room: impl FnOnce(usize) -> bool) -> Self {
         let has_room = self.room_for(update).is_none_or(make_room);
         let value_max = if has_room { self.value_max } else { 0 };
