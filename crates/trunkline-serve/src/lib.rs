@@ -11,26 +11,28 @@
 //!  bytes out <-- Answers, then updates <--------------- UpdateSink <------------ Consumer::drain
 //! ```
 //!
-//! Two orders are kept: a session's requests are carried out in the order in which they arrived,
+//! A session guarantees two orders: requests are carried out in the order in which they arrived,
 //! and the answer to a write is sent before the update that it made.
 //!
 //! A client can make a session hold only a bounded amount: answers it does not read (1 MiB and a
 //! page), requests not yet carried out (8 MiB and a frame), unanswered writes (the credit),
 //! unconfirmed records (its window, at most 2^20), and the buffers of its subscriptions (their
-//! contracts). The [`RequestBudget`] limits the total over all sessions for incomplete frames,
-//! requests, libraries on their way to the host, and items; requests beyond it are refused with the
-//! fault `memory-full`. Beyond the first two of these bounds, a session stops reading its input.
+//! contracts). At the first two of these bounds, the session stops reading its input. The
+//! [`RequestBudget`] limits the total over all sessions for incomplete frames, requests, libraries
+//! on their way to the host, and items; requests beyond it are refused with the fault
+//! `memory-full`.
 //!
 //! # Layout
 //! - [`Session`]: the life of the connection, input and output.
-//! - `requests`, `work`: decoding frames into requests; carrying out requests in slices of 1,000
+//! - `requests`, `work`: decoding frames into requests; carrying out requests in slices of 250
 //!   items.
-//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`:
-//!   clients as sources; `watch`: watched patterns.
+//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `forcing`, `orders`: the requests;
+//!   `provider`: clients as sources; `watch`: watched patterns.
 //! - `write_run`: outcomes of writes, in packed runs.
 //! - `request_budget`: the memory of requests and items.
 //! - `answers`, `updates`, `window`: output; deliveries as UPDATES, LOST, ENDED and GONE frames,
 //!   within the client's window.
+//! - `convergence`: the sweep, and repairs.
 //! - `gathering`: throughput mode, and the effect of a flush on every session.
 //! - `explain`: reasons why a variable does not reach the client; `fault`: the engine's errors as
 //!   protocol faults.

@@ -21,9 +21,10 @@ use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
 use crate::request_budget::Loan;
 
-/// Maximum number of items in a page of an answer. A page may end before, at about `PAGE_BYTES`.
+/// Maximum number of items in one slice of a search, a watch, a list of forced variables or a
+/// sweep. A page may end before, at about `PAGE_BYTES`.
 pub(crate) const SLICE: usize = 1000;
-/// Number of items of a request that are handled at a time.
+/// Maximum number of items of a list request that are handled at a time.
 const ITEMS_AT_A_TIME: usize = 250;
 /// Number of items that cost about as much as the overhead of a request.
 const ITEMS_PER_UNIT: usize = 16;
