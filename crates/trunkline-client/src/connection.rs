@@ -237,8 +237,8 @@ impl Connection {
         let cause = self.closing.take().unwrap_or(cause);
         let session = self.session().cloned();
         // Avoids dialling in a tight loop an engine that accepts connections and drops them at
-        // once: the backoff resets only after a session that lasted as long as the longest wait for
-        // one.
+        // once: the backoff resets only after a session that lasted as long as the wait for it may
+        // have been, or as long as the session's deadline if that is shorter.
         if let Some(session) = &session
             && now.since(session.since) >= session.deadline.min(self.backoff.ceiling())
         {

@@ -77,8 +77,8 @@ impl ClientCore {
 }
 
 impl Request {
-    /// Returns the fault for a library request whose connection was lost, or `None` if the request
-    /// can be sent again.
+    /// Returns the fault for a request that changes the engine and whose connection was lost, or
+    /// `None` if the request can be sent again.
     pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
         let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
         let is_unknown = self.verb.is_order() && is_with_the_engine;

@@ -28,7 +28,8 @@ pub enum WriteOutcome {
 /// Counts of a client's writes by outcome. `issued` is the sum of all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteCounts {
-    /// Writes accepted by [`ClientCore::write`].
+    /// Writes accepted by `ClientCore::write` and `ClientCore::write_untracked`, and the writes of
+    /// groups that have ended.
     pub issued: u64,
     /// Writes that ended as applied.
     pub applied: u64,

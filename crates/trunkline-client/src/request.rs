@@ -24,7 +24,7 @@ use trunkline_proto::message::info::VariableInfo;
 /// Number of refused requests to remember.
 const REFUSED_MAX: usize = 64;
 
-/// A request of the program. [`ClientCore::take`] takes its answer.
+/// A request of the program. `ClientCore::take` takes its answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub(crate) u64);
 

@@ -388,7 +388,7 @@ impl ClientCore {
     }
 
     /// Returns the engine's number of the subscription, as in the answer to [`info`](Self::info).
-    /// All `latest` subscriptions share one.
+    /// `latest` subscriptions with the same filters share one.
     pub fn wire_number(&self, subscription: SubscriptionId) -> Option<u32> {
         self.subscriptions
             .get(subscription.0)

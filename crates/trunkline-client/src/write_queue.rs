@@ -13,8 +13,7 @@ use crate::write::{Write, WriteMode};
 
 /// An emptied queue with a larger capacity than this is freed.
 const KEPT_WRITES_MAX: usize = 4096;
-/// Maximum number of recent writes in flight, including answered ones among them. Older ones are
-/// moved to a map.
+/// Maximum number of recent entries, answered ones included. Older unanswered writes move to a map.
 const RECENT_MAX: usize = 16 << 10;
 
 /// Minimum time between two searches for expired writes.
@@ -79,7 +78,7 @@ pub(crate) struct Place {
 /// Writes that were sent and not yet answered, by their consecutive numbers.
 #[derive(Debug, Default)]
 struct OnTheirWay {
-    /// Writes from number `first` on; `None` if answered. The first one is never answered.
+    /// Writes from number `first` on; `None` once answered. The first entry is never `None`.
     recent: VecDeque<Option<InFlight>>,
     first: u64,
     /// Unanswered writes that many later ones have overtaken. They are moved here to bound
