@@ -1,14 +1,13 @@
-//! What an item has received last, and what was missed since: by where it went.
+//! The last update of an item, and the updates missed since, by cause.
 
 use trunkline_proto::message::lost::LostRecord;
 use trunkline_types::{Lost, Position};
 
-/// Updates that were missed before a reading, by where they went. Nothing, or updates that were
-/// coalesced, takes no memory beside it.
+/// Updates missed before a reading, by cause. Allocates only for causes other than coalescing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Missed {
     coalesced: u64,
-    /// All other causes.
+    /// All causes but coalescing.
     others: Option<Box<Lost>>,
 }
 
@@ -42,7 +41,6 @@ impl Missed {
         self.coalesced == 0 && self.others.is_none()
     }
 
-    /// These, too.
     #[inline]
     pub(crate) fn add(&mut self, more: Missed) {
         self.coalesced = self.coalesced.saturating_add(more.coalesced);
@@ -62,45 +60,45 @@ impl Missed {
     }
 }
 
-/// What an item has received last, and what the engine said was missed since.
+/// The last update of an item, and the losses that the engine has reported since.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     position: Option<Position>,
     told: Option<Box<Told>>,
 }
 
-/// Where updates went that nobody has told anything about.
+/// The cause of missing updates that no report accounts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Remainder {
-    /// Into newer ones, as the contract says.
+    /// Merged into newer updates, as the contract specifies.
     Coalesced,
-    /// They were written while the item was not subscribed.
+    /// Written while the item was not subscribed.
     Disconnect,
-    /// Nobody knows: under this contract every update is delivered or told.
+    /// Unknown: under this contract every update is either delivered or reported lost.
     Unknown,
 }
 
-/// Increments that belong to the item's next update.
+/// Reported losses that belong to the item's next update.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     filtered: u64,
     queue: u64,
     overrun: u64,
     disconnect: u64,
-    /// As an ENDED frame said; what LOST says about the same gap afterwards is part of it.
+    /// From an ENDED frame. It already covers what LOST frames report later for the same gap.
     ended: u64,
-    /// Ended at this end: whatever is missing, an overrun is why.
+    /// Ended at this end: an overrun accounts for every missing update.
     ended_here: bool,
     unknown: bool,
 }
 
 impl Account {
-    /// The last update received.
+    /// The position of the last update received.
     pub(crate) fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// A LOST record.
+    /// Adds a LOST record.
     pub(crate) fn tell(&mut self, record: &LostRecord) {
         let told = self.told.get_or_insert_default();
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
@@ -111,26 +109,27 @@ impl Account {
         told.unknown |= record.unknown;
     }
 
-    /// The subscription ended with so many updates undelivered.
+    /// Records that the subscription ended with `lost` updates undelivered.
     pub(crate) fn tell_end(&mut self, lost: u64) {
         let told = self.told.get_or_insert_default();
         told.ended = told.ended.saturating_add(lost);
     }
 
-    /// The subscription ended because the program has too much waiting.
+    /// Records that the subscription ended here, because the program's queue is full.
     pub(crate) fn tell_end_here(&mut self) {
         self.told.get_or_insert_default().ended_here = true;
     }
 
-    /// The variable was replaced by another of its name: what lies between cannot be counted.
+    /// Records that another variable with the same name replaced this one: the updates between them
+    /// cannot be counted.
     pub(crate) fn replaced(&mut self) {
         if self.position.take().is_some() {
             self.told.get_or_insert_default().unknown = true;
         }
     }
 
-    /// Updates between the last one and this that nobody has told anything about. Under a contract
-    /// that delivers or tells every update they were sent and are lost.
+    /// Returns the number of updates between the last one and this one that no report accounts for.
+    /// Under a contract that delivers or reports every update, these were sent and lost.
     #[inline]
     pub(crate) fn untold(&self, position: Position) -> u64 {
         let Some(before) = self.position.filter(|at| at.epoch == position.epoch) else {
@@ -148,8 +147,8 @@ impl Account {
         }
     }
 
-    /// The item is put right: this is its last update, whatever it had. What was missed since the
-    /// one before.
+    /// Makes a repaired update the item's last one, whatever its position. Returns the updates
+    /// missed since the one before.
     pub(crate) fn repair(&mut self, position: Position, remainder: Remainder) -> Missed {
         self.update(position, remainder).unwrap_or_else(|| {
             self.position = Some(position);
@@ -157,14 +156,14 @@ impl Account {
         })
     }
 
-    /// An update has arrived. What was missed since the one before; `None` when the item has it
-    /// already.
+    /// Records an arriving update. Returns the updates missed since the one before, or `None` if
+    /// the item already has this update.
     ///
-    /// Causes that were told are taken from the gap between the two sequences, and never exceed it;
-    /// for what then remains the caller knows the cause.
+    /// Reported causes are taken from the gap between the two sequences and never exceed it. The
+    /// caller supplies the cause of the rest.
     #[inline(always)]
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
-        // The usual case: the next one, and nothing was told.
+        // Fast path: the next sequence, and nothing reported.
         if let (None, Some(before)) = (&self.told, &mut self.position)
             && before.epoch == position.epoch
             && before.sequence.checked_add(1) == Some(position.sequence)
@@ -211,7 +210,7 @@ impl Account {
             lost.queue = part(told.queue);
             lost.overrun += part(told.overrun);
             lost.disconnect = part(told.disconnect);
-            // Ended here before its first reading: what it missed until now nobody has counted.
+            // Ended here before its first reading: the updates missed so far were not counted.
             lost.unknown |= told.unknown || (told.ended_here && !bounded);
         }
         if bounded && gap > 0 {
@@ -229,7 +228,7 @@ impl Account {
 mod tests {
     use super::*;
 
-    /// The account as the tests look at it.
+    /// A shorthand for the tests.
     impl Account {
         fn lost_at(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
             self.update(position, remainder).map(|missed| missed.lost())

@@ -1,4 +1,4 @@
-//! What requests are answered with.
+//! Answers to requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,139 +15,141 @@ use crate::outcome::WriteOutcome;
 use crate::page::ReadingPage;
 use crate::variable::VariableRef;
 
-/// The answer to a request. Lists have one entry per item, in the order of the request; a fault of
-/// one item is that item's only.
+/// The answer to a request. Lists have one entry per item, in the order of the request. A fault of
+/// one item does not affect the others.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Answer {
-    /// To an opening.
+    /// Answers an opening.
     Opened(Vec<Result<Opened, Fault>>),
-    /// To a closing.
+    /// Answers a closing.
     Closed(Vec<Result<(), Fault>>),
-    /// To a read.
+    /// Answers a read.
     Readings(Vec<Result<Reading, Fault>>),
-    /// To a read into a page.
+    /// Answers a read into a page.
     Page(ReadingPage),
-    /// To a request for fresh values: whether the sources were asked.
+    /// Answers a request for fresh values. `Ok` means that the source was asked.
     Requested(Vec<Result<(), Fault>>),
-    /// To a question about variables.
+    /// Answers a query for variable information.
     Info(Vec<Result<VariableInfo, Fault>>),
-    /// To a search.
+    /// Answers a search by name.
     Names(Vec<Found>),
-    /// To the question why a variable does not deliver.
+    /// Answers a query for the reason why a variable does not deliver.
     Why(Vec<Step>),
-    /// To a question about the engine.
+    /// Answers a query for engine information.
     Engine(EngineInfo),
-    /// To writes of which all are carried out, or none.
+    /// Answers a group of writes, which are carried out together or not at all.
     Group(GroupOutcome),
-    /// To the question what variables held at one instant.
+    /// Answers a request for the values of variables at one instant.
     Snapshot(Snapshot),
-    /// To an order about leases.
+    /// Answers a lease request.
     Leases(Vec<Result<Lease, Fault>>),
-    /// To the question who did what.
+    /// Answers an audit query.
     Audit(AuditPage),
-    /// To an order about a library.
+    /// Answers a library request.
     Library(LibraryReport),
-    /// To a flush: the engine has carried out what came before it, and every write before it has
-    /// ended.
+    /// Answers a flush: the engine has carried out everything before it, and every earlier write
+    /// has ended.
     Flushed,
-    /// To a question about forced variables, or a switch of forcing.
+    /// Answers a query for forced variables, or a switch of forcing.
     Forced(ForcedList),
-    /// The request as a whole was refused.
+    /// The engine refused the request as a whole.
     Refused(Fault),
 }
 
-/// How a group of writes ended.
+/// The outcome of a group of writes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GroupOutcome {
-    /// The number of its commit, from 1 within the engine's epoch; `None`: nothing was written, or
-    /// nobody knows.
+    /// The commit number, from 1 within the engine's epoch. `None` if nothing was written, or if
+    /// the outcome is unknown.
     pub commit: Option<u64>,
-    /// The place of the write because of which the others were refused.
+    /// The index of the write that caused the refusal of the others.
     pub culprit: Option<usize>,
-    /// One per write, in their order.
+    /// One outcome per write, in order.
     pub outcomes: Vec<WriteOutcome>,
 }
 
-/// What variables held at one instant.
+/// The values of variables at one instant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    /// Whether it is one instant; of more than 4,096 variables each is consistent by itself.
+    /// True if all readings are of one instant. With more than 4,096 variables, each reading is
+    /// consistent only by itself.
     pub is_consistent: bool,
-    /// The number of the last group that was committed before; 0: none was.
+    /// The number of the last group committed before the snapshot; 0 if there was none.
     pub commit: u64,
-    /// When, by the engine's clock.
+    /// The instant, by the engine's clock.
     pub instant: Timestamp,
-    /// One per variable, in their order.
+    /// One reading per variable, in the order of the request.
     pub readings: Vec<Result<Reading, Fault>>,
 }
 
-/// A lease that one holds, or has given back.
+/// A lease that this client holds or has given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// For how long from when the engine answered; zero: it was given back.
+    /// The duration, counted from the engine's answer. Zero if the lease was given back.
     pub duration: Duration,
-    /// Where the variable is: from there the holder goes on.
+    /// The variable's current position, from which the holder continues.
     pub position: Position,
 }
 
 /// The engine's list of forced variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForcedList {
-    /// Whether forced values hold; off, every variable shows what its source says.
+    /// True while forced values are in effect. When off, every variable shows its source's value.
     pub is_on: bool,
-    /// Variables on the list, those you cannot see included; after a switch, those it concerned.
+    /// Number of variables on the list, including those the caller cannot see. After a switch, the
+    /// number of variables that it affected.
     pub total: u32,
-    /// Those on the list, unless something was switched.
+    /// The variables on the list. Empty after a switch.
     pub entries: Vec<ForcedEntry>,
 }
 
 /// A variable that was opened.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Opened {
-    /// What the other verbs take.
+    /// The reference to pass to the other verbs.
     pub variable: VariableRef,
     /// The type of its values.
     pub data_type: DataType,
-    /// What can be done with it, as far as the opening wants it.
+    /// The access permitted, restricted to what the opening asked for.
     pub access: Access,
-    /// Its current reading, if asked for and readable.
+    /// The current reading, if requested and readable.
     pub reading: Option<Reading>,
-    /// Its properties, if asked for.
+    /// The properties, if requested.
     pub properties: Option<Arc<Properties>>,
 }
 
-/// A variable that was found.
+/// A variable found by a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Its full name.
+    /// The full name.
     pub name: String,
     /// The type of its values.
     pub data_type: DataType,
-    /// What can be done with it at all.
+    /// The access that the variable permits.
     pub access: Access,
 }
 
-/// A stage on the way from a variable's source to its consumer, and how it stands there.
+/// A stage on the way from a variable's source to its consumer, with its verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Where.
+    /// The stage.
     pub stage: WhyStage,
-    /// How it stands.
+    /// The verdict on this stage.
     pub verdict: WhyVerdict,
-    /// What was found.
+    /// A sentence that describes the finding.
     pub sentence: String,
-    /// What to do next; empty where there is nothing to do.
+    /// The next step to take; empty if there is nothing to do.
     pub next: String,
 }
 
-/// Items of one answer that come page by page.
+/// The items of one answer that arrives page by page.
 #[derive(Debug)]
 pub(crate) struct Page<T> {
-    /// The variables of the request, in its order.
+    /// The variables of the request, in order.
     pub(crate) variables: Vec<VariableRef>,
     pub(crate) results: Vec<Option<Result<T, Fault>>>,
-    /// What was sent: item of the request, and its handle where one is sent.
+    /// The items sent: index within the request, and handle where one is sent.
     pub(crate) asked: Vec<(u32, u32)>,
 }
 
@@ -161,8 +163,8 @@ impl<T> Page<T> {
         }
     }
 
-    /// Decides what is asked for: the items that `ask` gives a handle, the others have their
-    /// faults.
+    /// Selects the items to send: those for which `ask` returns a handle. The others get their
+    /// faults. Returns the number of items to send.
     pub(crate) fn ask(&mut self, mut ask: impl FnMut(VariableRef) -> Result<u32, Fault>) -> u32 {
         self.asked.clear();
         self.asked.reserve_exact(self.variables.len());
@@ -179,7 +181,7 @@ impl<T> Page<T> {
         self.asked.len() as u32
     }
 
-    /// The item behind this index of what was sent.
+    /// Returns the item of the request at this index of the items sent.
     pub(crate) fn asked(&self, index: u32) -> Option<u32> {
         self.asked.get(index as usize).map(|(item, _)| *item)
     }
@@ -194,7 +196,7 @@ impl<T> Page<T> {
         }
     }
 
-    /// The results; what has none yet gets this fault.
+    /// Returns the results; items without one get the fault `missing`.
     pub(crate) fn finish(self, missing: &Fault) -> Vec<Result<T, Fault>> {
         self.results
             .into_iter()

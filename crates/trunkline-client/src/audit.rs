@@ -1,4 +1,4 @@
-//! Who did what: pages of the engine's audit, collected.
+//! Audit queries: collects the pages of the engine's audit.
 
 use trunkline_proto::message::audit::{Audit, AuditPageFrame};
 use trunkline_proto::{Disconnect, Frame};
@@ -10,20 +10,21 @@ use crate::error::RequestError;
 use crate::open::wrong_answer;
 use crate::request::{Request, RequestId, Verb, malformed};
 
-/// Entries that one question collects at most; those behind them are asked for with another.
+/// Maximum number of entries that one query collects. A further query returns the entries after
+/// them.
 pub const AUDIT_ENTRIES_MAX: usize = 100_000;
 
-/// A question about the audit, and what is known of its answer.
+/// An audit query, and the entries received so far.
 #[derive(Debug)]
 pub(crate) struct Asked {
     query: AuditQuery,
-    /// Where the page begins that is asked for now.
+    /// The first entry of the page requested now.
     from: Option<u64>,
     found: Vec<AuditEntry>,
 }
 
 impl Asked {
-    /// From the start, as an engine that was restarted may number otherwise.
+    /// Starts again from the beginning, because a restarted engine may number entries differently.
     pub(crate) fn restart(&mut self) {
         self.from = self.query.from;
         self.found = Vec::new();
@@ -40,7 +41,8 @@ impl Asked {
         self.limit().saturating_sub(self.found.len())
     }
 
-    /// Whether this page begins behind the one that was asked for, so that the end comes nearer.
+    /// Returns true if the page at `next` lies beyond the one requested, so that the query
+    /// progresses.
     fn is_behind(&self, next: u64) -> bool {
         match (self.from, self.query.newest_first) {
             (None, _) => true,
@@ -64,12 +66,11 @@ impl Asked {
 }
 
 impl ClientCore {
-    /// Asks who did what; every page is collected, up to the query's limit or
-    /// [`AUDIT_ENTRIES_MAX`], and `next` of the answer is where the entries go on. Answered by
-    /// [`Answer::Audit`].
+    /// Queries the audit. Collects every page, up to the query's limit or [`AUDIT_ENTRIES_MAX`];
+    /// `next` in the answer is where the following entries begin. Answered by [`Answer::Audit`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
         let asked = Asked {

@@ -1,4 +1,4 @@
-//! Readings that are taken together: the form for programs that take millions per second.
+//! Readings taken in batches, for programs that take millions per second.
 
 use std::time::Duration;
 
@@ -8,51 +8,50 @@ use crate::event::Event;
 use crate::queue::Queued;
 use crate::typed::FromValue;
 
-/// What stands for a value where there is none; never shown.
+/// Placeholder for a missing value; never shown.
 const NO_VALUE: &Value = &Value::Bool(false);
 
-/// Readings in the order in which they happened, and what happened behind them if that was no
-/// reading. A program keeps one and has it filled again and again: its room is used again, and
-/// nothing is allocated, beside what values of text and arrays hold.
+/// Readings in the order in which they occurred, and the event after them that ended the batch, if
+/// any. A program keeps one batch and refills it: the storage is reused, and nothing is allocated
+/// except the contents of text and array values.
 #[derive(Debug, Default)]
 pub struct Batch {
     readings: Vec<BatchReading>,
     event: Option<Event>,
 }
 
-/// A reading of a [`Batch`].
+/// A reading in a [`Batch`].
 #[derive(Debug)]
 pub struct BatchReading(Queued);
 
 impl Batch {
-    /// An empty one.
+    /// Returns an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The readings, oldest first.
+    /// Returns the readings, oldest first.
     pub fn readings(&self) -> &[BatchReading] {
         &self.readings
     }
 
-    /// What happened behind the readings: a change of the connection, or the fault or end of an
-    /// item. Never a reading.
+    /// Returns the event after the readings: a change of the connection, or the fault or end of an
+    /// item. It is never a reading.
     pub fn event(&self) -> Option<&Event> {
         self.event.as_ref()
     }
 
-    /// Whether there is neither a reading nor an event.
+    /// Returns true if there is neither a reading nor an event.
     pub fn is_empty(&self) -> bool {
         self.readings.is_empty() && self.event.is_none()
     }
 
-    /// Forgets everything, and keeps the room.
+    /// Removes everything, but keeps the storage.
     pub fn clear(&mut self) {
         self.readings.clear();
         self.event = None;
     }
 
-    /// Gives room for so many readings.
     pub(crate) fn reserve(&mut self, readings: usize) {
         self.readings.reserve(readings);
     }
@@ -68,19 +67,20 @@ impl Batch {
 }
 
 impl BatchReading {
-    /// Which item, counted as the names were given.
+    /// Returns the index of the item, in the order in which the names were given.
     #[inline]
     pub fn item(&self) -> u32 {
         self.0.item
     }
 
-    /// The value, in engineering units.
+    /// Returns the value, in engineering units.
     #[inline]
     pub fn value(&self) -> &Value {
         self.0.received.value.as_ref().unwrap_or(NO_VALUE)
     }
 
-    /// The value as a type of the program; `None` when it is of another type, or there is none yet.
+    /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
+    /// value yet.
     #[inline]
     pub fn get<T: FromValue>(&self) -> Option<T> {
         match self.quality().has_value() {
@@ -89,49 +89,49 @@ impl BatchReading {
         }
     }
 
-    /// When it was measured.
+    /// Returns the time of measurement.
     #[inline]
     pub fn source_timestamp(&self) -> Timestamp {
         self.0.received.source_timestamp
     }
 
-    /// When the engine accepted it.
+    /// Returns the time at which the engine accepted the update.
     #[inline]
     pub fn engine_timestamp(&self) -> Timestamp {
         self.0.received.engine_timestamp
     }
 
-    /// How far it can be trusted.
+    /// Returns the quality: good, uncertain or bad, with a reason.
     #[inline]
     pub fn quality(&self) -> Quality {
         self.0.received.quality
     }
 
-    /// The update's number within its engine's life.
+    /// Returns the position: the epoch and the sequence of the update.
     #[inline]
     pub fn position(&self) -> Position {
         self.0.received.position
     }
 
-    /// What was missed between the item's previous reading and this one.
+    /// Returns the updates missed between the item's previous reading and this one.
     #[inline]
     pub fn lost(&self) -> Lost {
         self.0.missed.lost()
     }
 
-    /// As [`Reading::stale`].
+    /// Returns the age of a stale reading; see [`Reading::stale`].
     #[inline]
     pub fn stale(&self) -> Option<Duration> {
         self.0.received.stale_when_taken()
     }
 
-    /// Whether this client wrote the update.
+    /// Returns true if this client wrote the update.
     #[inline]
     pub fn own(&self) -> bool {
         self.0.received.own
     }
 
-    /// The same as a reading of its own, to be kept.
+    /// Returns a copy of the reading, to keep.
     pub fn to_reading(&self) -> Reading {
         Reading {
             sample: Sample {

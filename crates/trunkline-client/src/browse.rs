@@ -1,4 +1,4 @@
-//! Reading, searching and asking.
+//! Reads, searches and queries.
 
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::fault::FaultMessage;
@@ -23,18 +23,18 @@ impl ClientCore {
     /// Asks the engine for current readings, whether new or not. Answered by [`Answer::Readings`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
         let (list, as_page) = (ReadList::new(variables, ReadingPage::new()), false);
         Ok(self.ask(variables.len(), Verb::Read { list, as_page }))
     }
 
-    /// As [`read`](Self::read), into the room that `page` has, without readings of their own.
-    /// Answered by [`Answer::Page`].
+    /// Same as [`read`](Self::read), but reuses the storage of `page` instead of allocating a
+    /// reading per item. Answered by [`Answer::Page`].
     ///
     /// # Errors
-    /// As there; the page is gone then.
+    /// Same as for `read`; the page is lost in that case.
     pub fn read_page(
         &mut self,
         variables: &[VariableRef],
@@ -45,11 +45,11 @@ impl ClientCore {
         Ok(self.ask(variables.len(), Verb::Read { list, as_page }))
     }
 
-    /// Asks the sources of variables for fresh values, which come as updates. Answered by
+    /// Asks the sources of variables for fresh values, which arrive as updates. Answered by
     /// [`Answer::Requested`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn request_value(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
         Ok(self.ask(
@@ -58,29 +58,29 @@ impl ClientCore {
         ))
     }
 
-    /// Asks for everything the engine knows about variables. Answered by [`Answer::Info`].
+    /// Asks for everything the engine knows about the variables. Answered by [`Answer::Info`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn info(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
         Ok(self.ask(variables.len(), Verb::Info(Page::new(variables.to_vec()))))
     }
 
-    /// Searches the names that match a pattern; every page is collected. Answered by
-    /// [`Answer::Names`], with at most `limit` names where one is given, and never more than
+    /// Searches for names that match a pattern, and collects every page. Answered by
+    /// [`Answer::Names`], with at most `limit` names if given, and never more than
     /// [`request_items_max`](crate::ClientOptions::request_items_max).
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn find(&mut self, pattern: &str, limit: Option<usize>) -> Result<RequestId, RequestError> {
         self.search(pattern, &[], limit)
     }
 
-    /// As [`find`](Self::find), with conditions that all have to hold.
+    /// Same as [`find`](Self::find), with conditions that must all hold.
     ///
     /// # Errors
-    /// As there.
+    /// Same as for `find`.
     pub fn search(
         &mut self,
         pattern: &str,
@@ -107,7 +107,7 @@ impl ClientCore {
     /// Asks why a variable does not deliver. Answered by [`Answer::Why`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn why(&mut self, name: &str) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
         Ok(self.ask(
@@ -118,10 +118,10 @@ impl ClientCore {
         ))
     }
 
-    /// Asks about the engine itself. Answered by [`Answer::Engine`].
+    /// Asks for information about the engine itself. Answered by [`Answer::Engine`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn engine_info(&mut self) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
         Ok(self.ask(1, Verb::Engine))
@@ -167,7 +167,7 @@ impl ClientCore {
                     let max_age = variable.and_then(|v| v.max_age);
                     list.push(arrival.entry(&record, data_type, max_age)?);
                 }
-                // Closed by the program meanwhile.
+                // The program has closed the variable in the meantime.
                 (Ok(_), None) => list.push_fault(FaultCode::UnknownHandle.into()),
                 (Err(fault), _) => list.push_fault(fault.to_fault()),
             }
@@ -213,8 +213,8 @@ impl ClientCore {
             return Ok(());
         };
         match next {
-            // A page may be empty where the engine has searched in vain for long; the cursor moves
-            // on.
+            // A page may be empty if the engine has searched for a long time without a match; the
+            // cursor still advances.
             Some(next) if found.len() < *limit && next != *cursor => {
                 *cursor = next;
                 self.requests.ask_again(id, request);
@@ -273,7 +273,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// A whole request was refused: every item that has no answer yet has this one.
+    /// Handles the refusal of a whole request: every item without an answer gets this fault.
     pub(crate) fn handle_fault(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let fault: Fault = FaultMessage::decode(frame)?.fault.to_fault();
         let Some((id, request)) = self.requests.answered_by(frame)? else {
@@ -284,7 +284,8 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Goes on with a request whose frame was taken, or keeps it for the disconnect.
+    /// Continues with a request whose frame was processed. On an error, puts the request back for
+    /// the disconnect to handle.
     pub(crate) fn settle_if(
         &mut self,
         taken: Result<(), Disconnect>,
@@ -325,7 +326,7 @@ fn take_requested(request: &mut Request, results: Results<'_>) -> Result<(), Dis
     Ok(())
 }
 
-/// Notes that `count` items from `first` on are answered; their indices.
+/// Records that `count` items from `first` on are answered, and returns their indices.
 pub(crate) fn answer_run(
     request: &mut Request,
     first: u32,

@@ -1,4 +1,4 @@
-//! The client as a state machine: what it is made of, and its face to the driver.
+//! The client state machine: its parts, and its [`Endpoint`] interface to the driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,12 @@ use crate::watch::Watches;
 use crate::wire::Wires;
 use crate::write_queue::Writes;
 
-/// The client's end of one connection, over any number of reconnects. A driver such as
+/// The client's end of one connection, across any number of reconnects. A driver such as
 /// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
 ///
-/// Every verb returns at once. What was asked for is sent when the driver next takes output,
-/// answers are there when the driver has brought input: [`changes`](Self::changes) says when to
+/// Every verb returns at once. The driver sends requests when it next takes output, and answers are
+/// available once the driver has passed in the input that carries them. [`changes`](Self::changes)
+/// tells when there is something to look at.
 /// look.
 #[derive(Debug)]
 pub struct ClientCore {
@@ -41,32 +42,32 @@ pub struct ClientCore {
     pub(crate) subscriptions: Slab<Subscription>,
     pub(crate) requests: Requests,
     pub(crate) writes: Writes,
-    /// Flushes that only wait for answers to writes.
+    /// Flushes that the engine has completed and that still wait for write answers.
     pub(crate) flushes: Vec<(u64, Request)>,
     pub(crate) provider: ProviderRole,
-    /// What is gathered, in throughput mode.
+    /// Data gathered for sending, in throughput mode.
     pub(crate) gather: Option<Box<Gather>>,
-    /// What is gathered is to go with the next output.
+    /// Set when the gathered data must go out with the next output.
     pub(crate) send_gathered: bool,
     pub(crate) watches: Watches,
     pub(crate) follows: Slab<Follow>,
-    /// Items that may not be what the engine has sent.
+    /// Items whose digest differs from the engine's, until they are checked.
     pub(crate) suspects: Suspects,
-    /// When something last came in.
+    /// The last time bytes arrived.
     pub(crate) last_input: Option<Tick>,
-    /// Items of all subscriptions.
+    /// Number of items in all subscriptions.
     pub(crate) items: usize,
-    /// When failed items are asked for again; the wait grows from time to time.
+    /// The time to retry failed items; the wait grows with each retry.
     pub(crate) retry_at: Option<Tick>,
     pub(crate) retry_wanted: bool,
     pub(crate) retry_backoff: Backoff,
-    /// Subscriptions go on behind what they have when the variables are open again.
+    /// Subscriptions resume after their last update once the variables are open again.
     pub(crate) resume_when_restored: bool,
     pub(crate) changes: u64,
 }
 
 impl ClientCore {
-    /// A client that wants to dial at once.
+    /// Returns a client that wants to dial at once.
     pub fn new(options: ClientOptions) -> Self {
         Self {
             connection: Connection::new(&options),
@@ -93,7 +94,7 @@ impl ClientCore {
         }
     }
 
-    /// How the connection is, with its cause.
+    /// Returns the state of the connection, with its cause.
     pub fn state(&self) -> ConnectionState {
         if let Some(cause) = self.connection.closed() {
             return ConnectionState::Closed {
@@ -112,43 +113,43 @@ impl ClientCore {
         }
     }
 
-    /// The engine at the other end, while the connection is up.
+    /// Returns the session with the engine, while the connection is up.
     pub fn session(&self) -> Option<&Session> {
         self.connection.session().map(|session| &**session)
     }
 
-    /// The last measured round trip on this connection.
+    /// Returns the last round trip measured on this connection.
     pub fn round_trip(&self) -> Option<Duration> {
         self.connection
             .session()
             .and_then(|_| self.connection.liveness.round_trip())
     }
 
-    /// What came over all connections so far.
+    /// Returns the totals over all connections so far.
     pub fn counters(&self) -> ConnectionCounters {
         self.connection.counters
     }
 
-    /// Rises with everything that anybody may wait for: an answer, an outcome, an event, a change
-    /// of the connection. Equal values: there is nothing to look at.
+    /// Returns a number that rises with everything a program can wait for: an answer, an outcome,
+    /// an event, a change of the connection. While it is unchanged, there is nothing new to look
+    /// at.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Requests that are not answered and writes that have not ended: a program that has made any
-    /// number of either waits once, until this is 0.
+    /// Returns the number of unanswered requests and unfinished writes. After any number of either,
+    /// a program waits once, until this is 0.
     pub fn pending(&self) -> usize {
         self.requests.open() + self.writes.open()
     }
 
-    /// Variables that are in use: opened, subscribed, or with writes that wait.
+    /// Returns the number of variables in use: opened, subscribed, or with queued writes.
     pub fn variables_in_use(&self) -> usize {
         self.variables.len()
     }
 
-    /// Says goodbye and closes the connection for good; what was not sent by then never is. A
-    /// program that wants everything carried out waits for [`pending`](Self::pending) to be 0
-    /// before.
+    /// Says goodbye and closes the connection for good. Anything not sent before is never sent. To
+    /// have everything carried out, wait for [`pending`](Self::pending) to reach 0 first.
     pub fn shut_down(&mut self) {
         let was_closed = self.connection.closed().is_some();
         self.connection.close();
@@ -160,7 +161,7 @@ impl ClientCore {
         self.changes += 1;
     }
 
-    /// Dials at once: ends the wait for the next attempt, or begins anew after giving up.
+    /// Dials at once: ends the wait for the next attempt, or starts again after giving up.
     pub fn reconnect(&mut self, now: Tick) {
         self.connection.dial_now(now);
         self.changes += 1;
@@ -176,7 +177,7 @@ impl ClientCore {
         }
     }
 
-    /// No connection will be made: everything that waits for one ends.
+    /// Ends everything that waits for a connection, because none will be made.
     fn gave_up(&mut self, cause: &Arc<Disconnect>) {
         let code = match &**cause {
             Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
@@ -194,7 +195,7 @@ impl ClientCore {
     }
 
     fn dispatch(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        // A kind of a newer minor version: skipped (B-51).
+        // Frame kinds of a newer minor version are skipped (B-51).
         let Some(kind) = frame.kind() else {
             self.connection.counters.unknown_frames += 1;
             return Ok(());
@@ -284,8 +285,8 @@ impl Endpoint for ClientCore {
         self.connection.liveness.handle_received(now);
         let mut input = bytes;
         loop {
-            // The frame borrows the buffer, which therefore steps aside; its limits may change
-            // meanwhile.
+            // The frame borrows the buffer, so the buffer is moved out of `self`; its limits may
+            // change meanwhile.
             let mut frames = std::mem::take(&mut self.connection.frames);
             let was_greeting = self.connection.session().is_none();
             let result = match frames.next_frame(now, &mut input) {
@@ -310,7 +311,8 @@ impl Endpoint for ClientCore {
     }
 
     fn wants_input(&self) -> bool {
-        // Nothing here ever waits for the program: what it does not take is bounded and counted.
+        // The client never waits for the program: whatever the program does not take is bounded and
+        // counted.
         true
     }
 

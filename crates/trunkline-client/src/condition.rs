@@ -1,4 +1,4 @@
-//! What a variable that is searched for has to be like.
+//! Search conditions on the fields of a variable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ pub use trunkline_proto::message::find::Comparison;
 use trunkline_proto::message::find::FindCondition;
 
 /// A field compared with a text, such as `units=degC`, `description~pump` or `range.high>100`. The
-/// engine says what fields there are.
+/// engine defines which fields exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// The field, such as `units`; `*` for any with text.
+    /// The field, such as `units`; `*` means any text field.
     pub field: String,
-    /// How it is compared.
+    /// The comparison operator.
     pub comparison: Comparison,
-    /// With what.
+    /// The value to compare with.
     pub value: String,
 }
 
-/// The text is no condition.
+/// The text is not a valid condition.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?} is no condition; one is a field, one of = != ~ < >, and a value: units=degC")]
 pub struct ConditionError {
@@ -26,7 +26,7 @@ pub struct ConditionError {
 }
 
 impl Condition {
-    /// That a field is compared with a value.
+    /// Returns a condition that compares `field` with `value`.
     pub fn new(field: &str, comparison: Comparison, value: &str) -> Self {
         Self {
             field: field.to_owned(),

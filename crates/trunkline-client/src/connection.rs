@@ -1,4 +1,4 @@
-//! The connection's life: hello, keep-alive, acknowledgement, end, and the next attempt.
+//! The life of the connection: hello, keep-alive, acknowledgement, end, and the next attempt.
 //!
 //! ```text
 //!            dial due             handle_connected            WELCOME
@@ -28,11 +28,11 @@ use crate::receipt::Receipt;
 use crate::request::malformed;
 use crate::state::{ConnectionCounters, Session};
 
-/// Bounds of the keep-alive interval, whatever the engine says.
+/// Bounds of the keep-alive interval, whatever the engine asks for.
 const KEEPALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEPALIVE_MAX: Duration = Duration::from_secs(3600);
 
-/// The connection of a client, which may be none.
+/// The connection of a client, in any phase, including offline.
 #[derive(Debug)]
 pub(crate) struct Connection {
     phase: Phase,
@@ -41,12 +41,12 @@ pub(crate) struct Connection {
     backoff: Backoff,
     random: fastrand::Rng,
     last_failure: Option<Arc<Disconnect>>,
-    /// Why the transport is to be closed.
+    /// Set when the transport must be closed, with the reason.
     closing: Option<Disconnect>,
     goodbye: Option<Goodbye>,
     pub(crate) hello_due: bool,
     pub(crate) keepalive_due: bool,
-    /// The last session: what the next one goes on from.
+    /// The last session, which the next hello asks to resume.
     last_session: Option<Resume>,
     pub(crate) receipt: Receipt,
     pub(crate) counters: ConnectionCounters,
@@ -66,7 +66,7 @@ struct Open {
     frame_max: u32,
     message_max: u32,
     frame_limits: FrameLimits,
-    /// The engine's wall clock at its welcome, and when that came.
+    /// The engine's wall clock when it sent WELCOME, which arrived at `session.since`.
     engine_wall: Timestamp,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
 
     pub(crate) fn connected(&mut self, now: Tick) {
         if let Phase::Closed = self.phase {
-            // The program has given up while the driver was dialling.
+            // The program gave up while the driver was dialling.
             self.closing = Some(Disconnect::Local);
             return;
         }
@@ -123,8 +123,8 @@ impl Connection {
         }
     }
 
-    /// The engine has accepted the hello. Also returns whether this is the start of the engine that
-    /// the last session was with: positions of another one mean nothing here.
+    /// Handles the engine's WELCOME. The returned flag is true if the engine is in the same epoch
+    /// as in the last session; positions of another epoch mean nothing in this one.
     pub(crate) fn welcome(
         &mut self,
         now: Tick,
@@ -186,7 +186,7 @@ impl Connection {
         Ok((same_epoch, welcome))
     }
 
-    /// REFUSED and GOODBYE: what they mean.
+    /// Decodes REFUSED or GOODBYE into the reason for the disconnect.
     pub(crate) fn dismissed(
         &self,
         frame: &Frame<'_>,
@@ -202,7 +202,7 @@ impl Connection {
         Ok(Goodbye::decode(frame)?.into())
     }
 
-    /// The transport is to be closed; the engine is told why, where it would read it.
+    /// Marks the transport for closing, and prepares a goodbye where the engine would read one.
     pub(crate) fn fail(&mut self, cause: Disconnect) {
         if self.closing.is_none() {
             self.goodbye = cause.goodbye();
@@ -210,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// The program wants no connection any more.
+    /// Closes the connection because the program asked for it.
     pub(crate) fn close(&mut self) {
         match self.phase {
             Phase::Greeting { .. } | Phase::Open(_) => {
@@ -227,8 +227,8 @@ impl Connection {
         }
     }
 
-    /// The transport is gone, or could not be made. The cause, the session that ended, and whether
-    /// another attempt is made.
+    /// Handles the loss of the transport, or a failed dial. Returns the cause, the session that
+    /// ended, and true if another attempt follows.
     pub(crate) fn disconnected(
         &mut self,
         now: Tick,
@@ -236,8 +236,9 @@ impl Connection {
     ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
         let cause = self.closing.take().unwrap_or(cause);
         let session = self.session().cloned();
-        // An engine that takes connections and drops them at once is not dialled in a tight loop: a
-        // session has to last as long as one may have waited for it.
+        // Avoids dialling in a tight loop an engine that accepts connections and drops them at
+        // once: the backoff resets only after a session that lasted as long as the wait for it may
+        // have been, or as long as the session's deadline if that is shorter.
         if let Some(session) = &session
             && now.since(session.since) >= session.deadline.min(self.backoff.ceiling())
         {
@@ -260,7 +261,7 @@ impl Connection {
         (Arc::new(cause), session, retries)
     }
 
-    /// The connection that came after giving up is gone.
+    /// Handles the end of a connection that was made after giving up.
     pub(crate) fn stay_closed(&mut self) {
         self.closing = None;
     }
@@ -272,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// Dials at once, also after giving up.
+    /// Dials at once, even after giving up.
     pub(crate) fn dial_now(&mut self, now: Tick) {
         if let Phase::Closed | Phase::Offline { .. } = self.phase {
             self.phase = Phase::Offline { dial_at: now };
@@ -302,12 +303,12 @@ impl Connection {
         self.goodbye.take()
     }
 
-    /// Whether the hello is done and the connection is to stay.
+    /// Returns true if the hello is done and the connection is not closing.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open(_)) && self.closing.is_none()
     }
 
-    /// Why no connection is there and none will be made.
+    /// Returns the reason why there is no connection and none will be made.
     pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
         match self.phase {
             Phase::Closed => self.last_failure.as_ref(),
@@ -315,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// Why there is no connection, once there was one or an attempt has failed.
+    /// Returns the reason why there is no connection, once there was one or an attempt has failed.
     pub(crate) fn down_because(&self) -> Option<&Disconnect> {
         match &self.phase {
             Phase::Open(_) => self.closing.as_ref(),
@@ -344,7 +345,7 @@ impl Connection {
         }
     }
 
-    /// What the frame buffer is to accept from now on.
+    /// Returns the limits that the frame buffer must use from now on.
     pub(crate) fn frame_limits(&self) -> FrameLimits {
         match &self.phase {
             Phase::Open(open) => open.frame_limits,
@@ -363,7 +364,7 @@ impl Connection {
         self.random.u64(..)
     }
 
-    /// When and from where records arrive now.
+    /// Returns the arrival time and epoch for records received now.
     pub(crate) fn arrival(&self, now: Tick) -> Result<Arrival, Disconnect> {
         let Phase::Open(open) = &self.phase else {
             return Err(malformed("a reading before WELCOME".to_owned()));

@@ -1,9 +1,9 @@
-//! Holding what arrived against what the engine says it sent (B-10).
+//! Compares what arrived with what the engine says it sent (B-10).
 //!
-//! The running digest of a keep-alive shows that a record was lost or altered on the way, the
-//! digests of CHECK that an item's last update is not what it should be. What may differ is named
-//! to the engine in COMPARE; what does is sent once more in REPAIRED, takes the place of what is
-//! here, and is counted.
+//! The running digest of a keep-alive shows that a record was lost or altered on the way. The
+//! digests of CHECK show that an item's last update is not the right one. The client names items
+//! that may differ to the engine in COMPARE. The engine resends those that do differ in REPAIRED;
+//! they replace the local state, and are counted.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ use crate::request::Verb;
 use crate::subscription::Delivery;
 use crate::wire::{Next, Pause, Status, Target, WireItem, WireSubscription};
 
-/// Items that may differ, until they are named to the engine: wire subscription and handle.
+/// Items that may differ, waiting to be named to the engine: wire subscription and handle.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects(VecDeque<(u32, u32)>);
 
@@ -32,14 +32,14 @@ impl ClientCore {
         session.is_some_and(|session| session.features.contains(Features::CONVERGENCE))
     }
 
-    /// The engine is asked to go through everything, behind the requests made so far.
+    /// Asks the engine to check everything, after the requests made so far.
     pub(crate) fn check_everything(&mut self) {
         if self.converges() && !self.wires.by_id.is_empty() {
             self.requests.push(Verb::CheckAll);
         }
     }
 
-    /// What the engine has sent so far is held against what has arrived.
+    /// Compares the engine's digest of what it has sent with the digest of what has arrived.
     pub(crate) fn compare_digest(&mut self, keepalive: &Keepalive) {
         let (records, digest) = (keepalive.records_received, keepalive.digest);
         if self.converges() && !self.connection.receipt.agrees(records, digest) {
@@ -57,7 +57,7 @@ impl ClientCore {
         session.is_some_and(|session| session.features.contains(Features::ENDS))
     }
 
-    /// The engine has told that an item has ended.
+    /// Counts the end of an item, as reported by the engine.
     pub(crate) fn count_end(&mut self, handle: u32) {
         if self.counts_ends() {
             let of_end = digest::of_end(handle);
@@ -65,8 +65,9 @@ impl ClientCore {
         }
     }
 
-    /// What was lost may have been an end, of an item that the engine does not know any more and
-    /// never speaks of again: every item is subscribed once more. One that goes on stays as it is.
+    /// Subscribes every item again, because a lost record may have been the end of an item that the
+    /// engine no longer knows and never mentions again. An item that is still subscribed does not
+    /// change.
     fn ask_again(&mut self) {
         for (id, wire) in &mut self.wires.by_id {
             if wire.closing || wire.pause != Pause::No {
@@ -104,7 +105,7 @@ impl ClientCore {
             let known = chunk.handles.iter();
             let known = known.filter(|handle| live(wire, **handle).is_some());
             for handle in known {
-                // More than there are items are the same ones again.
+                // A queue longer than the number of items would only hold duplicates.
                 if self.suspects.0.len() <= self.items {
                     self.suspects.0.push_back((chunk.subscription, *handle));
                 }
@@ -113,7 +114,8 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Appends what is here of items that may differ; false when there are none.
+    /// Appends a COMPARE frame with the local state of items that may differ. Returns false if
+    /// there are none.
     pub(crate) fn send_compare(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
         if self.suspects.0.is_empty() {
             return false;
@@ -144,7 +146,7 @@ impl ClientCore {
         true
     }
 
-    /// The engine asks nobody any more.
+    /// Forgets the suspects, because the engine no longer compares.
     pub(crate) fn forget_suspects(&mut self) {
         self.suspects = Suspects::default();
     }
@@ -168,7 +170,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Puts an item right, where it is not.
+    /// Repairs an item that differs from the record.
     fn repair(
         &mut self,
         arrival: &Arrival,
@@ -206,7 +208,7 @@ impl ClientCore {
         if is_right || !item.targets.iter().all(has_room) {
             return Ok(());
         }
-        // Under `all` what was sent and is lost, the update itself among it, took room there.
+        // Under `all`, updates that were sent and lost, including this one, used credit.
         let is_newer = received.position.sequence > held.sequence;
         let lost = match is_newer && item.next == Next::Update {
             true => item.account.untold(received.position).saturating_add(1),
@@ -218,7 +220,7 @@ impl ClientCore {
             .copy
             .as_ref()
             .is_some_and(|copy| copy.position.sequence > 0);
-        // No message is longer than 4 GiB.
+        // Messages never exceed 4 GiB.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let received = item.copy.insert(received);
         for target in item.targets.iter() {
@@ -243,10 +245,10 @@ impl ClientCore {
     }
 }
 
-/// Bytes of an item in COMPARE, about.
+/// Approximate size of an item in COMPARE, in bytes.
 const ITEM_BYTES: usize = 16;
 
-/// The last update that is here of an item, and its digest, or sums of them; 0 for none.
+/// The sequence of an item's last local update and its digest, or a sum of digests; 0 for none.
 #[derive(Clone, Copy, Default)]
 struct Held {
     sequence: u64,
@@ -262,11 +264,11 @@ impl Held {
     }
 }
 
-/// What is here of an item, of this start of the engine; `None` where no updates are taken.
+/// Returns the local state of an item within the engine's epoch, or `None` if it takes no updates.
 fn held(wire: &WireSubscription, handle: u32, epoch: Option<u64>) -> Option<Held> {
     let item = live(wire, handle)?;
     let copy = item.copy.as_ref();
-    // The copy stays when the engine is replaced; the account begins anew.
+    // The copy survives when the engine is replaced, but the account starts again.
     let is_of_this_start = item.account.position().is_some();
     let copy = copy.filter(|copy| is_of_this_start && Some(copy.position.epoch) == epoch);
     Some(copy.map_or(Held::default(), |copy| Held {
@@ -275,7 +277,7 @@ fn held(wire: &WireSubscription, handle: u32, epoch: Option<u64>) -> Option<Held
     }))
 }
 
-/// The item that gets the updates of this handle.
+/// Returns the live item that gets the updates of this handle.
 fn live(wire: &WireSubscription, handle: u32) -> Option<&WireItem> {
     let item = wire.item_by_handle(handle)?;
     matches!(item.status, Status::Live).then_some(item)

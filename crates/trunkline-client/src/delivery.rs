@@ -1,4 +1,4 @@
-//! What the engine sends for subscriptions: updates, what was lost before them, and ends.
+//! Subscription frames from the engine: updates, losses before them, and ends.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl ClientCore {
         });
         counters.records += records;
         connection.receipt.count_records(records, of_records);
-        // Updates that will never be taken by the program make room at once.
+        // Updates that the program will never take free their credit at once.
         if let Some(wire) = wire
             && wire.count_taken(made_room)
         {
@@ -121,8 +121,9 @@ impl ClientCore {
             if head.reason == EndReason::Overrun {
                 let item = index.and_then(|index| wire.item_mut(index));
                 if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
-                    // The end of a life behind which another one was asked for: the answer to that
-                    // is still to come, and comes before anything of it.
+                    // This ends the previous life, after which a new one was already requested. Its
+                    // answer is still outstanding, and arrives before anything else that belongs to
+                    // the new life.
                     is_renewed = true;
                     continue;
                 }
@@ -171,8 +172,8 @@ impl ClientCore {
                 if item.handle != Some(handle) || !matches!(item.status, Status::Live) {
                     continue;
                 }
-                // The item stays known by its handle: another subscription's last updates may
-                // follow.
+                // The item remains known by its handle, because the last updates of another
+                // subscription may follow.
                 end_item(
                     &mut self.subscriptions,
                     item,
@@ -228,7 +229,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The engine has subscribed an item, or not.
+    /// Handles the engine's answer to the subscription of an item.
     pub(crate) fn item_opened(
         &mut self,
         wire_id: u32,
@@ -250,7 +251,7 @@ impl ClientCore {
         };
         item.asked_again = false;
         let is_leaving = matches!(item.status, Status::Leaving);
-        // It was asked for once more, because its end may have been lost on the way.
+        // The item was subscribed again because its end may have been lost on the way.
         let has_ended = result.is_err() && matches!(item.status, Status::Live);
         if !is_leaving && !has_ended && !matches!(item.status, Status::Opening) {
             return;
@@ -284,19 +285,20 @@ impl ClientCore {
     }
 }
 
-/// What becomes of an update record.
+/// The fate of an update record.
 enum Fate {
-    /// So many before it were sent and are lost: the room they took is free again.
+    /// Delivered. `lost` updates before it were sent and lost, so the credit they used is free
+    /// again.
     Delivered { lost: u32 },
-    /// Nobody has its item.
+    /// No item takes it.
     Unwanted,
-    /// The item has it; whether it took room of those that are to come.
+    /// The item already has it. `room` is true if it used credit.
     Repeated { room: bool },
-    /// The program has too much waiting.
+    /// The program's queue is full.
     NoRoom,
 }
 
-/// What holds for all records of a run.
+/// Terms common to all records of a run.
 struct RunTerms {
     is_all: bool,
     has_cells: bool,
@@ -313,7 +315,7 @@ impl RunTerms {
     }
 }
 
-/// One update record, for the item that it is of.
+/// Processes one update record for its item.
 #[inline(always)]
 fn update(
     wire: &mut WireSubscription,
@@ -348,8 +350,8 @@ fn update(
     if is_first {
         remainder = Remainder::Disconnect;
     }
-    // What the variable held when it was subscribed, or subscribed again, comes beside the bound of
-    // `all` in bytes; what it held when it was subscribed also beside the credit.
+    // The value at subscription, or at resubscription, does not count against the byte bound of
+    // `all`. The value at the first subscription does not use credit either.
     if is_first && terms.is_all {
         bytes = 0;
     }
@@ -377,7 +379,7 @@ fn update(
         true => u32::try_from(item.account.untold(position)).unwrap_or(u32::MAX),
         false => 0,
     };
-    // Here, and nowhere else, the sequence of a record replaces the item's last one.
+    // This is the only place where the sequence of a record replaces the item's last one.
     let Some(missed) = item.account.update(position, remainder) else {
         return Ok(Fate::Repeated { room: credit != 0 });
     };
@@ -393,7 +395,7 @@ fn update(
     });
     let received = item.copy.insert(arrival.receive(record, value, is_first));
     received.own |= is_own;
-    // No message is longer than 4 GiB.
+    // Messages never exceed 4 GiB.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     if let Few::One(target) = &item.targets {
         if let Some(subscription) = subscriptions.at_mut(target.subscription) {
@@ -417,7 +419,7 @@ fn update(
                     replaces_update,
                 };
                 subscription.deliver(target.item, delivery);
-                // However many items have the name, the engine sent one update.
+                // The engine sent one update, no matter how many items have the name.
                 credit = 0;
             }
         }
@@ -429,8 +431,8 @@ fn update(
     Ok(Fate::Delivered { lost })
 }
 
-/// The program has too much waiting under `all`: the subscription ends here as it would have at the
-/// engine, and goes on from the last update that found room.
+/// Ends the subscription because the program's queue is full under `all`. It ends here as it would
+/// at the engine, and resumes after the last update that found room.
 #[cold]
 fn end_overrun(wire: &mut WireSubscription, subscriptions: &mut Slab<Subscription>) -> Verb {
     wire.pause = Pause::Overrun;
@@ -446,8 +448,8 @@ fn end_overrun(wire: &mut WireSubscription, subscriptions: &mut Slab<Subscriptio
     Verb::Unsubscribe { wire, handles }
 }
 
-/// Ends an item, and tells everyone who wants it. An item that has ended for this reason stays as
-/// it is.
+/// Ends an item and notifies every subscription that wants it. Does nothing if the item has already
+/// ended for this reason.
 fn end_item(
     subscriptions: &mut Slab<Subscription>,
     item: &mut WireItem,
@@ -478,7 +480,8 @@ fn end_item(
     }
 }
 
-/// Notes why an item is not subscribed, and tells everyone who wants it, once per cause.
+/// Records why an item is not subscribed, and notifies every subscription that wants it, once per
+/// cause.
 pub(crate) fn fail_item(subscriptions: &mut Slab<Subscription>, item: &mut WireItem, fault: Fault) {
     if item.told != Some(fault.code) {
         item.told = Some(fault.code);

@@ -1,4 +1,4 @@
-//! Why a call did nothing. What goes wrong with a single item stands in the answer instead.
+//! Errors of whole calls that had no effect. Faults of single items are part of the answer instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,105 +7,106 @@ use trunkline_proto::Disconnect;
 use trunkline_types::Contract;
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
-/// A request was not accepted; nothing of it was done.
+/// The request was not accepted, and nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// The client has given up on the connection, or was closed.
     #[error("there is no connection and none will be made: {cause}")]
     Closed {
-        /// Why.
+        /// The reason.
         cause: Arc<Disconnect>,
     },
-    /// Too many requests at once.
+    /// Too many requests are open.
     #[error(
         "{max} requests are unanswered or their answers were not taken; take the answers, or put \
          more items into one request"
     )]
     TooManyRequests {
-        /// The bound.
+        /// The maximum number of requests.
         max: usize,
     },
-    /// Too many items at once.
+    /// Too many items are open.
     #[error(
         "{items} items more would exceed the {max} that may be asked for at once; take answers first"
     )]
     TooManyItems {
-        /// Items of this request.
+        /// Number of items in this request.
         items: usize,
-        /// The bound.
+        /// The maximum number of items.
         max: usize,
     },
 }
 
-/// A subscription was not made.
+/// The subscription was not made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
     /// The client has given up on the connection, or was closed.
     #[error("there is no connection and none will be made: {cause}")]
     Closed {
-        /// Why.
+        /// The reason.
         cause: Arc<Disconnect>,
     },
-    /// The contract's number is out of its range.
+    /// The contract's number is out of range.
     #[error(
         "the contract {contract} cannot be kept; a buffer has 1 to {BUFFER_ELEMENTS_MAX} elements, a \
          period is at least {} us", SAMPLED_PERIOD_MIN.as_micros()
     )]
     Contract {
-        /// What was asked for.
+        /// The contract asked for.
         contract: Contract,
     },
-    /// Too many items.
+    /// The client would have too many items.
     #[error(
         "{items} items more would exceed the {max} of one client; end other subscriptions first"
     )]
     TooManyItems {
-        /// Items of this subscription.
+        /// Number of items in this subscription.
         items: usize,
-        /// The bound.
+        /// The maximum number of items per client.
         max: usize,
     },
 }
 
-/// Writes were not accepted; none of the call was.
+/// The writes were not accepted. None of the call's writes is carried out.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// More writes than a group may have, or none.
+    /// The group has no writes, or more than the maximum.
     #[error("a group has 1 to {max} writes, this one has {writes}; make several of it")]
     Group {
-        /// Writes it has.
+        /// Number of writes in the group.
         writes: usize,
-        /// The bound.
+        /// The maximum number of writes.
         max: usize,
     },
     /// The client has given up on the connection, or was closed.
     #[error("there is no connection and none will be made: {cause}")]
     Closed {
-        /// Why.
+        /// The reason.
         cause: Arc<Disconnect>,
     },
-    /// The engine takes writes more slowly than they are made, or there is no connection.
+    /// The queue of unsent writes is full: writes are made faster than the engine takes them, or
+    /// there is no connection.
     #[error(
         "{waiting} writes with {bytes} bytes wait to be sent; wait until some are, then try again"
     )]
     WouldBlock {
-        /// Writes that wait.
+        /// Number of queued writes.
         waiting: usize,
-        /// Bytes of their values.
+        /// Total size of their values in bytes.
         bytes: usize,
     },
-    /// Nobody takes the outcomes.
+    /// Too many outcomes were not taken.
     #[error("the outcomes of {waiting} writes were not taken; take them, or write untracked")]
     OutcomesNotTaken {
-        /// Outcomes that wait, those of writes not yet answered included.
+        /// Number of outcomes not taken, including those of writes not yet answered.
         waiting: usize,
     },
 }
 
-/// The contract's number is within its range.
+/// Checks that the contract's number is within its range.
 pub(crate) fn check_contract(contract: Contract) -> Result<(), SubscribeError> {
     let fits = match contract {
         Contract::Latest => true,

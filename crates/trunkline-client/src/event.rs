@@ -1,4 +1,4 @@
-//! What happens under a subscription.
+//! Events of a subscription.
 
 use std::sync::Arc;
 
@@ -6,53 +6,53 @@ use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::{Disconnect, Fault};
 use trunkline_types::{Position, Reading};
 
-/// What a subscription delivers, in the order in which it happened.
+/// An event of a subscription. Events are delivered in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The connection is up: readings after this are of this session. The first event of a
-    /// subscription that is made while it is.
+    /// The connection is up; readings after this event belong to this session. It is the first
+    /// event of a subscription made while the connection is up.
     Connected {
         /// The session's number at the engine.
         session: u64,
         /// The engine's epoch.
         epoch: u64,
-        /// Identifies the engine's store.
+        /// Identifies the engine's store, like `Session::engine_id`.
         engine_id: [u8; 16],
     },
-    /// The connection is down: what is known may be old from here on.
+    /// The connection is down; known values may be stale from here on.
     Disconnected {
-        /// Why.
+        /// The reason.
         cause: Arc<Disconnect>,
-        /// Whether a new one is made by itself.
+        /// True if the client reconnects on its own.
         reconnecting: bool,
     },
-    /// A reading.
+    /// A reading of an item.
     Reading {
-        /// Which item, counted as the names were given.
+        /// Index of the item, in the order in which the names were given.
         item: u32,
-        /// The reading.
+        /// The reading of the item.
         reading: Reading,
     },
-    /// The item could not be subscribed. It is tried again, where that can help.
+    /// The item could not be subscribed. The client tries again where that can help.
     ItemError {
-        /// Which item.
+        /// Index of the item.
         item: u32,
-        /// Why.
+        /// The reason.
         fault: Fault,
     },
     /// The engine has ended the item.
     Ended {
-        /// Which item.
+        /// Index of the item.
         item: u32,
-        /// Why.
+        /// The reason.
         reason: EndReason,
-        /// The last update that arrived; `None` when none did.
+        /// The last update that arrived; `None` if none did.
         last: Option<Position>,
-        /// Updates after it that were not delivered; `None` when that shows only with the next
-        /// reading. They are part of that reading's `lost` as well: do not add the two.
+        /// Number of later updates that were not delivered; `None` if only the next reading can
+        /// tell. That reading's `lost` includes them as well: do not add the two.
         lost: Option<u64>,
-        /// Why, for people.
+        /// The reason as a sentence for people.
         sentence: Arc<str>,
     },
 }

@@ -1,5 +1,5 @@
-//! Why a variable does not reach the program, as far as this end can see: the connection before
-//! everything else, and what this program does with its subscriptions behind it.
+//! Explains why a variable does not reach the program, as far as this end can tell: the connection,
+//! and how the program handles its subscriptions.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::subscription::Subscription;
 use crate::wire::{Status, WireItem};
 
 impl ClientCore {
-    /// Why there is no connection, when there is none and an attempt has failed: nothing can be
-    /// asked of the engine then. With the name of a variable it is also said how old the newest
-    /// reading of it is.
+    /// Explains why there is no connection, if there is none and an attempt has failed. The engine
+    /// cannot be asked in that case. If the variable `name` is subscribed, the explanation includes
+    /// the age of its newest reading.
     pub fn explain_connection(&self, now: Tick, name: &str) -> Option<Step> {
         let state = self.state();
         let cause = state.cause()?;
@@ -45,8 +45,8 @@ impl ClientCore {
         Some(fault(stage, sentence, next))
     }
 
-    /// What this end knows of the subscriptions to a variable, and of writes that wait. To be read
-    /// behind what the engine says.
+    /// Returns what this end knows about the subscriptions to a variable, and about queued writes.
+    /// It complements the engine's answer and comes after it.
     pub fn explain_consumer(&self, now: Tick, name: &str) -> Vec<Step> {
         let mut steps = Vec::new();
         self.each_item(name, |subscription, item| {
@@ -84,7 +84,7 @@ impl ClientCore {
         newest
     }
 
-    /// Visits what the program has subscribed of this name.
+    /// Visits the program's items with this name.
     fn each_item(&self, name: &str, mut visit: impl FnMut(&Subscription, &WireItem)) {
         for wire in self.wires.by_id.values() {
             for (_, item) in wire.items() {
@@ -105,7 +105,7 @@ impl ClientCore {
     }
 }
 
-/// Whether the item is subscribed at all.
+/// Returns a step if the item has failed or ended.
 fn of_status(item: &WireItem) -> Option<Step> {
     match &item.status {
         Status::Failed(refused) => {
@@ -138,7 +138,7 @@ fn of_status(item: &WireItem) -> Option<Step> {
     }
 }
 
-/// Whether the program takes what has come.
+/// Returns a step if readings wait for the program.
 fn of_waiting(subscription: &Subscription, item: &WireItem, now: Tick) -> Option<Step> {
     let ledger = subscription.ledger;
     if ledger.waiting == 0 {
@@ -176,7 +176,7 @@ fn fault(stage: WhyStage, sentence: String, next: String) -> Step {
     }
 }
 
-/// What is wrong and what to do, as the sentences of faults say it.
+/// Splits a fault's sentence into the problem and the remedy.
 fn split(text: &str, default: &str) -> (String, String) {
     match text.split_once("; ") {
         Some((sentence, next)) => (sentence.to_owned(), next.to_owned()),

@@ -1,5 +1,4 @@
-//! Throughput mode: what the client sends is gathered, where the engine does so as well, and
-//! flushed.
+//! Throughput mode: the client gathers what it sends, if the engine does so as well, and flushes.
 
 use trunkline_proto::message::flush::{decode_flushed, encode_flush};
 use trunkline_proto::message::hello::Welcome;
@@ -13,31 +12,32 @@ use crate::open::wrong_answer;
 use crate::request::{Request, RequestId, Verb};
 
 impl ClientCore {
-    /// Has everything sent that was handed over before, and what the engine gathers for its
+    /// Sends everything handed over before, and has the engine send what it gathers for its
     /// clients. Answered by [`Answer::Flushed`] once the engine has carried out what came before,
-    /// and every write before it has ended. Writes that are handed over later do not delay it.
+    /// and every earlier write has ended. Later writes do not delay it.
     ///
-    /// One buffer serves the whole connection: what other threads and subscriptions of this client
-    /// have in it goes along.
+    /// One buffer serves the whole connection, so a flush also sends the data of other threads and
+    /// subscriptions of this client.
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn flush(&mut self) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
         Ok(self.ask(1, Verb::Flush { before: 0 }))
     }
 
-    /// What is gathered goes with the next output, without a word to the engine.
+    /// Sends the gathered data with the next output, without a FLUSH frame.
     pub fn send_gathered(&mut self) {
         self.send_gathered = true;
     }
 
-    /// How both directions of this connection gather; `None` where everything is sent at once.
+    /// Returns the terms under which both directions of this connection gather, or `None` if
+    /// everything is sent at once.
     pub fn throughput(&self) -> Option<Throughput> {
         self.gather.as_ref().map(|gather| gather.terms())
     }
 
-    /// Both ends have throughput mode, or none uses it (LX-11).
+    /// Starts throughput mode if both ends have it; otherwise neither uses it (LX-11).
     pub(crate) fn begin_to_gather(&mut self, welcome: &Welcome) {
         let wanted = self.options.throughput.is_some();
         let has_both = |session: &crate::Session| session.features.contains(Features::THROUGHPUT);
@@ -47,7 +47,7 @@ impl ClientCore {
         self.gather = granted.map(|terms| Box::new(Gather::new(terms)));
     }
 
-    /// As [`write_output`](Self::write_output), by way of the buffer.
+    /// Same as [`write_output`](Self::write_output), but through the gather buffer.
     pub(crate) fn gather_output(&mut self, now: Tick, budget: usize, out: &mut Vec<u8>) -> bool {
         let Some(mut gather) = self.gather.take() else {
             self.send_gathered = false;
@@ -56,8 +56,8 @@ impl ClientCore {
         let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
         let more = gather.poll_output(now, budget, out, produce);
         let is_last = self.connection.closing().is_some();
-        // Writes that wait for credit cannot fill the buffer, and the engine's answers to those in
-        // it are what they wait for.
+        // Writes that wait for credit cannot fill the buffer. They wait for the engine's answers to
+        // the writes in it.
         let is_full = self.writes.wait_for_credit();
         if std::mem::take(&mut self.send_gathered) || is_full || is_last {
             gather.release(out);
@@ -66,14 +66,15 @@ impl ClientCore {
         more
     }
 
-    /// A flush stands behind the writes that were handed over before it, also when they have to
-    /// wait for credit.
+    /// Returns true if the request may be sent. A flush must come after the writes handed over
+    /// before it, even if those wait for credit.
     pub(crate) fn may_send(&self, id: u64) -> bool {
         let is_flush = self.requests.is_flush(id);
         !is_flush || self.writes.oldest().is_none_or(|order| order > id)
     }
 
-    /// A flush is sent, or what of it this end can do alone is done; `Some` when that is all.
+    /// Starts a flush. Returns the request if it must be sent, or `None` if this end has completed
+    /// its part.
     pub(crate) fn begin_flush(&mut self, id: u64, mut request: Request) -> Option<Request> {
         let Verb::Flush { before } = &mut request.verb else {
             return Some(request);
@@ -84,7 +85,7 @@ impl ClientCore {
         if session.is_some_and(|session| session.features.contains(Features::THROUGHPUT)) {
             return Some(request);
         }
-        // Such an engine sends everything as soon as it has it.
+        // An engine without throughput mode sends everything as soon as it has it.
         self.flushed(id, request);
         None
     }
@@ -102,15 +103,15 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The engine has done its part of a flush. Answers to writes may be missing: of those that a
-    /// provider carries out.
+    /// Handles the end of the engine's part of a flush. Answers to writes that a provider carries
+    /// out may still be missing.
     fn flushed(&mut self, id: u64, request: Request) {
         self.requests.end(id, &request);
         self.flushes.push((id, request));
         self.end_flushes();
     }
 
-    /// Ends the flushes before which no write is on its way any more.
+    /// Ends the flushes whose earlier writes have all been answered.
     pub(crate) fn end_flushes(&mut self) {
         if self.flushes.is_empty() {
             return;
@@ -126,7 +127,7 @@ impl ClientCore {
         }
     }
 
-    /// Nobody waits for this flush any more; false where it is none that only waits for writes.
+    /// Abandons a flush that only waits for writes. Returns false if `id` is not one.
     pub(crate) fn forget_flush(&mut self, id: u64) -> bool {
         let Some(at) = self.flushes.iter().position(|(of, _)| *of == id) else {
             return false;
@@ -137,7 +138,6 @@ impl ClientCore {
     }
 }
 
-/// Appends a FLUSH frame.
 pub(crate) fn send_flush(number: u32, out: &mut Vec<u8>) {
     encode_flush(number, out);
 }

@@ -1,13 +1,13 @@
-//! Subscriptions by pattern: what a pattern matches is subscribed as it appears (B-32).
+//! Subscriptions by pattern: variables are subscribed as they appear and match (B-32).
 //!
 //! ```text
 //! patterns --> watches --> Appeared: joined to the subscription --> its readings
 //!                          Gone:     after its last reading     --> left, its place is free
 //! ```
 //!
-//! `Appeared` of a name comes before its first reading, and `Gone` after its last: a variable that
-//! is gone is held back until what waited when the news came has been taken. A name is subscribed
-//! when its `Appeared` is taken: what was written before that is not part of the subscription.
+//! `Appeared` for a name comes before its first reading, and `Gone` after its last: `Gone` is held
+//! back until the program has taken the events that waited when it arrived. A name is subscribed
+//! when its `Appeared` is taken, so earlier updates are not part of the subscription.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,48 +24,49 @@ use crate::subscription::SubscriptionId;
 use crate::table::{Key, NameMap};
 use crate::watch::{WatchEvent, WatchId};
 
-/// Names that are joined to a subscription in one request.
+/// Maximum number of names joined to a subscription in one request.
 const JOINED_AT_ONCE: usize = 10_000;
 
-/// A subscription by names and patterns. Survives reconnects.
+/// A subscription by names and patterns. It survives reconnects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FollowId(pub(crate) Key);
 
-/// What happens under a subscription by names and patterns, in order.
+/// An event of a subscription by names and patterns. Events are delivered in order.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum FollowEvent {
-    /// A variable matches a pattern, and is subscribed: readings of this item follow.
+    /// A variable matches a pattern and is subscribed: readings of this item follow.
     Appeared {
-        /// Its item; the number of one that is gone is used again.
+        /// Index of the item. The index of an item that is gone is reused.
         item: u32,
-        /// Its full name.
+        /// The full name.
         name: Arc<str>,
         /// The type of its values.
         data_type: DataType,
-        /// What can be done with it at all.
+        /// The access that the variable permits.
         access: Access,
     },
-    /// The variable is no more, or matches no pattern any more.
+    /// The variable no longer exists, or no longer matches a pattern.
     Gone {
-        /// Its item, of which nothing follows.
+        /// Index of the item, for which nothing follows.
         item: u32,
-        /// Its full name.
+        /// The full name.
         name: Arc<str>,
     },
-    /// Every name that matches a pattern was told; with every connection anew.
+    /// Every name that currently matches the pattern has been reported. Repeated with each new
+    /// connection.
     Listed {
-        /// Which pattern, counted as they were given.
+        /// Index of the pattern, in the order in which the patterns were given.
         pattern: usize,
     },
-    /// The engine does not follow a pattern, and why.
+    /// The engine does not follow a pattern.
     PatternError {
-        /// Which pattern.
+        /// Index of the pattern.
         pattern: usize,
-        /// Why.
+        /// The reason.
         fault: Fault,
     },
-    /// An event of the subscription; its items are the names as they were given, and those that
+    /// An event of the subscription. Its items are the names as given, and those that have
     /// appeared.
     Event(Event),
 }
@@ -79,25 +80,25 @@ pub(crate) struct Follow {
     items: Vec<Option<Item>>,
     free: Vec<u32>,
     ready: VecDeque<FollowEvent>,
-    /// An item that is gone, and the events that waited when the news came.
+    /// An item that is gone, and the number of events to take before its `Gone`.
     leaving: Option<(u32, usize)>,
 }
 
 #[derive(Debug)]
 struct Item {
     name: Arc<str>,
-    /// Patterns that match it.
+    /// Number of patterns that match the name.
     patterns: u32,
-    /// It was named, and stays whatever becomes of it.
+    /// The item was given by name, and remains even if its variable disappears.
     is_fixed: bool,
 }
 
 impl ClientCore {
-    /// Subscribes names and what patterns match, now and later, leaving out what an `excluded`
-    /// pattern matches. The items of `names` are numbered as they are given.
+    /// Subscribes names, and the variables that match patterns now or later, except those that
+    /// match an `excluded` pattern. The items of `names` are numbered as given.
     ///
     /// # Errors
-    /// As [`subscribe`](Self::subscribe).
+    /// Same as for [`subscribe`](Self::subscribe).
     pub fn follow<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -109,7 +110,7 @@ impl ClientCore {
         let subscription = self.subscribe(names, contract, options)?;
         let mut watches = Vec::with_capacity(patterns.len());
         for pattern in patterns {
-            // A client that is closed has refused the subscription.
+            // `watch` cannot fail here: a closed client has already refused the subscription.
             watches.extend(self.watch(pattern.as_str()).ok());
         }
         let mut follow = Follow {
@@ -134,7 +135,7 @@ impl ClientCore {
         Ok(FollowId(self.follows.insert(follow)))
     }
 
-    /// Ends a subscription by patterns; what waits for it is dropped.
+    /// Ends a subscription by patterns and drops its waiting events.
     pub fn unfollow(&mut self, follow: FollowId) {
         if let Some(follow) = self.follows.remove(follow.0) {
             self.unsubscribe(follow.subscription);
@@ -142,14 +143,14 @@ impl ClientCore {
         }
     }
 
-    /// The subscription behind it, for local copies and its ledger.
+    /// Returns the underlying subscription, for local copies and its ledger.
     pub fn followed(&self, follow: FollowId) -> Option<SubscriptionId> {
         Some(self.follows.get(follow.0)?.subscription)
     }
 
-    /// What happened next; `None` when nothing waits.
+    /// Returns the next event, or `None` if nothing waits.
     pub fn next_followed(&mut self, now: Tick, id: FollowId) -> Option<FollowEvent> {
-        // Apart from the core while both are worked on.
+        // Moved out of the core while both are borrowed.
         let mut follow = std::mem::take(&mut *self.follows.get_mut(id.0)?);
         let event = follow.next(self, now);
         if let Some(place) = self.follows.get_mut(id.0) {
@@ -206,7 +207,8 @@ impl Follow {
         }
     }
 
-    /// Takes what the patterns say, up to the next variable that goes. False when they say nothing.
+    /// Takes the events of the patterns, up to the next variable that goes. Returns false if there
+    /// are none.
     fn look(&mut self, core: &mut ClientCore) -> bool {
         let mut joining = Vec::new();
         'patterns: for (pattern, watch) in self.watches.clone().into_iter().enumerate() {
@@ -275,7 +277,7 @@ impl Follow {
         Some(FollowEvent::Gone { item, name })
     }
 
-    /// A place for a name that is new.
+    /// Allocates an item for a new name.
     fn place(&mut self, name: &Arc<str>) -> u32 {
         let item = self.free.pop().unwrap_or_else(|| {
             self.items.push(None);
@@ -296,7 +298,8 @@ impl Follow {
         self.excluded.iter().any(|pattern| pattern.matches(name))
     }
 
-    /// Whether the program is told: that a variable of a pattern is gone it hears from the pattern.
+    /// Returns true if the program gets the event. The pattern already reports that its variable is
+    /// gone.
     fn is_told(&self, event: &Event) -> bool {
         let item = match event {
             Event::Ended {
@@ -312,7 +315,7 @@ impl Follow {
     }
 }
 
-/// Whether the fault only says that a variable is not there.
+/// Returns true if the fault only means that the variable does not exist.
 fn is_missing(code: FaultCode) -> bool {
     use FaultCode::{Gone, UnknownHandle, UnknownName};
     matches!(code, Gone | UnknownHandle | UnknownName)

@@ -1,4 +1,4 @@
-//! The list of forced variables, and its switch.
+//! Queries and switches of forcing.
 
 use trunkline_proto::message::forcing::{Forced, ForcingVerb};
 use trunkline_proto::{Disconnect, Frame};
@@ -10,12 +10,12 @@ use crate::open::wrong_answer;
 use crate::request::{RequestId, Verb, malformed};
 
 impl ClientCore {
-    /// Asks for the variables that are forced, or switches forcing for the whole engine. Answered
-    /// by [`Answer::Forced`], with every page of the list, and never more entries than
-    /// [`request_items_max`](crate::ClientOptions::request_items_max).
+    /// Queries the forced variables, or switches forcing for the whole engine. Answered by
+    /// [`Answer::Forced`], with every page of the list, but never more than
+    /// [`request_items_max`](crate::ClientOptions::request_items_max) entries.
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn forcing(&mut self, verb: ForcingVerb) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
         let (cursor, found) = (0, Vec::new());

@@ -1,8 +1,9 @@
-//! Many variables at one instant, and leases: all or none, one moment, one writer.
+//! Groups, snapshots and leases.
 //!
-//! A group or an order about leases takes its turn among writes and requests as it was made. A
-//! group that was sent and not answered when the connection broke is not sent again: its members
-//! end as unknown, as writes do. A lease ends with its connection, so one is simply asked for anew.
+//! A group or a lease request is sent in the order in which it was made, among writes and requests.
+//! A group that was sent but not answered when the connection broke is not sent again: its members
+//! end as unknown, as writes do. A lease ends with its connection, so a lease request is sent
+//! again.
 
 use std::time::Duration;
 
@@ -25,19 +26,19 @@ use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::{VariableRef, Variables};
 use crate::write::{Write, check_write};
 
-/// Room in a message for what goes with a group.
+/// Message bytes reserved for the overhead of a group.
 const GROUP_BYTES: usize = 64;
-/// Room for what goes with each of its members.
+/// Message bytes reserved for the overhead of each member.
 const MEMBER_BYTES: usize = 64;
 
-/// Writes of which all are carried out, or none.
+/// Writes that are carried out together or not at all.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) writes: Vec<Write>,
     pub(crate) try_only: bool,
 }
 
-/// What the frames of a snapshot have said of all its readings.
+/// The head of a snapshot, combined from its frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SnapshotSaid {
     pub(crate) is_consistent: bool,
@@ -45,20 +46,20 @@ pub(crate) struct SnapshotSaid {
     pub(crate) instant: Timestamp,
 }
 
-/// What is wanted of leases.
+/// The terms of a lease request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseTerms {
-    /// Take, renew or give back.
+    /// Acquire, renew or release.
     pub verb: LeaseVerb,
-    /// For how long, 1 ms to 24 h; of no meaning for giving back.
+    /// The duration of the lease, 1 ms to 24 h. Ignored on release.
     pub duration: Duration,
-    /// One position per variable, in their order: a lease is granted only where the variable is
-    /// still there. Empty: wherever it is.
+    /// One position per variable, in order: a lease is granted only if the variable is still at
+    /// that position. If empty, positions are not checked.
     pub expected: Vec<Position>,
 }
 
 impl LeaseTerms {
-    /// Takes leases for `duration`, or renews those one has.
+    /// Acquires leases for `duration`, or renews those already held.
     pub fn acquire(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Acquire,
@@ -67,7 +68,7 @@ impl LeaseTerms {
         }
     }
 
-    /// Renews leases that one has; refused where somebody else may have written since.
+    /// Renews leases already held. Refused if another client may have written since.
     pub fn renew(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Renew,
@@ -75,7 +76,7 @@ impl LeaseTerms {
         }
     }
 
-    /// Gives leases back.
+    /// Releases leases.
     pub fn release() -> Self {
         Self {
             verb: LeaseVerb::Release,
@@ -83,7 +84,7 @@ impl LeaseTerms {
         }
     }
 
-    /// Only where the variables are still at these positions, in their order.
+    /// Grants leases only for variables that are still at these positions, given in order.
     #[must_use]
     pub fn expecting(mut self, positions: Vec<Position>) -> Self {
         self.expected = positions;
@@ -92,13 +93,13 @@ impl LeaseTerms {
 }
 
 impl ClientCore {
-    /// Writes all of these, or none: with one engine timestamp and one commit number, and
-    /// contiguous for whoever follows all of them. Answered by [`Answer::Group`]. With `try_only`
-    /// a group that would have to wait for a subscriber is not written.
+    /// Writes all of these values or none, with one engine timestamp and one commit number.
+    /// Subscribers of all of them receive them contiguously. Answered by [`Answer::Group`]. With
+    /// `try_only`, a group that would have to wait for a subscriber is not written.
     ///
     /// # Errors
-    /// [`WriteError::WouldBlock`] when their values are more than may wait at once,
-    /// [`WriteError::Group`] when there are more of them than a group may have, or none.
+    /// [`WriteError::WouldBlock`] if the values exceed the limit on queued writes,
+    /// [`WriteError::Group`] if there are no writes, or more than a group may have.
     pub fn write_group(
         &mut self,
         writes: Vec<Write>,
@@ -121,21 +122,22 @@ impl ClientCore {
         Ok(self.ask(items, Verb::Group(Group { writes, try_only })))
     }
 
-    /// Asks what variables held at one instant: up to 4,096 of them; of more each is consistent by
-    /// itself, and the answer says so. Answered by [`Answer::Snapshot`].
+    /// Asks for the values of variables at one instant, for up to 4,096 of them. With more, each
+    /// value is consistent only by itself, and the answer says so. Answered by
+    /// [`Answer::Snapshot`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn snapshot(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
         let list = ReadList::new(variables, ReadingPage::new());
         Ok(self.ask(variables.len(), Verb::Snapshot { list, said: None }))
     }
 
-    /// Takes, renews or gives back leases. Answered by [`Answer::Leases`].
+    /// Acquires, renews or releases leases. Answered by [`Answer::Leases`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn lease(
         &mut self,
         variables: &[VariableRef],
@@ -146,7 +148,7 @@ impl ClientCore {
         Ok(self.ask(variables.len(), Verb::Lease { page, terms }))
     }
 
-    /// Why a group cannot be sent, if it cannot: then it has ended.
+    /// Checks a group before it is sent. Returns its final answer if it cannot be sent.
     pub(crate) fn check_group(&self, request: &Request) -> Option<Answer> {
         let Verb::Group(group) = &request.verb else {
             return None;
@@ -186,7 +188,7 @@ impl ClientCore {
         Some(self.name_culprit(group, ended))
     }
 
-    /// The others say because of whom.
+    /// Adds the name of the culprit to the outcomes of the other members.
     fn name_culprit(&self, group: &Group, mut ended: GroupOutcome) -> Answer {
         let write = ended.culprit.and_then(|at| group.writes.get(at));
         let known = write.and_then(|write| self.variables.get(write.variable));
@@ -307,10 +309,10 @@ fn take_leased(epoch: u64, request: &mut Request, leased: Leased<'_>) -> Result<
 }
 
 impl Group {
-    /// How all of it ended because of a fault of the whole.
+    /// Returns the outcome of the whole group for a fault of the request.
     pub(crate) fn ended(&self, fault: &Fault) -> GroupOutcome {
         let outcome = match fault.code {
-            // Nobody answered.
+            // No answer arrived.
             FaultCode::TimedOut => WriteOutcome::Unknown(fault.clone()),
             _ => WriteOutcome::Refused(fault.clone()),
         };
@@ -322,7 +324,7 @@ impl Group {
     }
 }
 
-/// Not written because of another member.
+/// Returns the outcome of a member that was not written because of another member.
 fn blamed(name: &str) -> WriteOutcome {
     let fault = match name {
         "" => Fault::from(FaultCode::GroupRefused),
@@ -338,7 +340,8 @@ fn blamed(name: &str) -> WriteOutcome {
 pub(crate) fn send_group(group: &Group, number: u32, variables: &Variables, out: &mut Vec<u8>) {
     let mut frame = GroupWriteBuilder::begin(out, number, group.try_only);
     for write in &group.writes {
-        // It was checked before; a handle that is none is refused, and the group with it.
+        // The handle was checked before. The engine refuses an invalid handle, and the group with
+        // it.
         let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
         if write.options.verb.has_value() {
             frame.push_value(handle, &write.options, &write.value);
@@ -349,7 +352,7 @@ pub(crate) fn send_group(group: &Group, number: u32, variables: &Variables, out:
     frame.finish();
 }
 
-/// Appends the next SNAPSHOT frame; all of one that is to be of one instant is in one.
+/// Appends the next SNAPSHOT frame. A snapshot of one instant fits in a single frame.
 pub(crate) fn send_snapshot(
     asked: &[(u32, u32)],
     number: u32,
@@ -400,7 +403,7 @@ pub(crate) fn send_lease(
     frame.finish((*sent as usize) < asked.len());
 }
 
-/// Why a lease is not asked for: its variable is not where it is expected.
+/// Checks that the expected position belongs to this epoch.
 pub(crate) fn check_expected(terms: &LeaseTerms, item: usize, epoch: u64) -> Result<(), Fault> {
     match terms.expected.get(item) {
         None if terms.expected.is_empty() => Ok(()),

@@ -1,17 +1,17 @@
-//! Entries in the order in which they came, out of which some are taken early.
+//! A queue in order of arrival from which entries can be removed early.
 
 use std::collections::VecDeque;
 
-/// A lane that has been emptied keeps this much room at least.
+/// Minimum capacity that an emptied lane keeps, in entries.
 pub(crate) const KEPT_ENTRIES: usize = 1024;
 
-/// Entries in the order of their serials. Some were taken out of the middle and leave with their
-/// neighbours; the first one never was.
+/// Entries in the order of their serials. An entry removed from the middle stays as a dead slot
+/// until its neighbours leave. The first entry is never dead.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     pub(crate) slots: VecDeque<T>,
     pub(crate) dead: usize,
-    /// Most entries since it was empty.
+    /// The largest number of entries since the lane was last empty.
     pub(crate) peak: usize,
 }
 
@@ -44,7 +44,7 @@ impl<T: Slot> Lane<T> {
         self.slots.get_mut(index.ok()?)
     }
 
-    /// One more was taken out of the middle.
+    /// Counts one more dead entry in the middle.
     pub(crate) fn bury(&mut self) {
         self.dead += 1;
         self.trim();
@@ -62,7 +62,7 @@ impl<T: Slot> Lane<T> {
         Some(slot)
     }
 
-    /// Entries at the front have left.
+    /// Cleans up after entries were removed at the front.
     #[inline]
     pub(crate) fn left(&mut self) {
         if self.dead > 0 {
@@ -73,8 +73,8 @@ impl<T: Slot> Lane<T> {
         }
     }
 
-    /// Gives room back that has not been needed since it was empty before: what is filled and
-    /// emptied again and again keeps its room, and allocates nothing.
+    /// Releases capacity that was not needed since the lane was last empty. A lane that fills and
+    /// empties repeatedly keeps its capacity and allocates nothing.
     fn emptied(&mut self) {
         let needed = std::mem::take(&mut self.peak).max(KEPT_ENTRIES);
         if self.slots.capacity() / 4 > needed {
@@ -86,7 +86,7 @@ impl<T: Slot> Lane<T> {
         self.slots.len() - self.dead
     }
 
-    /// The first entry is never a dead one.
+    /// Removes dead entries from the front, so that the first entry is never dead.
     fn trim(&mut self) {
         while self.slots.front().is_some_and(Slot::is_dead) {
             self.slots.pop_front();

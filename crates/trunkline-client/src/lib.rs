@@ -1,8 +1,8 @@
-//! The client's end of the protocol: handles, cells, queues, batches, its side of the ledger.
+//! The client's end of the protocol: handles, cells, queues, batches, and its side of the ledger.
 //!
 //! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next call
-//! come out. It opens nothing, waits for nothing and starts nothing; `trunkline-net` drives it over
-//! any transport, the simulator over none, bit for bit the same in every run.
+//! come out. It opens no socket, never waits and starts no thread. `trunkline-net` drives it over
+//! any transport; the simulator drives it without one, and each run repeats bit for bit.
 //!
 //! ```text
 //!  program: open  read  write  subscribe ...       take  take_outcomes  next_event  value
@@ -17,26 +17,27 @@
 //!          bytes out ~~~~~~~~~~~~ the driver ~~~~~~~~~~ bytes in
 //! ```
 //!
-//! Everything the program holds lasts over reconnects: variables are known by name and opened
-//! again, subscriptions go on behind the last update they have, requests without an answer are
-//! asked again. Only writes are not sent twice: one whose answer was lost with the connection ends
-//! as unknown.
+//! Everything the program holds survives reconnects. Variables are known by name and opened again,
+//! subscriptions resume after their last update, and unanswered requests are sent again. Writes,
+//! and other requests that change the engine, are never sent twice: if their answer was lost with
+//! the connection, they end as unknown.
 //!
 //! # Layout
-//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
-//!   connection's life, what is acknowledged, what is sent.
+//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the life of
+//!   the connection, acknowledgements, and sending.
 //! - `provider`: this client as the source of variables.
 //! - `request`, `settle`, `open`, `browse`, `page`, `library`, `forcing`, `audit`, [`answer`]:
 //!   verbs with one answer.
-//! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
-//!   and leases.
+//! - `write`, `write_queue`, `outcome`: writes, credit, outcomes; `group`: groups, snapshots and
+//!   leases.
 //! - `subscribe`, `taking`, `subscription`, `queue`, `lane`, `event`, `batch`: subscriptions as the
 //!   program sees them.
-//! - `wire`, `delivery`, `reading`, `account`: as the engine sees them; what arrives, what was
-//!   lost.
-//! - `watch`, `follow`: patterns that are followed, and subscriptions by pattern.
-//! - `restore`: what happens on a reconnect, and to items that fail.
-//! - [`typed`], [`options`], [`error`], [`state`]: types of the program, choices, refusals, state.
+//! - `wire`, `delivery`, `reading`, `account`: subscriptions as the engine sees them, arriving
+//!   updates, and losses.
+//! - `watch`, `follow`: watched patterns, and subscriptions by pattern.
+//! - `restore`: reconnects, and retries of failed items.
+//! - [`typed`], [`options`], [`error`], [`state`]: program types, options, errors, connection
+//!   state.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Libraries: orders to the engine, carried out once or not at all.
+//! Library requests, which are carried out at most once.
 //!
-//! Unlike a question, an order is not repeated on the next connection once all of it was sent:
-//! nobody knows whether it was carried out, and that is what the program is told.
+//! Unlike a query, a library request that was sent completely is not repeated on the next
+//! connection: its outcome is unknown, and the program gets that as the answer.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::open::wrong_answer;
 use crate::request::{Request, RequestId, Verb};
 
 impl ClientCore {
-    /// Deploys a library: all of it, or nothing. With `replace` it may be deployed already, and
-    /// what stays the same keeps its handle. Answered by [`Answer::Library`].
+    /// Deploys a library, all of it or nothing. With `replace`, the library may already be
+    /// deployed; unchanged variables keep their handles. Answered by [`Answer::Library`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn deploy(
         &mut self,
         library: Arc<LibraryDefinition>,
@@ -36,7 +36,7 @@ impl ClientCore {
     /// Undeploys, starts or stops a library. Answered by [`Answer::Library`].
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn order_library(
         &mut self,
         name: &str,
@@ -63,8 +63,8 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Why the engine at the other end cannot be asked this, if it cannot: it would skip what it
-    /// does not know, and never answer.
+    /// Returns a fault if the engine does not support this request. It would skip the frame and
+    /// never answer.
     pub(crate) fn not_understood(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
         let (feature, missing) = request.verb.needs()?;
@@ -77,16 +77,16 @@ impl ClientCore {
 }
 
 impl Request {
-    /// What the program is told of an order when the connection is lost; `None` when it can be
-    /// given again.
+    /// Returns the fault for a request that changes the engine and whose connection was lost, or
+    /// `None` if the request can be sent again.
     pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
         let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
         let is_unknown = self.verb.is_order() && is_with_the_engine;
         is_unknown.then(|| self.unknown_because("the connection was lost"))
     }
 
-    /// The answer to a request that was sent, whose call ends before the engine's answer; `None`
-    /// for one that changes nothing.
+    /// Returns the answer to a request that was sent and whose call ends before the engine's
+    /// answer; `None` if the request changes nothing.
     pub(crate) fn unknown_answer(&self) -> Option<Answer> {
         let fault = self.unknown_because("the call ended");
         match &self.verb {

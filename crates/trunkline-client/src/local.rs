@@ -1,4 +1,4 @@
-//! Readings of values that the engine shows this process in memory, without a question.
+//! Readings from memory that the engine shares with this process, without a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::reading::Arrival;
 use crate::state::Session;
 use crate::variable::VariableRef;
 
-/// What this end has to know of a variable to make a reading of what it finds in such memory. Good
-/// for the connection on which it was asked for.
+/// The client's knowledge of a variable that is needed to turn an update in shared memory into a
+/// reading. Valid for the connection on which it was obtained.
 #[derive(Clone, Debug)]
 pub struct LocalVariable {
     handle: u32,
@@ -22,25 +22,26 @@ pub struct LocalVariable {
     engine_wall: Timestamp,
 }
 
-/// An update as it lies in memory.
+/// An update as stored in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalUpdate<'a> {
-    /// Its number; 0 when nothing was written yet.
+    /// The sequence; 0 if nothing has been written yet.
     pub sequence: u64,
-    /// When the engine accepted it.
+    /// The time at which the engine accepted the update.
     pub engine_timestamp: Timestamp,
-    /// When it was measured.
+    /// The time of measurement.
     pub source_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// The quality of the value.
     pub quality: Quality,
-    /// The session that wrote it.
+    /// The number of the session that wrote it.
     pub writer: u32,
     /// The value in wire form.
     pub value: &'a [u8],
 }
 
 impl ClientCore {
-    /// What is known of a variable that is open on this connection; `None` while it is not.
+    /// Returns the data needed to read an open variable from shared memory; `None` if it is not
+    /// open on this connection.
     pub fn local_variable(&self, variable: VariableRef) -> Option<LocalVariable> {
         let entry = self.variables.get(variable)?;
         let session = self.connection.session()?;
@@ -56,19 +57,20 @@ impl ClientCore {
 }
 
 impl LocalVariable {
-    /// Its handle on this connection.
+    /// Returns the variable's handle on this connection.
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle
     }
 
-    /// Whether both were asked for on the same connection, and mean the same handle of it.
+    /// Returns true if both come from the same connection and have the same handle.
     pub fn is_of_same_connection(&self, other: &Self) -> bool {
         self.handle == other.handle && Arc::ptr_eq(&self.session, &other.session)
     }
 
-    /// The reading that an answer with this update would have been. `now` is asked for only where
-    /// the age of the value matters. `None` when the value is not one of the variable's type.
+    /// Returns the reading that a read request would have given for this update. Calls `now` only
+    /// if the age of the value matters. Returns `None` if the value does not match the variable's
+    /// type.
     #[inline]
     pub fn reading(&self, update: &LocalUpdate<'_>, now: impl FnOnce() -> Tick) -> Option<Reading> {
         let has_age = self.max_age.is_some() || update.quality.has_reason(Reason::Stale);

@@ -21,12 +21,12 @@ use crate::wire::Next;
 impl ClientCore {
     /// Opens variables by their full names, in one request. Answered by [`Answer::Opened`].
     ///
-    /// A variable that was opened stays open over reconnects, until it is closed as often. Opening
-    /// is always in the background: wait for the answer to have the names verified, or go on
+    /// An open variable stays open across reconnects, until it is closed as often as it was opened.
+    /// Opening happens in the background: wait for the answer to verify the names, or continue
     /// meanwhile.
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn open<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -48,11 +48,11 @@ impl ClientCore {
         ))
     }
 
-    /// Closes variables, once each. Answered by [`Answer::Closed`]. Subscriptions go on: they have
-    /// opened their variables themselves.
+    /// Closes variables, once each. Answered by [`Answer::Closed`]. Subscriptions continue, because
+    /// they hold their own openings.
     ///
     /// # Errors
-    /// [`RequestError`] when a bound is reached or the client is closed.
+    /// [`RequestError`] if a bound is reached or the client is closed.
     pub fn close(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
         let mut page = Page::new(variables.to_vec());
@@ -69,7 +69,7 @@ impl ClientCore {
         Ok(id)
     }
 
-    /// Closes variables that nobody knows of.
+    /// Closes variables that the program never received, without an answer.
     pub(crate) fn close_quietly(&mut self, variables: &[VariableRef]) {
         let closed = variables
             .iter()
@@ -83,7 +83,8 @@ impl ClientCore {
         }
     }
 
-    /// Why a name is not even sent.
+    /// Checks the length of a name before it is sent. Returns 0 in place of a handle, because an
+    /// opening sends the name instead.
     pub(crate) fn check_name(&self, variable: VariableRef) -> Result<u32, Fault> {
         let name = self
             .variables
@@ -160,7 +161,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// What the engine said about one name, noted with the variable.
+    /// Records the engine's answer for one name.
     fn note_opened(
         &mut self,
         now: Tick,
@@ -206,7 +207,7 @@ impl ClientCore {
         }))
     }
 
-    /// The variable's properties have come: from now on its items know when they are too old.
+    /// Applies the maximum age from newly received properties to the variable's items.
     fn note_max_age(&mut self, variable: VariableRef, max_age: Option<Duration>) {
         let Some(known) = self.variables.get_mut(variable) else {
             return;
@@ -219,8 +220,8 @@ impl ClientCore {
         }
     }
 
-    /// Ends an opening: what was opened is kept if the program will take it, everything else is
-    /// given back.
+    /// Ends an opening. Successful openings are kept if the program wants the answer, and closed
+    /// otherwise.
     pub(crate) fn finish_opening(
         &mut self,
         page: Page<Opened>,
@@ -254,7 +255,7 @@ impl ClientCore {
     }
 }
 
-/// Closing cannot fail: a handle that the engine does not know is closed as well.
+/// Processes CLOSED. Closing cannot fail: a handle that the engine does not know counts as closed.
 fn take_closed(request: &mut Request, results: Results<'_>) -> Result<(), Disconnect> {
     if !matches!(request.verb, Verb::Close { .. } | Verb::Unsubscribe { .. }) {
         return Err(wrong_answer("CLOSED"));
@@ -267,14 +268,14 @@ fn take_closed(request: &mut Request, results: Results<'_>) -> Result<(), Discon
     Ok(())
 }
 
-/// A frame answers a request of another kind.
+/// The error for a frame that answers a request of another kind.
 pub(crate) fn wrong_answer(kind: &str) -> Disconnect {
     malformed(format!(
         "{kind} answers a request that asked for something else"
     ))
 }
 
-/// The access that the program requires is there.
+/// Checks that the variable permits the access that the program requires.
 fn check_needs(opened: Opened, options: OpenOptions) -> Result<Opened, Fault> {
     let fault = |code: FaultCode| Err(Fault::from(code));
     match opened.access {
@@ -287,7 +288,7 @@ fn check_needs(opened: Opened, options: OpenOptions) -> Result<Opened, Fault> {
     }
 }
 
-/// What of the variable's access this opening uses.
+/// Returns the part of the variable's access that this opening uses.
 fn wanted_access(access: Access, options: OpenOptions) -> Result<Access, Fault> {
     let reads = access != Access::WriteOnly && options.reading != Need::None;
     let writes = access != Access::ReadOnly && options.writing != Need::None;
@@ -303,10 +304,10 @@ fn wanted_access(access: Access, options: OpenOptions) -> Result<Access, Fault> 
 }
 
 impl Answer {
-    /// The variables that were opened, if this answers an opening.
+    /// Returns the opened variables, if this answers an opening.
     ///
     /// # Errors
-    /// The fault of the whole request.
+    /// The fault of the whole request, or `bad request` if this answers another kind of request.
     pub fn into_opened(self) -> Result<Vec<Result<Opened, Fault>>, Fault> {
         match self {
             Answer::Opened(results) => Ok(results),

@@ -1,4 +1,4 @@
-//! What a caller may choose: for the client, for opening, for subscribing.
+//! Options for the client, for opening and for subscribing.
 
 use std::time::Duration;
 
@@ -6,42 +6,42 @@ use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RE
 use trunkline_proto::{Backoff, Negotiation, Throughput};
 use trunkline_types::Contract;
 
-/// Who the client is, and the bounds of what it keeps. What happens at each bound is said at the
-/// verb that meets it: the call is refused and nothing of it is done.
+/// The identity of the client, and the bounds of its memory. Each verb documents its behaviour at
+/// its bound: the call is refused and has no effect.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// What the client calls itself; shown to people who look at the engine.
+    /// The client's name, shown to people who inspect the engine.
     pub client_name: String,
-    /// Its program and release.
+    /// The program and its release.
     pub program: String,
-    /// The user it runs as.
+    /// The user that the program runs as.
     pub user: String,
-    /// Its process id; 0 when unknown.
+    /// The process id; 0 if unknown.
     pub pid: u32,
-    /// Versions, features and frame sizes it speaks.
+    /// Supported versions and features, and frame sizes.
     pub negotiation: Negotiation,
-    /// Gathers what either end sends, where the engine does so as well; `None`: everything is sent
+    /// Gathers data before sending at both ends, if the engine supports it. `None` sends everything
     /// at once.
     pub throughput: Option<Throughput>,
-    /// Update records the engine may send before they are acknowledged.
+    /// Maximum number of update records that the engine may send before they are acknowledged.
     pub window_records: u32,
-    /// Bytes of those records.
+    /// Maximum size of those records in bytes.
     pub window_bytes: u32,
-    /// Ceiling of the first wait before dialling again; doubled from attempt to attempt.
+    /// Upper bound of the first wait before dialling again; doubles with each attempt.
     pub backoff_base: Duration,
-    /// Ceiling of any wait before dialling again.
+    /// Upper bound of any wait before dialling again.
     pub backoff_max: Duration,
-    /// Start of the jitter's random numbers: different for every process, fixed in a simulation.
+    /// Seed for the jitter: different for every process, fixed in a simulation.
     pub seed: u64,
-    /// Requests that may be unanswered, or answered and not taken.
+    /// Maximum number of requests that are unanswered, or answered and not taken.
     pub requests_max: usize,
-    /// Items of those requests, and of one FIND's answer.
+    /// Maximum number of items of those requests, and of the answer to one FIND.
     pub request_items_max: usize,
-    /// Items of all subscriptions together.
+    /// Maximum number of items of all subscriptions together.
     pub items_max: usize,
-    /// Writes that may wait to be sent, and outcomes that may wait to be taken.
+    /// Maximum number of writes waiting to be sent, and of outcomes waiting to be taken.
     pub writes_max: usize,
-    /// Bytes of the values of the writes that wait to be sent.
+    /// Maximum total size of the values of writes waiting to be sent, in bytes.
     pub write_bytes_max: usize,
 }
 
@@ -68,48 +68,48 @@ impl Default for ClientOptions {
     }
 }
 
-/// Whether an access is needed when a variable is opened.
+/// The need for an access when a variable is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Need {
-    /// Used where the variable allows it.
+    /// The access is used if the variable permits it.
     #[default]
     Allowed,
-    /// Opening fails where the variable forbids it.
+    /// Opening fails if the variable forbids the access.
     Required,
-    /// Not wanted: left out of what the opened variable says can be done with it.
+    /// The access is not wanted, and is left out of the opened variable's access.
     None,
 }
 
-/// What opening asks for beside handles and types.
+/// Options of an opening, beyond handles and types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// The answer carries the current readings.
+    /// True to include the current readings in the answer.
     pub read: bool,
-    /// The answer carries the properties.
+    /// True to include the properties in the answer.
     pub describe: bool,
-    /// Whether it will be read.
+    /// The need for read access.
     pub reading: Need,
-    /// Whether it will be written.
+    /// The need for write access.
     pub writing: Need,
 }
 
-/// What a subscription asks for beside its contract.
+/// Options of a subscription, beyond its contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubscribeOptions {
-    /// Only updates that differ from the one before in value or quality; the others are counted as
-    /// filtered.
+    /// Delivers only updates that differ from the previous one in value or quality. The others are
+    /// counted as filtered.
     pub only_changes: bool,
-    /// Not the updates that this client wrote itself.
+    /// Leaves out the updates that this client wrote itself.
     pub own_suppressed: bool,
-    /// Readings older than this are stale; `None`: as the variable's properties say, if they are
-    /// known.
+    /// Age beyond which readings are stale. `None` uses the variable's properties, if known.
     pub max_age: Option<Duration>,
-    /// When an `all` subscription has overrun its bound: go on from there, once the program has
-    /// taken everything that waited, the end included. Otherwise it stays ended.
+    /// Resumes an `all` subscription that has overrun its bound, once the program has taken
+    /// everything that waited, including the end. Otherwise the subscription stays ended.
     pub reopen: bool,
-    /// Bytes that may wait under `last:n` and `first:n`, all items together: values in wire form,
-    /// and 120 for each reading; beyond, they drop as they do at `n`, and every item keeps one. The
-    /// bound of `all` is in its contract: its elements bound what its readings take.
+    /// Bytes that may wait under `last:n` and `first:n`, for all items together: values in wire
+    /// form, plus 120 bytes per reading. Beyond this limit, updates are dropped as they are at `n`,
+    /// but every item keeps one. For `all` the bound is in the contract: its number of elements
+    /// limits the overhead of its readings.
     pub buffer_bytes_max: usize,
 }
 
@@ -125,13 +125,13 @@ impl Default for SubscribeOptions {
     }
 }
 
-/// A buffer of one element would be no buffer.
+/// A buffer of one element is rejected because it would buffer nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a buffer of 1 element holds nothing back; use 0 for the newest value only, or 2 and more")]
 pub struct BufferError;
 
-/// The contract that a plain buffer size means: 0 the newest value only, 2 and more a buffer that
-/// drops its oldest.
+/// Returns the contract for a plain buffer size: 0 is the newest value only, 2 or more is a buffer
+/// that drops its oldest element.
 ///
 /// # Errors
 /// [`BufferError`] for a size of 1.

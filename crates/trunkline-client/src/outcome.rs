@@ -1,49 +1,52 @@
-//! How writes end.
+//! Outcomes of writes.
 
 use trunkline_proto::Fault;
 use trunkline_types::Position;
 
-/// How a write ended. Every write ends in exactly one of these ways.
+/// The outcome of a write. Every write has exactly one.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum WriteOutcome {
-    /// It became the update at this position.
+    /// The write became the update at this position.
     Applied(Position),
-    /// It was within the deadband of the update at this position: nothing changed.
+    /// The value was within the deadband of the update at this position. Nothing changed.
     Unchanged(Position),
-    /// A later write took its place before it was carried out (write mode `newest`).
+    /// A later write replaced this one before it was carried out (write mode `newest`).
     Superseded,
-    /// It was refused, and by which rule. Nothing changed.
+    /// The write was refused; the fault names the rule. Nothing changed.
     Refused(Fault),
-    /// It would have had to wait, and was asked not to. Nothing changed; it may be tried again.
+    /// The write would have had to wait, but was made without waiting. Nothing changed; it may be
+    /// tried again.
     WouldBlock,
-    /// Whether it was carried out is not known, and why.
+    /// It is not known whether the write was carried out; the fault gives the reason.
     Unknown(Fault),
-    /// Its call ended, or its life, before it was sent; it never will be. Nothing changed.
+    /// The call or the lifetime of the write ended before it was sent, and it never will be.
+    /// Nothing changed.
     Cancelled(Fault),
 }
 
-/// What became of all writes of a client: those issued are all others together.
+/// Counts of a client's writes by outcome. `issued` is the sum of all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteCounts {
-    /// Accepted by [`ClientCore::write`].
+    /// Writes accepted by `ClientCore::write` and `ClientCore::write_untracked`, and the writes of
+    /// groups that have ended.
     pub issued: u64,
-    /// Ended as applied.
+    /// Writes that ended as applied.
     pub applied: u64,
-    /// Ended as unchanged.
+    /// Writes that ended as unchanged.
     pub unchanged: u64,
-    /// Ended as superseded.
+    /// Writes that ended as superseded.
     pub superseded: u64,
-    /// Ended as refused.
+    /// Writes that ended as refused.
     pub refused: u64,
-    /// Ended as would-block.
+    /// Writes that ended as would-block.
     pub would_block: u64,
-    /// Ended as unknown.
+    /// Writes that ended as unknown.
     pub unknown: u64,
-    /// Ended as cancelled.
+    /// Writes that ended as cancelled.
     pub cancelled: u64,
-    /// Not sent yet.
+    /// Writes not sent yet.
     pub waiting: u64,
-    /// Sent, and not answered yet; those whose calls have ended are among them.
+    /// Writes sent but not yet answered, including those whose calls have ended.
     pub in_flight: u64,
 }

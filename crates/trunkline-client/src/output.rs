@@ -1,8 +1,8 @@
-//! What is sent, and in which order.
+//! Output: what is sent, and in which order.
 //!
-//! First what keeps the connection alive, then requests and writes in the order in which the
-//! program made them, frame by frame; an acknowledgement goes with whatever else goes. Writes that
-//! have to wait for credit do not hold up requests.
+//! Keep-alives go first, then requests and writes in the order in which the program made them,
+//! frame by frame. Acknowledgements go along with other output. Writes that wait for credit do not
+//! hold up requests.
 
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::convergence::CompareBuilder;
@@ -28,11 +28,11 @@ use crate::request::{Request, Verb};
 use crate::variable::{VariableRef, Variables};
 use crate::wire::Wires;
 
-/// Written at once at most, whatever the driver could take.
+/// Maximum output per call, even if the driver could take more.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 impl ClientCore {
-    /// Appends what is to be sent now; true when more is ready.
+    /// Appends the frames to send now. Returns true if more is ready.
     pub(crate) fn write_output(&mut self, now: Tick, budget: usize, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let end = start.saturating_add(budget.min(OUTPUT_BYTES_MAX));
@@ -72,7 +72,7 @@ impl ClientCore {
         more
     }
 
-    /// Appends the next frame of what waits; false when nothing may be sent.
+    /// Appends the next queued frame. Returns false if nothing may be sent.
     fn send_next(&mut self, now: Tick, page: usize, out: &mut Vec<u8>) -> bool {
         let front = self.requests.front();
         let request = front.filter(|id| self.may_send(*id));
@@ -83,7 +83,8 @@ impl ClientCore {
         match (request, writes) {
             (None, None) => false,
             (request, Some(order)) if request.is_none_or(|request| order < request) => {
-                // A flush that waits for writes waits for none behind it.
+                // Sends no writes made after the front request: a flush there waits only for
+                // earlier writes.
                 self.send_writes(now, front.unwrap_or(u64::MAX), page, out);
                 true
             }
@@ -91,7 +92,7 @@ impl ClientCore {
             (Some(id), _) => {
                 let unsent = self.writes.first_unsent();
                 if self.requests.is_group(id) && unsent.is_some_and(|order| order < id) {
-                    // They wait for credit, and the group for them.
+                    // The earlier writes wait for credit, and the group waits for them.
                     return false;
                 }
                 self.send_request(id, page, out);
@@ -100,7 +101,6 @@ impl ClientCore {
         }
     }
 
-    /// Appends the next frame of a request.
     fn send_request(&mut self, id: u64, page: usize, out: &mut Vec<u8>) {
         let Some(request) = self.requests.take_out(id) else {
             self.requests.sent_front();
@@ -145,7 +145,8 @@ impl ClientCore {
         self.requests.put_back(id, request);
     }
 
-    /// Decides what of a request is sent. Whether it is one thing, and no list.
+    /// Decides which items of a request are sent. Returns true for a request that is sent even
+    /// without items.
     fn prepare(&mut self, request: &mut Request) -> bool {
         let variables = &self.variables;
         let epoch = self.connection.session().map_or(0, |session| session.epoch);
@@ -168,7 +169,7 @@ impl ClientCore {
             Verb::Close { handles, .. } => handles.len() as u32,
             Verb::OpenItems { items, .. } | Verb::Resume { items, .. } => items.len() as u32,
             Verb::Unsubscribe { handles, .. } => {
-                // None: the whole subscription.
+                // Without handles, the whole subscription ends.
                 single = handles.is_empty();
                 handles.len() as u32
             }
@@ -195,14 +196,14 @@ impl ClientCore {
         single
     }
 
-    /// Appends an acknowledgement when one is due, or anything is sent anyway.
+    /// Appends an acknowledgement if one is due, or if one can go along with other output.
     fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
         let (wanted, due) = self.connection.receipt.due(&self.options);
         let goes_along = wanted && sends_anyway;
         if !due && !goes_along {
             return;
         }
-        // The engine may wait for it.
+        // The engine may be waiting for this acknowledgement.
         self.send_gathered |= due;
         let mut ack = AckBuilder::begin(out, self.connection.receipt.acknowledge());
         while let Some(subscription) = self.connection.receipt.next_grant() {
@@ -365,7 +366,7 @@ fn encode(
             let watch = *watch;
             Watch { watch, pattern }.encode(number, out);
         }
-        // It says what arrived, which is known to the connection alone.
+        // Encoded by the caller: the frame carries the receipt, which belongs to the connection.
         Verb::CheckAll => {}
         Verb::Unwatch { number } => encode_unwatch(*number, out),
         Verb::Provide { name } => send_provide(name, number, out),

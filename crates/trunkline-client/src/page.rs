@@ -1,4 +1,4 @@
-//! Current readings of many variables in one block of memory: what a read of many gives.
+//! The readings of many variables in one block of memory: the result of a bulk read.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Timestamp, Value
 use crate::typed::FromValue;
 use crate::variable::{VariableRef, Variables};
 
-/// What stands for a value where there is none; never shown.
+/// Placeholder for a missing value; never shown.
 const NO_VALUE: &Value = &Value::Bool(false);
 
-/// The readings of a list of variables, in its order, in one block of memory: looked at where they
-/// lie, by index or one after the other, and made readings of their own only where a program asks
-/// for it. What is wrong with one variable stands in its place.
+/// The readings of a list of variables, in order, in one block of memory. A program looks at
+/// readings in place, by index or in sequence, and copies out a reading only when it asks for one.
+/// A variable that could not be read has a fault in its place.
 ///
-/// A program keeps one and has it filled again and again: its room is used again.
+/// A program keeps one page and refills it: the storage is reused.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReadingPage {
     entries: Vec<Entry>,
-    /// Of the entries without a value: their places, ascending.
+    /// Faults of the entries without a value, with their indices, ascending.
     faults: Vec<(u32, Fault)>,
     epoch: u64,
 }
@@ -31,15 +31,15 @@ pub struct PageReading<'a> {
     epoch: u64,
 }
 
-/// One place of a page: 64 bytes.
+/// One entry of a page: at most 64 bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Entry {
-    /// `None`: a fault.
+    /// `None` for a fault.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
     pub(crate) sequence: u64,
-    /// Where it is stale: how old it is, in nanoseconds.
+    /// The age of a stale reading in nanoseconds.
     pub(crate) age_ns: u64,
     pub(crate) quality: Quality,
     pub(crate) is_stale: bool,
@@ -49,50 +49,50 @@ pub(crate) struct Entry {
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl ReadingPage {
-    /// An empty one.
+    /// Returns an empty page.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many variables were read.
+    /// Returns the number of variables that were read.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no variable was read.
+    /// Returns true if no variable was read.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What came of the variable at this place of the list that was read; `None` beyond its end.
+    /// Returns the result for the variable at this index of the list; `None` beyond its end.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Result<PageReading<'_>, &Fault>> {
         let entry = self.entries.get(index)?;
         Some(self.result(index, entry))
     }
 
-    /// What came of each variable, in the order of the list that was read.
+    /// Returns the result for each variable, in the order of the list.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<PageReading<'_>, &Fault>> {
         let entries = self.entries.iter().enumerate();
         entries.map(|(index, entry)| self.result(index, entry))
     }
 
-    /// The values as a type of the program, in the order of the list that was read; `None` for one
-    /// that has another type, and where there is a fault.
+    /// Returns the values converted to `T`, in the order of the list; `None` for a value of another
+    /// type, and for a fault.
     #[inline]
     pub fn values<T: FromValue>(&self) -> impl ExactSizeIterator<Item = Option<T>> {
         let entries = self.entries.iter();
         entries.map(|entry| entry.value.as_ref().and_then(T::from_value))
     }
 
-    /// The faults, with the places of their variables.
+    /// Returns the faults, with the indices of their variables.
     pub fn faults(&self) -> impl Iterator<Item = (usize, &Fault)> {
         let faults = self.faults.iter();
         faults.map(|(place, fault)| (*place as usize, fault))
     }
 
-    /// Each as a reading of its own.
+    /// Copies every result into a reading of its own.
     pub fn to_readings(&self) -> Vec<Result<Reading, Fault>> {
         let readings = self.iter();
         readings
@@ -103,7 +103,7 @@ impl ReadingPage {
             .collect()
     }
 
-    /// Forgets everything, and keeps the room.
+    /// Removes everything, but keeps the storage.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.faults.clear();
@@ -139,20 +139,21 @@ impl ReadingPage {
     }
 }
 
-/// Never shown: every entry without a value has its own.
+/// Fallback that is never shown: every entry without a value has its own fault.
 static NO_FAULT: Fault = Fault {
     code: FaultCode::Internal,
     sentence: String::new(),
 };
 
 impl<'a> PageReading<'a> {
-    /// The value, in engineering units.
+    /// Returns the value, in engineering units.
     #[inline]
     pub fn value(&self) -> &'a Value {
         self.entry.value.as_ref().unwrap_or(NO_VALUE)
     }
 
-    /// The value as a type of the program; `None` when it is of another type, or there is none yet.
+    /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
+    /// value yet.
     #[inline]
     pub fn get<T: FromValue>(&self) -> Option<T> {
         match self.quality().has_value() {
@@ -161,50 +162,50 @@ impl<'a> PageReading<'a> {
         }
     }
 
-    /// When it was measured.
+    /// Returns the time of measurement.
     #[inline]
     pub fn source_timestamp(&self) -> Timestamp {
         self.entry.source_timestamp
     }
 
-    /// When the engine accepted it.
+    /// Returns the time at which the engine accepted the update.
     #[inline]
     pub fn engine_timestamp(&self) -> Timestamp {
         self.entry.engine_timestamp
     }
 
-    /// How far it can be trusted.
+    /// Returns the quality: good, uncertain or bad, with a reason.
     #[inline]
     pub fn quality(&self) -> Quality {
         self.entry.quality
     }
 
-    /// The update's number within its engine's life.
+    /// Returns the position: the epoch and the sequence of the update.
     #[inline]
     pub fn position(&self) -> Position {
         self.entry.position(self.epoch)
     }
 
-    /// As [`Reading::stale`].
+    /// Returns the age of a stale reading; see [`Reading::stale`].
     #[inline]
     pub fn stale(&self) -> Option<Duration> {
         self.entry.stale()
     }
 
-    /// Whether this client wrote the update.
+    /// Returns true if this client wrote the update.
     #[inline]
     pub fn own(&self) -> bool {
         self.entry.own
     }
 
-    /// The same as a reading of its own, to be kept.
+    /// Returns a copy of the reading, to keep.
     pub fn to_reading(&self) -> Reading {
         self.entry.clone().into_reading(self.epoch)
     }
 }
 
 impl Entry {
-    /// One that was not answered.
+    /// The entry of a variable without an answer.
     const MISSING: Entry = Entry {
         value: None,
         source_timestamp: Timestamp::UNIX_EPOCH,
@@ -243,19 +244,19 @@ impl Entry {
     }
 }
 
-/// Variables that are read, and what has come of them so far.
+/// The variables of a read, and the results so far.
 #[derive(Debug)]
 pub(crate) struct ReadList {
     variables: Vec<VariableRef>,
-    /// What was sent: item of the request, and its handle.
+    /// The items sent: index within the request, and handle.
     pub(crate) asked: Vec<(u32, u32)>,
-    /// Items that were not, ascending.
+    /// The items not sent, with their faults, ascending.
     refused: Vec<(u32, Fault)>,
     page: ReadingPage,
 }
 
 impl ReadList {
-    /// A list whose readings go into `page`.
+    /// Returns a list whose readings go into `page`.
     pub(crate) fn new(variables: &[VariableRef], mut page: ReadingPage) -> Self {
         page.clear();
         Self {
@@ -266,7 +267,8 @@ impl ReadList {
         }
     }
 
-    /// Decides what is asked for: the variables that have a handle, the others have their faults.
+    /// Selects the variables that have a handle for sending; the others get their faults. Returns
+    /// the number of items to send.
     pub(crate) fn ask(&mut self, known: &Variables) -> u32 {
         self.page.clear();
         self.page.entries.reserve(self.variables.len());
@@ -285,19 +287,18 @@ impl ReadList {
         self.asked.len() as u32
     }
 
-    /// The item behind this index of what was sent, and its variable. What is answered is entered
-    /// next.
+    /// Returns the variable at this index of the items sent. The caller must push its result next.
     #[inline]
     pub(crate) fn answered(&mut self, index: u32) -> Option<VariableRef> {
         let (item, _) = *self.asked.get(index as usize)?;
         if self.page.entries.len() != item as usize {
-            // Those between were not asked.
+            // The items in between were not sent.
             self.page.entries.resize(item as usize, Entry::MISSING);
         }
         self.variables.get(item as usize).copied()
     }
 
-    /// All that is answered from now on comes of this life of the engine.
+    /// Sets the engine's epoch, to which all later answers belong.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         self.page.epoch = epoch;
     }
@@ -313,7 +314,7 @@ impl ReadList {
         self.page.entries.push(Entry::MISSING);
     }
 
-    /// The page; what has no answer yet gets this fault.
+    /// Returns the page; items without an answer get the fault `missing`.
     pub(crate) fn finish(self, missing: &Fault) -> ReadingPage {
         let (refused, mut page) = (self.refused, self.page);
         let answered = page.entries.len() as u32;
@@ -331,7 +332,7 @@ impl ReadList {
         page
     }
 
-    /// [`finish`](Self::finish), as readings of their own.
+    /// Same as [`finish`](Self::finish), but as separate readings.
     pub(crate) fn finish_readings(self, missing: &Fault) -> Vec<Result<Reading, Fault>> {
         self.finish(missing).into_readings()
     }

@@ -1,5 +1,5 @@
-//! The provider role: this client is the source of variables of the engine, as an I/O server in a
-//! process of its own is.
+//! The provider role: this client is the source of variables of the engine, like an I/O server in a
+//! separate process.
 //!
 //! ```text
 //! provide(NAME) --> PROVIDE, again on every connection
@@ -8,8 +8,9 @@
 //! publish --> PUBLISH, within the write credit
 //! ```
 //!
-//! With the connection go the orders that were not answered: the engine has told their writers that
-//! nobody knows. On the next connection everything is bound anew, and is to be published anew.
+//! Unanswered writes and reads end with the connection: the engine reports their outcome to their
+//! callers as unknown. On the next connection the engine binds every variable again, and the
+//! provider must publish every value again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,107 +30,107 @@ use crate::open::wrong_answer;
 use crate::request::{Request, Verb};
 use crate::table::NumberMap;
 
-/// Values that may wait to be sent; beyond, the oldest gives way and is counted.
+/// Maximum number of values waiting to be sent. Beyond it, the oldest is dropped and counted.
 const WAITING_MAX: usize = 65_536;
-/// How long after a refusal the role is asked for again: the name may be free then.
+/// Time between a refusal and the next request for the role, because the name may be free by then.
 const RETRY: Duration = Duration::from_secs(1);
-/// What the lease is asked to be; the engine grants the deadline of the connection.
+/// The lease to request; the engine grants the deadline of the connection instead.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// What happens to a provider, in the order in which it happened.
+/// An event of a provider. Events are delivered in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ProviderEvent {
     /// The engine has accepted the role; binds follow.
     Provided,
-    /// The engine does not accept it; it is asked again in a while.
+    /// The engine does not accept the role. The client asks again after 1 s.
     Refused(Fault),
-    /// The connection is gone, and with it every bind and every order.
+    /// The connection is lost, and with it every bind and every unanswered write and read.
     Disconnected,
-    /// A variable is to be delivered from now on.
+    /// The provider must deliver this variable from now on.
     Bind {
-        /// The variable; what is published names it.
+        /// The variable's handle, to be given when publishing.
         handle: u32,
         /// The type of its values.
         data_type: DataType,
-        /// What clients can do with it.
+        /// The access that clients have to it.
         access: Access,
-        /// From which item.
+        /// The device item to deliver it from.
         item: String,
     },
-    /// A variable is gone; nobody wants values of it any more.
+    /// The variable is gone, and its values are no longer wanted.
     Unbind {
-        /// The variable.
+        /// The variable's handle.
         handle: u32,
     },
-    /// A value for the device.
+    /// A value to write to the device.
     Write {
-        /// To answer with.
+        /// Identifies the write in the answer.
         ticket: u64,
-        /// The variable.
+        /// The variable's handle.
         handle: u32,
-        /// The value.
+        /// The value to write.
         value: Value,
     },
-    /// A fresh value is wanted, as the answer.
+    /// A request for a fresh value, to be given as the answer.
     Read {
-        /// To answer with.
+        /// Identifies the read in the answer.
         ticket: u64,
-        /// The variable.
+        /// The variable's handle.
         handle: u32,
     },
 }
 
-/// What a provider says to a write or a read.
+/// A provider's answer to a write or a read.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ProviderReply {
     /// Done; the device now holds this value.
     Applied {
-        /// The value.
+        /// The value that the device holds.
         value: Value,
-        /// How far it can be trusted.
+        /// The quality of the value.
         quality: Quality,
-        /// When it was read; `None`: now.
+        /// The time at which it was read; `None` means now.
         source_timestamp: Option<Timestamp>,
     },
-    /// Not done, and why.
+    /// Not done, with the reason.
     Refused(String),
-    /// Nobody knows whether it was done, and why not.
+    /// It is not known whether it was done, with the reason.
     Unknown(String),
 }
 
-/// One value from a provider.
+/// A value published by a provider.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Publication {
-    /// The variable.
+    /// The variable's handle, from `ProviderEvent::Bind`.
     pub handle: u32,
-    /// The raw value, of the variable's type; `None`: only its quality changes.
+    /// The raw value, of the variable's type. `None` changes only the quality.
     pub value: Option<Value>,
-    /// How far it can be trusted.
+    /// The quality of the value.
     pub quality: Quality,
-    /// When it was measured; `None`: now.
+    /// The time of measurement; `None` means now.
     pub source_timestamp: Option<Timestamp>,
 }
 
-/// The role, and what waits in it.
+/// The provider role, with its queued events, values and answers.
 #[derive(Debug, Default)]
 pub(crate) struct ProviderRole {
     name: Option<String>,
-    /// The engine has accepted it on this connection.
+    /// True once the engine has accepted the role on this connection.
     is_provided: bool,
     retry_at: Option<Tick>,
     types: NumberMap<u32, DataType>,
     events: VecDeque<ProviderEvent>,
     publications: VecDeque<Publication>,
     answers: Vec<(u64, ProviderReply)>,
-    /// Values that gave way because too many waited.
+    /// Number of values dropped because the queue was full.
     lost: u64,
     refused: u64,
 }
 
 impl ClientCore {
     /// Becomes the source of every variable whose `source` begins with `name` and a colon, on this
-    /// connection and those that follow it. What comes of it is told by
+    /// connection and all later ones. The results arrive through
     /// [`take_provider_event`](Self::take_provider_event).
     pub fn provide(&mut self, name: &str) {
         self.provider.name = Some(name.to_owned());
@@ -146,13 +147,12 @@ impl ClientCore {
         }
     }
 
-    /// The next thing that happened to the provider.
+    /// Takes the next event of the provider.
     pub fn take_provider_event(&mut self) -> Option<ProviderEvent> {
         self.provider.events.pop_front()
     }
 
-    /// Sends a value, as soon as the write credit allows. Without the role there is nobody to take
-    /// it, and nothing happens.
+    /// Sends a value as soon as the write credit allows. Does nothing without the role.
     pub fn publish(&mut self, publication: Publication) {
         let role = &mut self.provider;
         if !role.is_provided {
@@ -166,7 +166,8 @@ impl ClientCore {
         self.changes += 1;
     }
 
-    /// Says what became of an order. Of an earlier connection's order nobody wants to hear.
+    /// Answers a write or a read. Does nothing without the role: tickets of an earlier connection
+    /// are no longer valid.
     pub fn answer_provider(&mut self, ticket: u64, reply: ProviderReply) {
         if self.provider.is_provided {
             self.provider.answers.push((ticket, reply));
@@ -174,13 +175,13 @@ impl ClientCore {
         }
     }
 
-    /// Values that were lost because the connection did not take them fast enough, and those that
-    /// the engine refused.
+    /// Returns the number of values dropped because the connection was too slow, and the number of
+    /// values that the engine refused.
     pub fn provider_losses(&self) -> (u64, u64) {
         (self.provider.lost, self.provider.refused)
     }
 
-    /// When the role is to be asked for again.
+    /// Returns the time to ask for the role again.
     pub(crate) fn provider_due(&self) -> Option<Tick> {
         self.provider.retry_at
     }
@@ -220,7 +221,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The engine does not accept the role.
+    /// Handles the engine's refusal of the role.
     pub(crate) fn provide_refused(&mut self, fault: &Fault) {
         self.provider.retry_at = self.last_input.map(|now| now.saturating_add(RETRY));
         let event = ProviderEvent::Refused(fault.clone());
@@ -281,8 +282,8 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Appends the answers, then a PUBLISH frame of about `page` bytes as far as the credit goes;
-    /// false when there was nothing to append.
+    /// Appends the answers, then a PUBLISH frame of about `page` bytes as far as the credit
+    /// permits. Returns false if there was nothing to append.
     pub(crate) fn send_provider(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let mut bytes = Vec::new();
@@ -318,21 +319,21 @@ impl ClientCore {
         out.len() > start
     }
 
-    /// What became of a value that was published.
+    /// Handles the outcome of a published value.
     pub(crate) fn published(&mut self, handle: u32, outcome: &WireOutcome<'_>) {
         let WireOutcome::Refused(fault) = outcome else {
             return;
         };
         let role = &mut self.provider;
         role.refused += 1;
-        // A handle is never given out again: there is nothing more to deliver.
+        // Handles are not reused within an epoch, so nothing more can be delivered.
         if fault.code == FaultCode::Gone && role.types.remove(&handle).is_some() {
             role.events.push_back(ProviderEvent::Unbind { handle });
             self.changes += 1;
         }
     }
 
-    /// Why the engine cannot take this client's role.
+    /// Returns the fault for a provider role if the engine does not support it.
     pub(crate) fn takes_no_provider(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
         let is_asked = matches!(request.verb, Verb::Provide { .. });
@@ -373,7 +374,6 @@ fn outcome<'b>(reply: &'b ProviderReply, bytes: &'b mut Vec<u8>) -> ProviderOutc
     }
 }
 
-/// Appends a PROVIDE frame.
 pub(crate) fn send_provide(name: &str, number: u32, out: &mut Vec<u8>) {
     ProvideBuilder::begin(out, number, LEASE, name).finish(false);
 }

@@ -1,8 +1,9 @@
-//! What waits for the program under one subscription, in the order it is to be taken.
+//! The queue of one subscription: its waiting entries, in the order in which the program takes
+//! them.
 //!
-//! Readings, notices about items and changes of the connection share one order, so that "the value
-//! after the reconnect" is never confused with "the value before". Under `latest` and `sampled` an
-//! entry only says *that* an item has something new; the value is in the item's local copy.
+//! Readings, notices about items and changes of the connection share one order, so the program
+//! never confuses values before and after a reconnect. Under `latest` and `sampled`, an entry only
+//! records *that* an item has a new value; the value is in the item's local copy.
 //!
 //! ```text
 //! readings   |  0 |  1 |  2 |  5 |  6 |          values where they lie, no block of memory each
@@ -19,33 +20,33 @@ use crate::event::Event;
 use crate::lane::{Lane, Slot};
 use crate::reading::Received;
 
-/// Changes of the connection that wait at most; beyond, the two oldest are forgotten together.
+/// Maximum number of queued connection events. Beyond it, the two oldest are dropped together.
 pub(crate) const CONNECTION_EVENTS_MAX: usize = 16;
-/// The item of a reading that was taken out.
+/// The item number that marks a removed reading.
 const DEAD: u32 = u32::MAX;
 
-/// The entries of one subscription.
+/// The queued entries of one subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     readings: Lane<Queued>,
     marks: Lane<Mark>,
     next_serial: u64,
-    /// Serials of the connection events that wait.
+    /// Serials of the queued connection events.
     connection: VecDeque<u64>,
-    /// Rises with every connection event: a cell may be replaced in place only within one era.
+    /// Rises with every connection event. A cell may be replaced in place only within one era.
     era: u32,
 }
 
-/// A reading that waits.
+/// A queued reading.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) received: Received,
     pub(crate) missed: Missed,
     serial: u64,
     pub(crate) item: u32,
-    /// Bytes of the value in wire form.
+    /// Size of the value in wire form, in bytes.
     pub(crate) bytes: u32,
-    /// The life of its wire subscription in which taking it makes room for one more; 0 for none.
+    /// The life of the wire subscription in which taking this reading frees one credit; 0 for none.
     pub(crate) credit: u32,
 }
 
@@ -63,10 +64,10 @@ enum Kind {
     Connection(Box<Event>),
 }
 
-/// What is next where it is no reading of its own.
+/// The next entry, if it is not a queued reading.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// The item's local copy has something new.
+    /// The item's local copy has a new value.
     Cell { item: u32 },
     /// The item has a notice.
     Notice { item: u32 },
@@ -75,20 +76,20 @@ pub(crate) enum Next {
 }
 
 impl Queued {
-    /// As the program gets it.
+    /// Converts the entry into the reading that the program gets.
     #[inline(always)]
     pub(crate) fn into_reading(self) -> Reading {
         let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
         self.received.into_reading(lost, stale)
     }
 
-    /// As [`into_reading`](Self::into_reading); the value is taken out.
+    /// Same as [`into_reading`](Self::into_reading), but moves the value out.
     pub(crate) fn take_reading(&mut self) -> Reading {
         let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
         self.received.take().into_reading(lost, stale)
     }
 
-    /// A reading that was made already, and waits for nothing.
+    /// Returns an entry for a reading that already exists and is not queued.
     #[inline]
     pub(crate) fn of_reading(item: u32, reading: Reading) -> Self {
         Self {
@@ -103,7 +104,7 @@ impl Queued {
 }
 
 impl Queue {
-    /// Appends a reading. Its serial.
+    /// Appends a reading and returns its serial.
     #[inline(always)]
     pub(crate) fn push_reading(
         &mut self,
@@ -125,12 +126,12 @@ impl Queue {
         serial
     }
 
-    /// Appends the news that an item's local copy is new. Its serial.
+    /// Appends a mark that an item's local copy is new, and returns its serial.
     pub(crate) fn push_cell(&mut self, item: u32) -> u64 {
         self.push_mark(Kind::Cell { item })
     }
 
-    /// Appends the news that an item has a notice. Its serial.
+    /// Appends a mark that an item has a notice, and returns its serial.
     pub(crate) fn push_notice(&mut self, item: u32) -> u64 {
         self.push_mark(Kind::Notice { item })
     }
@@ -153,7 +154,7 @@ impl Queue {
         self.era
     }
 
-    /// Takes a cell or a notice out, wherever it is. Whether it waited.
+    /// Removes a cell or a notice at any position. Returns true if it was queued.
     pub(crate) fn kill_mark(&mut self, serial: u64) -> bool {
         let Some(mark) = self.marks.find(serial) else {
             return false;
@@ -163,7 +164,7 @@ impl Queue {
         true
     }
 
-    /// Looks at a reading and takes it out, wherever it is.
+    /// Removes a reading at any position, after passing it to `look`.
     pub(crate) fn kill_reading<T>(
         &mut self,
         serial: u64,
@@ -171,18 +172,18 @@ impl Queue {
     ) -> Option<T> {
         let queued = self.readings.find(serial)?;
         let result = look(queued);
-        // What it holds goes at once, the entry with its neighbours.
+        // Frees the contents now; the dead slot leaves with its neighbours.
         (queued.received.value, queued.missed, queued.item) = (None, Missed::NOTHING, DEAD);
         self.readings.bury();
         Some(result)
     }
 
-    /// The reading with this serial.
+    /// Returns the reading with this serial.
     pub(crate) fn reading_mut(&mut self, serial: u64) -> Option<&mut Queued> {
         self.readings.find(serial)
     }
 
-    /// The serial of the item's oldest reading. Looks at every entry before it.
+    /// Returns the serial of the item's oldest reading. Scans every entry before it.
     pub(crate) fn first_reading_of(&self, item: u32) -> Option<u64> {
         let mut readings = self.readings.slots.iter();
         readings
@@ -190,8 +191,8 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// Takes the readings that are next, up to `most` of them: `look` sees all of them where they
-    /// lie, then `give` gets each. How many there were; 0 when something else is next.
+    /// Takes the readings that are next, up to `most`. First `look` visits all of them in place,
+    /// then `give` receives each one. Returns their number, or 0 if something else is next.
     #[inline(always)]
     pub(crate) fn take_readings(
         &mut self,
@@ -201,7 +202,7 @@ impl Queue {
     ) -> usize {
         let Lane { slots, dead, peak } = &mut self.readings;
         let next = match self.marks.front_serial() {
-            // Up to the next mark.
+            // Only readings before the next mark.
             Some(mark) => slots.partition_point(|queued| queued.serial < mark),
             None => slots.len(),
         };
@@ -224,7 +225,7 @@ impl Queue {
         taken
     }
 
-    /// Takes what is next, where that is no reading.
+    /// Takes the next entry if it is not a reading.
     #[inline]
     pub(crate) fn next_mark(&mut self) -> Option<Next> {
         let mark = self.marks.front_serial()?;
@@ -242,7 +243,7 @@ impl Queue {
                 self.connection.pop_front();
                 Next::Connection(*event)
             }
-            // The first entry is never a dead one.
+            // The first entry is never dead.
             Kind::Dead => return None,
         };
         Some(next)
@@ -252,7 +253,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Entries that wait.
+    /// Returns the number of queued entries.
     pub(crate) fn len(&self) -> usize {
         self.readings.len() + self.marks.len()
     }
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
     use crate::lane::KEPT_ENTRIES;
 
-    /// Everything that waits, in order: the items of cells.
+    /// Takes all entries, which must be cells, and returns their items in order.
     fn items(queue: &mut Queue) -> Vec<u32> {
         let mut items = Vec::new();
         while let Some(next) = queue.next_mark() {

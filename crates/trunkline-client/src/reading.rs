@@ -1,4 +1,4 @@
-//! What arrives for an item: the local copy, and how old it is.
+//! Arriving updates of an item: the local copy, and its age.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,31 @@ use trunkline_types::{
 use crate::page::Entry;
 use crate::request::malformed;
 
-/// Largest default value that is made for a variable without one.
+/// Size limit of the default value made for a variable without a value, in bytes.
 const DEFAULT_BYTES_MAX: usize = 64 << 10;
 
 /// An update as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// `None`: nothing was written yet. What stands for it is made when it is read: a hostile
-    /// engine could have named a type whose default is large.
+    /// `None` if nothing has been written yet. The placeholder is made only when the reading is
+    /// taken, because a hostile engine could name a type with a large default.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
     pub(crate) quality: Quality,
     pub(crate) position: Position,
     pub(crate) own: bool,
-    /// It was stale when it was taken.
+    /// True if the reading was stale when it was taken.
     is_stale: bool,
-    /// When it arrived.
+    /// The time of arrival.
     pub(crate) at: Tick,
-    /// How old it was then, by the engine's clock alone, in nanoseconds.
+    /// The age at arrival, by the engine's clock alone, in nanoseconds. Once taken and stale, the
+    /// age at that time.
     age_ns: u64,
 }
 
 impl Received {
-    /// It is given to the program now, and is this old, where that makes it stale.
+    /// Prepares the update to be given to the program. `stale` is its age if that makes it stale.
     #[inline(always)]
     pub(crate) fn taken(&mut self, data_type: Option<&DataType>, stale: Option<Duration>) {
         if self.value.is_none() {
@@ -48,27 +49,27 @@ impl Received {
         }
     }
 
-    /// How old it was when it was [`taken`](Self::taken), where that made it stale.
+    /// Returns the age when it was [`taken`](Self::taken), if it was stale then.
     pub(crate) fn stale_when_taken(&self) -> Option<Duration> {
         self.is_stale.then(|| Duration::from_nanos(self.age_ns))
     }
 }
 
-/// When and from where the records of a frame arrive: the same for all of them.
+/// The time and epoch at which the records of a frame arrive, common to all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now: Tick,
     pub(crate) epoch: u64,
-    /// The engine's wall clock at its welcome, and how long ago that came.
+    /// The engine's wall clock when it sent WELCOME, and the time since WELCOME arrived.
     pub(crate) engine_wall: Timestamp,
     pub(crate) since_welcome: Duration,
 }
 
 impl Arrival {
-    /// A reading that answers a request.
+    /// Returns a reading that answers a request.
     ///
     /// # Errors
-    /// The value is not one of this type.
+    /// The value does not match the type.
     #[inline(always)]
     pub(crate) fn entry(
         &self,
@@ -106,8 +107,8 @@ impl Arrival {
         entry.is_stale = is_old || record.quality.has_reason(Reason::Stale);
     }
 
-    /// An update record and its value as they arrive. `first` ones may have waited at the engine
-    /// for long: their age is reckoned by the engine's clock alone.
+    /// Converts an update record and its value as they arrive. A `first` record may have waited at
+    /// the engine for a long time, so its age comes from the engine's clock alone.
     #[inline(always)]
     pub(crate) fn receive(
         &self,
@@ -115,7 +116,7 @@ impl Arrival {
         value: Option<Value>,
         first: bool,
     ) -> Received {
-        // What the engine says to be old, it has had for long, too.
+        // A stale update may also have been at the engine for a long time.
         let is_old = first || record.quality.has_reason(Reason::Stale);
         let age_ns = match is_old && value.is_some() {
             true => self.age_ns(record.engine_timestamp),
@@ -137,7 +138,7 @@ impl Arrival {
         }
     }
 
-    /// How old at the engine is what was written there then.
+    /// Returns the age of an update by the engine's clock, from the time the engine accepted it.
     #[cold]
     fn age_ns(&self, written: Timestamp) -> u64 {
         let engine_now = i128::from(self.engine_wall.as_nanos());
@@ -153,25 +154,25 @@ pub(crate) fn not_valid(error: &DecodeError) -> Disconnect {
 }
 
 impl Received {
-    /// How old it is: its age at the engine and this end's own time since, never two wall clocks.
+    /// Returns the age: the age at arrival plus the local time since. It never compares two wall
+    /// clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
         Duration::from_nanos(self.age_ns).saturating_add(now.since(self.at))
     }
 
-    /// Whether the engine itself says that it is old.
+    /// Returns true if the engine itself marks the update as stale.
     #[inline]
     pub(crate) fn is_said_to_be_stale(&self) -> bool {
         self.quality.has_reason(Reason::Stale)
     }
 
-    /// `age`, when it is too old for a reading that may be no older than `max_age`, or the engine
-    /// says that it is.
+    /// Returns `age` if it exceeds `max_age`, or if the engine marks the update as stale.
     pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
         let is_old = max_age.is_some_and(|max| age > max) || self.is_said_to_be_stale();
         is_old.then_some(age)
     }
 
-    /// The digest of it, as of the record in which it came.
+    /// Returns the digest of the record in which the update came.
     pub(crate) fn digest(&self, handle: u32) -> u64 {
         let mut bytes = Vec::new();
         let value = self.value.as_ref().map(|value| {
@@ -189,7 +190,7 @@ impl Received {
         })
     }
 
-    /// As the program gets it, when it was [`taken`](Self::taken).
+    /// Converts an update that was [`taken`](Self::taken) into the reading that the program gets.
     #[inline(always)]
     pub(crate) fn into_reading(self, lost: Lost, stale: Option<Duration>) -> Reading {
         Reading {
@@ -206,13 +207,13 @@ impl Received {
         }
     }
 
-    /// Itself; its value is taken out.
+    /// Moves the value out.
     pub(crate) fn take(&mut self) -> Self {
         let value = self.value.take();
         Self { value, ..*self }
     }
 
-    /// What a reading was made of.
+    /// Returns the update from which a reading was made.
     pub(crate) fn of_reading(reading: Reading) -> Self {
         let Reading {
             sample,
@@ -237,15 +238,15 @@ impl Received {
     }
 }
 
-/// What stands for the value of a variable that nobody has written.
+/// Returns the placeholder for the value of a variable that was never written.
 #[cold]
 fn standing_in(data_type: Option<&DataType>) -> Value {
     let data_type = data_type.unwrap_or(&DataType::Bool);
     default_of(data_type, &mut { DEFAULT_BYTES_MAX })
 }
 
-/// Its type's default, in which
-/// arrays whose fixed lengths make it larger than `room` bytes are empty.
+/// Returns the default value of a type. An array whose fixed lengths need more than `room` bytes is
+/// empty.
 fn default_of(data_type: &DataType, room: &mut usize) -> Value {
     match data_type {
         DataType::Struct(ty) => Value::Struct(
@@ -274,7 +275,7 @@ fn default_of(data_type: &DataType, room: &mut usize) -> Value {
 
 #[cfg(test)]
 impl Received {
-    /// A reading of a variable that nobody has written.
+    /// Returns the update of a variable that was never written.
     pub(crate) fn of_nothing() -> Self {
         let record = UpdateRecord::nothing_yet(0);
         let arrival = Arrival {

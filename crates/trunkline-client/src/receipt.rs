@@ -1,10 +1,10 @@
-//! What came in updates on a connection, and how much of it the engine was told.
+//! Update records received on a connection, and their acknowledgement to the engine.
 
 use std::collections::VecDeque;
 
 use crate::options::ClientOptions;
 
-/// Of one connection.
+/// The receipt of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     records: u64,
@@ -12,24 +12,24 @@ pub(crate) struct Receipt {
     digest: u64,
     acked: u64,
     unacked_bytes: usize,
-    /// Wire subscriptions whose room is to be granted.
+    /// Wire subscriptions that have credit to grant.
     grants: VecDeque<u32>,
 }
 
 impl Receipt {
-    /// Update records, whether anybody wants them or not, and the sum of their digests.
+    /// Counts update records, wanted or not, and adds the sum of their digests.
     pub(crate) fn count_records(&mut self, records: u64, digest: u64) {
         self.records += records;
         self.digest = self.digest.wrapping_add(digest);
     }
 
-    /// Whether these records were received, as far as their running digest shows.
+    /// Returns true if the engine's number of records and running digest match.
     pub(crate) fn agrees(&self, records: u64, digest: u64) -> bool {
         (self.records, self.digest) == (records, digest)
     }
 
-    /// Counts on from what the engine has sent, whatever arrived of it: a difference is found once,
-    /// and what did not arrive takes up no window for ever.
+    /// Continues from the engine's totals, whatever arrived. A difference is thus reported once,
+    /// and lost records do not occupy the window for ever.
     pub(crate) fn take_over(&mut self, records: u64, digest: u64) {
         (self.records, self.digest) = (records, digest);
         self.acked = self.acked.min(records);
@@ -39,27 +39,28 @@ impl Receipt {
         self.unacked_bytes += bytes;
     }
 
-    /// A wire subscription has room again.
+    /// Schedules a grant for a wire subscription that has credit to return.
     pub(crate) fn grant_due(&mut self, wire: u32) {
         if !self.grants.contains(&wire) {
             self.grants.push_back(wire);
         }
     }
 
-    /// The next wire subscription whose room is to be granted.
+    /// Takes the next wire subscription that has credit to grant.
     pub(crate) fn next_grant(&mut self) -> Option<u32> {
         self.grants.pop_front()
     }
 
-    /// Records received; they count as acknowledged from now on.
+    /// Returns the number of records received, and counts them as acknowledged.
     pub(crate) fn acknowledge(&mut self) -> u64 {
         self.acked = self.records;
         self.unacked_bytes = 0;
         self.records
     }
 
-    /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be
-    /// sent: a quarter of the window is, or there is room to grant.
+    /// Returns two flags: there is something to acknowledge, and it must be sent without waiting
+    /// for other output. The second is true at a quarter of the window, or if there is credit to
+    /// grant.
     pub(crate) fn due(&self, options: &ClientOptions) -> (bool, bool) {
         let unacked = self.records - self.acked;
         let grants = !self.grants.is_empty();

@@ -1,8 +1,8 @@
-//! Requests on their way: what was asked, what was sent of it, what was answered.
+//! Pending requests: what was asked, sent and answered.
 //!
-//! A request that is unanswered when the connection breaks is asked again on the next one. Only
-//! those of the program are; what the client asked for its own purposes is made anew from what it
-//! then needs.
+//! A request that is unanswered when the connection breaks is sent again on the next one, unless it
+//! was sent completely and changes the engine: then its outcome is unknown. This applies only to
+//! the program's requests; the client's own are derived again from what it then needs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,52 +21,52 @@ use crate::page::ReadList;
 use crate::table::Key;
 use trunkline_proto::message::info::VariableInfo;
 
-/// Refused requests that are remembered.
+/// Number of refused requests to remember.
 const REFUSED_MAX: usize = 64;
 
-/// A request of the program; its answer is taken with [`ClientCore::take`].
+/// A request of the program. `ClientCore::take` takes its answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub(crate) u64);
 
-/// Every request that is not answered, and every answer that was not taken.
+/// All unanswered requests, and all answers not yet taken.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Of requests and writes alike: they are sent in the order of their numbers.
+    /// Last number given out. Requests and writes share the numbers, and are sent in their order.
     next: u64,
     pending: BTreeMap<u64, Request>,
-    /// Requests that are not sent, or not completely, in the order they are to be.
+    /// Requests not sent, or not sent completely, in sending order.
     outbox: VecDeque<u64>,
     by_wire: BTreeMap<u32, u64>,
     next_wire: u32,
     answers: BTreeMap<u64, (Answer, usize)>,
-    /// Numbers on the wire of requests that were refused as a whole, the latest ones.
+    /// Wire numbers of the latest requests that were refused as a whole.
     refused: VecDeque<u32>,
-    /// Items of the program's requests, answered ones included until they are taken.
+    /// Number of items in the program's requests, including answered ones until they are taken.
     items: usize,
-    /// Of the program.
+    /// Number of unanswered requests of the program.
     open: usize,
-    /// Requests that have to be answered before handles can be used.
+    /// Number of requests that must be answered before handles can be used.
     restoring: usize,
 }
 
-/// One request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
-    /// Whose answer someone will take; `None`: the client's own, or nobody's any more.
+    /// Number of items if the program waits for the answer. `None` for the client's own requests,
+    /// and for abandoned ones.
     pub(crate) program_items: Option<usize>,
-    /// Handles cannot be used before it is answered.
+    /// True if handles cannot be used before the answer.
     pub(crate) restoring: bool,
-    /// What was sent is decided when the first frame is.
+    /// True once the items to send are selected, which happens with the first frame.
     pub(crate) prepared: bool,
-    /// Items to be sent in all, sent, and answered.
+    /// Number of items to send in total; then those sent, and those answered.
     pub(crate) total: u32,
     pub(crate) sent: u32,
     pub(crate) answered: u32,
     pub(crate) wire: Option<u32>,
 }
 
-/// What is asked.
+/// The kind of a request, with its arguments and the answer so far.
 #[derive(Debug)]
 pub(crate) enum Verb {
     Open {
@@ -79,7 +79,7 @@ pub(crate) enum Verb {
     },
     Read {
         list: ReadList,
-        /// The program takes the block of memory as it is.
+        /// True if the program takes the page itself.
         as_page: bool,
     },
     RequestValue(Page<()>),
@@ -96,7 +96,7 @@ pub(crate) enum Verb {
     },
     Engine,
     Flush {
-        /// The number of the first write behind it, once it is sent.
+        /// The number of the first write after the flush; set when it is sent.
         before: u64,
     },
     Forcing {
@@ -122,23 +122,23 @@ pub(crate) enum Verb {
         terms: LeaseTerms,
     },
     Audit(Box<Asked>),
-    /// Asks to be the source of variables; the client's own.
+    /// Asks to be the source of variables. One of the client's own requests.
     Provide {
         name: String,
     },
-    /// Follows a pattern; the client's own.
+    /// Watches a pattern. One of the client's own requests.
     Watch {
         key: Key,
         number: u32,
         pattern: Arc<str>,
     },
-    /// The engine is to hold everything it sent against what is here; nobody answers.
+    /// Asks the engine to compare everything it sent with what arrived. Has no answer.
     CheckAll,
-    /// Ends a watch; nobody answers.
+    /// Ends a watch. Has no answer.
     Unwatch {
         number: u32,
     },
-    /// Opens again what the program had open.
+    /// Reopens the variables that the program had open.
     Restore {
         page: Page<()>,
     },
@@ -147,12 +147,12 @@ pub(crate) enum Verb {
         wire: u32,
         items: Vec<u32>,
     },
-    /// Subscribes open items behind the updates they have.
+    /// Subscribes open items, starting after their last updates.
     Resume {
         wire: u32,
         items: Vec<u32>,
     },
-    /// Ends items of a wire subscription; none: all of it.
+    /// Ends items of a wire subscription, or all of it if `handles` is empty.
     Unsubscribe {
         wire: u32,
         handles: Vec<u32>,
@@ -160,7 +160,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Whether it needs the handles of this connection.
+    /// Returns true if the request uses handles of this connection.
     fn needs_handles(&self) -> bool {
         use Verb::{Close, Group, Info, Lease, Read, RequestValue, Snapshot};
         matches!(
@@ -175,7 +175,7 @@ impl Verb {
         )
     }
 
-    /// What the engine must know of it, and what it is in words.
+    /// Returns the feature that the engine must have, and the words for its absence.
     pub(crate) fn needs(&self) -> Option<(Features, &'static str)> {
         match self {
             Verb::Deploy { .. } | Verb::OrderLibrary { .. } => Some((
@@ -204,7 +204,7 @@ impl Verb {
         }
     }
 
-    /// Whether it changes the engine, so that to ask twice is not to ask once.
+    /// Returns true if the request changes the engine, so that it must not be repeated.
     pub(crate) fn is_order(&self) -> bool {
         match self {
             Verb::Deploy { .. } | Verb::OrderLibrary { .. } | Verb::Group(_) => true,
@@ -228,17 +228,17 @@ impl Request {
         }
     }
 
-    /// From the start, on a connection on which nothing of it was sent.
+    /// Resets the request, for a connection on which nothing of it was sent.
     fn restart(&mut self) {
         self.wire = None;
         self.prepared = false;
         self.sent = 0;
         self.answered = 0;
         match &mut self.verb {
-            // They were closed with the connection.
+            // The handles were closed with the connection.
             Verb::Close { handles, .. } => handles.clear(),
-            // The cursor meant something to that engine only.
             Verb::Snapshot { said, .. } => *said = None,
+            // The cursor was valid only for that engine.
             Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
             Verb::Audit(asked) => asked.restart(),
             Verb::Forcing { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
@@ -246,14 +246,14 @@ impl Request {
         }
     }
 
-    /// The index of the next answered item, which the engine says is `index`.
+    /// Counts the next answered item. `index` comes from the engine.
     pub(crate) fn answer_item(&mut self, index: u32) -> Result<u32, Disconnect> {
         next_answered(&mut self.answered, self.sent, index)
     }
 }
 
-/// The index of the next item, which the engine says is `index`, where so many are sent and
-/// answered.
+/// Counts the next answered item and returns its index. Fails if `index`, which comes from the
+/// engine, is not the next one or was not sent.
 #[inline]
 pub(crate) fn next_answered(answered: &mut u32, sent: u32, index: u32) -> Result<u32, Disconnect> {
     if index != *answered || index >= sent {
@@ -271,18 +271,18 @@ fn not_next(index: u32, answered: u32, sent: u32) -> Disconnect {
 }
 
 impl Requests {
-    /// The number of the next request or write.
+    /// Returns the number for the next request or write.
     pub(crate) fn next_order(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// Adds a request of the client's own.
+    /// Adds one of the client's own requests.
     pub(crate) fn push(&mut self, verb: Verb) -> u64 {
         self.insert(Request::new(verb))
     }
 
-    /// Adds a request that has to be answered before handles can be used, ahead of all others.
+    /// Adds a request that must be answered before handles can be used, ahead of all others.
     pub(crate) fn push_restoring(&mut self, verb: Verb) {
         let id = self.next_order();
         self.pending.insert(
@@ -304,18 +304,18 @@ impl Requests {
         id
     }
 
-    /// Whether handles can be used.
+    /// Returns true if handles can be used.
     pub(crate) fn are_handles_restored(&self) -> bool {
         self.restoring == 0
     }
 
-    /// Whether a request is a group of writes, which overtakes no write before it.
+    /// Returns true if the request is a group of writes, which must not overtake earlier writes.
     pub(crate) fn is_group(&self, id: u64) -> bool {
         let request = self.pending.get(&id);
         request.is_some_and(|request| matches!(request.verb, Verb::Group(_)))
     }
 
-    /// The request to be sent next, if one can be.
+    /// Returns the request to send next, if it can be sent.
     pub(crate) fn front(&self) -> Option<u64> {
         let id = *self.outbox.front()?;
         let request = self.pending.get(&id)?;
@@ -323,13 +323,12 @@ impl Requests {
         (!waits).then_some(id)
     }
 
-    /// Whether this request is a flush.
     pub(crate) fn is_flush(&self, id: u64) -> bool {
         let request = self.pending.get(&id);
         request.is_some_and(|request| matches!(request.verb, Verb::Flush { .. }))
     }
 
-    /// Takes a request out, to work on it; [`put_back`](Self::put_back) or end it.
+    /// Takes a request out to work on it. The caller must [`put_back`](Self::put_back) or end it.
     pub(crate) fn take_out(&mut self, id: u64) -> Option<Request> {
         self.pending.remove(&id)
     }
@@ -338,12 +337,12 @@ impl Requests {
         self.pending.insert(id, request);
     }
 
-    /// Everything of the request at the front is sent.
+    /// Removes the front request, which is completely sent.
     pub(crate) fn sent_front(&mut self) {
         self.outbox.pop_front();
     }
 
-    /// The number on the wire of a request that is about to be sent.
+    /// Assigns the wire number of a request that is about to be sent.
     pub(crate) fn assign_wire(&mut self, id: u64) -> u32 {
         loop {
             self.next_wire = self.next_wire.wrapping_add(1);
@@ -355,8 +354,8 @@ impl Requests {
         }
     }
 
-    /// The request that a frame answers; `None` for what is left of one that was refused as a
-    /// whole.
+    /// Returns the request that a frame answers, or `None` for a late answer to a request that was
+    /// refused as a whole.
     pub(crate) fn answered_by(
         &mut self,
         frame: &Frame<'_>,
@@ -372,8 +371,8 @@ impl Requests {
         }
     }
 
-    /// A request was refused as a whole. The engine may have had more of its frames before it said
-    /// so, and answers to those may come.
+    /// Remembers a request that was refused as a whole. The engine may have received more of its
+    /// frames before it refused, and may still answer them.
     pub(crate) fn refused(&mut self, request: &Request) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();
@@ -381,7 +380,7 @@ impl Requests {
         self.refused.extend(request.wire);
     }
 
-    /// A request is over: it is on no list any more.
+    /// Removes a finished request from all lists.
     pub(crate) fn end(&mut self, id: u64, request: &Request) {
         if let Some(wire) = request.wire {
             self.by_wire.remove(&wire);
@@ -394,7 +393,7 @@ impl Requests {
         }
     }
 
-    /// The same question once more, as it is now.
+    /// Sends a request again in its current state, for example for the next page.
     pub(crate) fn ask_again(&mut self, id: u64, mut request: Request) {
         if let Some(wire) = request.wire {
             self.by_wire.remove(&wire);
@@ -414,7 +413,8 @@ impl Requests {
         })
     }
 
-    /// Nobody will take the answer any more. Whether somebody would have.
+    /// Marks a request whose answer is no longer wanted. Returns true if the program wanted it
+    /// before.
     pub(crate) fn disown(&mut self, request: &mut Request) -> bool {
         let Some(items) = request.program_items.take() else {
             return false;
@@ -424,7 +424,7 @@ impl Requests {
         true
     }
 
-    /// Keeps an answer for the program.
+    /// Stores an answer for the program.
     pub(crate) fn keep(&mut self, id: u64, answer: Answer, items: usize) {
         self.open -= 1;
         self.answers.insert(id, (answer, items));
@@ -440,18 +440,19 @@ impl Requests {
         self.answers.contains_key(&id)
     }
 
-    /// Requests of the program, answered ones included until the answer is taken.
+    /// Returns the number of the program's requests, including answered ones until the answer is
+    /// taken.
     pub(crate) fn count(&self) -> usize {
         self.open + self.answers.len()
     }
 
-    /// Items of those requests.
+    /// Returns the number of items in those requests.
     pub(crate) fn items(&self) -> usize {
         self.items
     }
 
-    /// The connection is gone: the program's requests are to be asked again. Returns the others,
-    /// and the orders of which nobody knows what became of them.
+    /// Prepares for the next connection: the program's requests will be sent again. Returns the
+    /// client's own requests, and the program's requests whose outcome is unknown.
     pub(crate) fn disconnected(&mut self) -> (Vec<Request>, Vec<(u64, Request, Fault)>) {
         self.by_wire.clear();
         self.refused.clear();
@@ -474,7 +475,7 @@ impl Requests {
         (others, unknown)
     }
 
-    /// The first request that asks for this.
+    /// Returns the first request whose verb matches.
     pub(crate) fn find(&self, wanted: impl Fn(&Verb) -> bool) -> Option<u64> {
         let mut pending = self.pending.iter();
         pending
@@ -482,18 +483,18 @@ impl Requests {
             .map(|(id, _)| *id)
     }
 
-    /// The numbers of all requests that are not answered.
+    /// Returns the ids of all unanswered requests.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.pending.keys().copied().collect()
     }
 
-    /// Requests of the program that are not answered.
+    /// Returns the number of unanswered requests of the program.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 }
 
-/// The engine does not keep to the protocol.
+/// The error for an engine that violates the protocol.
 pub(crate) fn malformed(sentence: String) -> Disconnect {
     Disconnect::Malformed { sentence }
 }

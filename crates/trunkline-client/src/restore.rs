@@ -1,4 +1,4 @@
-//! What happens to variables and subscriptions when the connection goes and comes.
+//! Loss and restoration of variables and subscriptions across connections.
 //!
 //! ```text
 //! the same epoch    every variable is opened again by its name, then every item is subscribed
@@ -8,12 +8,13 @@
 //!                   that an unknown number was lost
 //! ```
 //!
-//! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The
-//! session that the hello names lets the engine give it what that one has left.
+//! The client does not rely on the engine to keep a session: it subscribes everything again on each
+//! connection. The hello names the last session, so that the engine can hand over what that one
+//! left.
 //!
-//! Items that cannot be subscribed now but may be later (no such name yet, the library is stopped)
-//! are asked for again after a while, all in one request: within 1 s at first, then more and more
-//! seldom, with at most 60 s between two attempts.
+//! Items that cannot be subscribed now, but may be later (the name does not exist yet, the library
+//! is stopped), are retried together in one request. The first retry comes within 1 s; the waits
+//! then grow to at most 60 s.
 
 use std::time::Duration;
 
@@ -28,17 +29,17 @@ use crate::subscription::Subscription;
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status};
 
-/// Ceilings of the wait before failed items are asked for again: the first and the longest.
+/// Upper bounds of the wait before failed items are retried: the first and the longest.
 const RETRY_BASE: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// When failed items are asked for again.
+/// Returns the backoff for failed items.
 pub(crate) fn retry_backoff() -> Backoff {
     Backoff::new(RETRY_BASE, RETRY_MAX)
 }
 
 impl ClientCore {
-    /// The connection is gone.
+    /// Drops all state of the lost connection.
     pub(crate) fn forget_connection(&mut self) {
         self.retry_at = None;
         self.resume_when_restored = false;
@@ -56,7 +57,7 @@ impl ClientCore {
                     .variables
                     .iter()
                     .for_each(|variable| self.variables.release(*variable)),
-                // Its call has ended; it is not sent again.
+                // Its call has ended, so it is not sent again.
                 Verb::Group(group) => {
                     let fault = unknown.unwrap_or_else(|| FaultCode::TimedOut.into());
                     self.writes.count_group(&group.ended(&fault).outcomes);
@@ -88,7 +89,7 @@ impl ClientCore {
         wires.by_id.retain(|_, wire| !wire.closing);
     }
 
-    /// The connection is up again, or for the first time.
+    /// Restores everything on a new connection, the first or a later one.
     pub(crate) fn restore(&mut self, same_epoch: bool) {
         self.retry_backoff.reset();
         let wires: Vec<u32> = self.wires.by_id.keys().copied().collect();
@@ -142,7 +143,7 @@ impl ClientCore {
         }
     }
 
-    /// What the program had open is open again, as far as it could be.
+    /// Continues after the program's variables were reopened, as far as possible.
     pub(crate) fn restored(&mut self, page: &Page<()>, fault: &Fault) {
         for (variable, result) in page.variables.iter().zip(&page.results) {
             if result.is_none() {
@@ -164,8 +165,7 @@ impl ClientCore {
         }
     }
 
-    /// The program has taken everything that waited: a wire subscription that was paused for it
-    /// goes on.
+    /// Resumes a paused wire subscription, once the program has taken everything that waited.
     pub(crate) fn end_pause(&mut self, wire_id: u32) {
         let Some(wire) = self.wires.get_mut(wire_id) else {
             return;
@@ -185,8 +185,8 @@ impl ClientCore {
         }
     }
 
-    /// Subscribes items that are not, behind the updates they have; by name where they have no
-    /// handle.
+    /// Subscribes items that are not subscribed, starting after their last updates. Items without a
+    /// handle are subscribed by name.
     fn resume(&mut self, wire_id: u32) {
         let Self {
             wires,
@@ -240,8 +240,7 @@ impl ClientCore {
         }
     }
 
-    /// A request about items of a wire subscription is over. Items without an answer get this
-    /// fault.
+    /// Ends a request about items of a wire subscription. Items without an answer get the fault.
     pub(crate) fn items_answered(&mut self, wire_id: u32, items: &[u32], fault: &Fault) {
         let Self {
             wires,
@@ -273,7 +272,7 @@ impl ClientCore {
                     }
                     variables.release(variable);
                 }
-                // Its time to be asked for again may have come while the request went on.
+                // Its retry may have come due while the request was pending.
                 _ => may_retry |= item.may_retry(),
             }
         }
@@ -298,12 +297,12 @@ impl ClientCore {
         }
     }
 
-    /// Items that failed and may succeed later are asked for again after a while.
+    /// Requests a retry of the items that failed and may succeed later.
     pub(crate) fn retry_failed_later(&mut self) {
         self.retry_wanted = true;
     }
 
-    /// Sets the timer for failed items, once per batch of input.
+    /// Sets the timer for failed items. Called once per batch of input.
     pub(crate) fn plan_retry(&mut self, now: Tick) {
         if !std::mem::take(&mut self.retry_wanted) || self.retry_at.is_some() {
             return;
@@ -315,7 +314,7 @@ impl ClientCore {
         }
     }
 
-    /// Asks for failed items again, when it is time.
+    /// Retries failed items if the timer is due.
     pub(crate) fn retry_failed(&mut self, now: Tick) {
         if self.retry_at.is_none_or(|due| now < due) {
             return;
@@ -342,8 +341,8 @@ impl ClientCore {
         }
     }
 
-    /// The bound of `all` begins anew with every connection: one whose last bound is not taken yet
-    /// waits.
+    /// Pauses an `all` subscription whose backlog exceeds its bound, because the engine's bound
+    /// starts afresh with every connection.
     fn pause_for_backlog(&mut self, wire_id: u32) {
         let Some(wire) = self.wires.get_mut(wire_id) else {
             return;

@@ -1,4 +1,4 @@
-//! How requests end: answers are kept until they are taken, within bounds.
+//! Ends of requests. Answers are kept, within bounds, until they are taken.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl ClientCore {
         RequestId(self.requests.push_for_program(items, verb))
     }
 
-    /// Whether a request of so many items may be made.
+    /// Checks the bounds for a request with this many items.
     pub(crate) fn check_request(&self, items: usize) -> Result<(), RequestError> {
         if let Some(cause) = self.connection.closed() {
             return Err(RequestError::Closed {
@@ -36,19 +36,19 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The answer, once: `None` while there is none, and after it was taken.
+    /// Takes the answer. Returns `None` if there is none yet, or if it was already taken.
     pub fn take(&mut self, request: RequestId) -> Option<Answer> {
         self.requests.take_answer(request.0)
     }
 
-    /// Whether the answer can be taken.
+    /// Returns true if the answer can be taken.
     pub fn is_answered(&self, request: RequestId) -> bool {
         self.requests.is_answered(request.0)
     }
 
     /// Ends a call that has waited long enough. Its request is cancelled if it was not sent, and
-    /// never sent again if it was. The answer, where there is one: the engine's, if it has come by
-    /// now, or that the outcome is unknown, for a request that changes the engine and was sent.
+    /// never sent again if it was. Returns the engine's answer if it has arrived, or an answer with
+    /// an unknown outcome if the request was sent and changes the engine.
     pub fn give_up(&mut self, request: RequestId) -> Option<Answer> {
         if let Some(answer) = self.take(request) {
             return Some(answer);
@@ -60,8 +60,8 @@ impl ClientCore {
         answer
     }
 
-    /// Nobody will take the answer; otherwise as [`give_up`](Self::give_up). Variables that the
-    /// request opens are closed when they are.
+    /// Abandons a request whose answer is no longer wanted; otherwise the same as
+    /// [`give_up`](Self::give_up). Variables that the request opens are closed again.
     pub fn forget(&mut self, request: RequestId) {
         let id = request.0;
         if let Some(answer) = self.take(request) {
@@ -93,7 +93,7 @@ impl ClientCore {
         self.end_request(id, request, None);
     }
 
-    /// After a frame was taken in: puts the request back, or ends it when the answer is complete.
+    /// Puts the request back after a frame was processed, or ends it if the answer is complete.
     pub(crate) fn settle(
         &mut self,
         id: u64,
@@ -116,7 +116,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// Ends a request. `fault` is what happened to the items, or the whole, that was not answered.
+    /// Ends a request. `fault` applies to unanswered items, or to the whole request.
     pub(crate) fn end_request(&mut self, id: u64, request: Request, fault: Option<Fault>) {
         self.requests.end(id, &request);
         let whole = fault.clone();
@@ -165,7 +165,7 @@ impl ClientCore {
         self.answer(id, wanted, answer);
     }
 
-    /// Ends a request whose answer is one thing.
+    /// Ends a request with a complete answer.
     pub(crate) fn end_with(&mut self, id: u64, request: &Request, answer: Answer) {
         self.requests.end(id, request);
         self.answer(id, request.program_items, answer);

@@ -1,4 +1,4 @@
-//! How the connection is, and what has come over it.
+//! The state of the connection, and its counters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,86 +7,87 @@ use std::time::Duration;
 use trunkline_proto::{Disconnect, Features};
 use trunkline_types::Tick;
 
-/// How the connection is, with its cause.
+/// The state of the connection, with its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectionState {
-    /// There is none; one is being made, or will be.
+    /// There is no connection; one is being made, or will be.
     Connecting {
-        /// Attempts that have failed since the client started or the last connection broke.
+        /// Number of failed attempts since the client started or the last connection broke.
         attempt: u32,
-        /// When the next attempt begins; one that has passed: it is going on.
+        /// The time of the next attempt. If it has passed, the attempt is in progress.
         dial_at: Tick,
-        /// Why the last attempt or connection failed; `None` before the first one did.
+        /// The reason why the last attempt or connection failed; `None` before the first failure.
         last_failure: Option<Arc<Disconnect>>,
     },
-    /// It is up.
+    /// The connection is up.
     Connected(Arc<Session>),
-    /// There is none and none will be made, until the program asks for it.
+    /// There is no connection, and none will be made until the program asks for one.
     Closed {
-        /// Why.
+        /// The reason.
         cause: Arc<Disconnect>,
     },
 }
 
-/// The engine at the other end, as it introduced itself.
+/// The session with the engine, as described by its WELCOME.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Session {
     /// The session's number at the engine.
     pub session: u64,
     /// The engine's epoch: the first half of every position.
     pub epoch: u64,
-    /// Identifies the engine's store: the same at every start with it, and in copies of it. Without
-    /// a store, another one at each start.
+    /// Identifies the engine's store: the same at every start with that store, and in copies of it.
+    /// Without a store, it is different at each start.
     pub engine_id: [u8; 16],
-    /// What it calls itself.
+    /// The engine's name.
     pub engine_name: String,
-    /// Its release.
+    /// The engine's release.
     pub engine_version: String,
-    /// The version of the protocol that is spoken.
+    /// The negotiated version of the protocol.
     pub version: u8,
-    /// The features both ends have.
+    /// The features that both ends have.
     pub features: Features,
-    /// Items the engine allows.
+    /// Maximum number of items that the engine allows.
     pub items_max: u32,
-    /// Writes that may be on their way at the same time, as the engine began with.
+    /// Initial write credit: the maximum number of writes in flight.
     pub writes_max: u32,
-    /// Bytes of them.
+    /// Initial write credit in bytes.
     pub write_bytes_max: u32,
-    /// Interval of keep-alives.
+    /// Interval between keep-alives.
     pub keepalive: Duration,
-    /// Silence after which the engine counts as dead.
+    /// The length of silence after which the engine counts as dead.
     pub deadline: Duration,
-    /// Since when.
+    /// The time at which the session began.
     pub since: Tick,
 }
 
-/// What came over all connections of a client so far.
+/// Totals over all connections of a client so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionCounters {
-    /// Connections that got as far as the engine's welcome.
+    /// Connections that reached the engine's WELCOME.
     pub connections: u64,
     /// Update records received.
     pub records: u64,
-    /// Records among them that belong to nothing: their subscription or item was just ended here.
+    /// Records received for a subscription or item that had just ended here.
     pub skipped: u64,
-    /// Records among them that an item had already.
+    /// Records received that the item already had.
     pub repeated: u64,
-    /// Keep-alives whose running digest was not that of the records received (B-10).
+    /// Keep-alives whose running digest differed from that of the records received (B-10).
     pub diverged: u64,
-    /// Items that were not what the engine had sent, and were put right (B-10).
+    /// Items that differed from what the engine had sent, and were repaired (B-10).
     pub repaired: u64,
     /// Frames of kinds that this version does not know.
     pub unknown_frames: u64,
 }
 
 impl ConnectionState {
-    /// Whether the connection is up.
+    /// Returns true if the connection is up.
     pub fn is_connected(&self) -> bool {
         matches!(self, ConnectionState::Connected(_))
     }
 
-    /// Why the connection is not up; `None` while it is, and before the first attempt has failed.
+    /// Returns the reason why the connection is not up; `None` while it is up, and before the first
+    /// failure.
     pub fn cause(&self) -> Option<&Arc<Disconnect>> {
         match self {
             ConnectionState::Connecting { last_failure, .. } => last_failure.as_ref(),

@@ -1,4 +1,4 @@
-//! Subscribing: the program's side. What arrives for a subscription is in `delivery`.
+//! Subscribing: the program's side. `delivery` handles the updates that arrive.
 
 use std::sync::Arc;
 
@@ -19,35 +19,35 @@ use crate::subscription::{
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status, Target};
 
-/// An item of a subscription, as it stands.
+/// The current state of an item of a subscription.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
-    /// Its full name.
+    /// The full name.
     pub name: Arc<str>,
     /// The variable, for reads and writes.
     pub variable: VariableRef,
-    /// The type of its values; `None` before it was opened for the first time.
+    /// The type of its values; `None` before it is opened for the first time.
     pub data_type: Option<DataType>,
-    /// What can be done with it at all.
+    /// The access that the variable permits.
     pub access: Access,
-    /// Whether updates of it arrive.
+    /// True while updates arrive for it.
     pub live: bool,
-    /// The last update that arrived.
+    /// The position of the last update that arrived.
     pub position: Option<Position>,
 }
 
 impl ClientCore {
-    /// Subscribes variables by their full names, in one request that opens and subscribes. What
-    /// happens to the items is told by [`next_event`](Self::next_event), item by item; the
-    /// subscription lasts over reconnects until it is ended.
+    /// Subscribes variables by their full names, in one request that opens and subscribes them.
+    /// [`next_event`](Self::next_event) reports the results, item by item. The subscription
+    /// survives reconnects until it is ended.
     ///
-    /// What waits for the program is bounded: under `latest` and `sampled` by one reading per item,
-    /// under `last:n` and `first:n` by `n` per item and by bytes, under `all` by its bound, which
-    /// the engine knows and does not exceed. Readings that do not fit are counted in `lost` of the
-    /// item's next reading.
+    /// The queue for the program is bounded: one reading per item under `latest` and `sampled`; `n`
+    /// readings per item, and a limit in bytes, under `last:n` and `first:n`; the contract's bound
+    /// under `all`, which the engine knows and does not exceed. Readings that do not fit are
+    /// counted in `lost` of the item's next reading.
     ///
     /// # Errors
-    /// [`SubscribeError`] when the contract cannot be kept, a bound is reached or the client is
+    /// [`SubscribeError`] if the contract cannot be kept, a bound is reached or the client is
     /// closed.
     pub fn subscribe<N: AsRef<str>>(
         &mut self,
@@ -116,8 +116,8 @@ impl ClientCore {
         Ok(SubscriptionId(key))
     }
 
-    /// Joins an item to the wire subscription. The wire item, when it was added now; one that is
-    /// there already has a local copy to begin with.
+    /// Joins an item to the wire subscription. Returns the index of the wire item if it was added
+    /// now. An existing wire item delivers its local copy to the new item at once.
     fn join(&mut self, wire_id: u32, variable: VariableRef, target: Target) -> Option<u32> {
         let Self {
             wires,
@@ -141,7 +141,7 @@ impl ClientCore {
             item.max_age = max_age;
             return Some(index);
         }
-        // The wire item holds the variable already.
+        // The wire item already holds the variable.
         variables.release(variable);
         if let Some(copy) = &item.copy {
             let delivery = Delivery {
@@ -174,8 +174,8 @@ impl ClientCore {
         None
     }
 
-    /// Adds names to a subscription, at these places: after the last item, or where one has left.
-    /// Names beyond the client's bound on items are told as item errors.
+    /// Adds names to a subscription as the given items: after the last item, or in the place of one
+    /// that has left. Names beyond the client's limit on items get an item error.
     pub(crate) fn join_items(&mut self, id: SubscriptionId, names: &[(u32, Arc<str>)]) {
         let Some(subscription) = self.subscriptions.get(id.0) else {
             return;
@@ -208,8 +208,8 @@ impl ClientCore {
         self.changes += 1;
     }
 
-    /// The variable of an item is there again, the engine says: it is asked for at once instead of
-    /// after a while.
+    /// Reopens an item at once instead of at the next retry, because the engine has reported that
+    /// its variable exists again.
     pub(crate) fn reopen_item(&mut self, id: SubscriptionId, item: u32) {
         let Some(wire) = self.subscriptions.get(id.0).map(|entry| entry.wire) else {
             return;
@@ -221,8 +221,7 @@ impl ClientCore {
         }
     }
 
-    /// The wire item of an item that is not subscribed and may be now; it is being opened from here
-    /// on.
+    /// Returns the wire item if it is not subscribed but may be now, and marks it as opening.
     fn try_again(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
         let entry = self.subscriptions.get(id.0)?;
         let index = entry.items.get(item as usize)?.wire_item;
@@ -236,7 +235,7 @@ impl ClientCore {
         Some(index)
     }
 
-    /// Takes one item out of a subscription; its place can be used again.
+    /// Removes one item from a subscription; its place can be used again.
     pub(crate) fn leave_item(&mut self, id: SubscriptionId, item: u32) {
         let Some(entry) = self.subscriptions.get_mut(id.0) else {
             return;
@@ -262,13 +261,13 @@ impl ClientCore {
         if let Some(wire) = self.wires.get_mut(wire_id)
             && wire.is_empty()
         {
-            // The engine has ended it with its last item, and its credit begins anew.
+            // The engine has ended the subscription with its last item, so its credit starts again.
             wire.begin_life();
         }
     }
 
-    /// A target wants a wire item no longer. Its handle, when nobody does and the engine is to end
-    /// it.
+    /// Removes a target from a wire item. Returns the handle if no target is left and the engine
+    /// must end the item.
     fn leave(&mut self, wire_id: u32, index: u32, target: Target) -> Option<u32> {
         let wire = self.wires.get_mut(wire_id)?;
         let wire_item = wire.item_mut(index)?;
@@ -306,7 +305,7 @@ impl ClientCore {
         }
     }
 
-    /// Ends a subscription. What still waits for it is dropped.
+    /// Ends a subscription and drops its queue.
     pub fn unsubscribe(&mut self, subscription: SubscriptionId) {
         let Some(entry) = self.subscriptions.remove(subscription.0) else {
             return;
@@ -332,7 +331,7 @@ impl ClientCore {
         wire.closing = wire.subscribers == 0;
         if wire.closing && wire.is_empty() && wire.outstanding == 0 {
             self.wires.by_id.remove(&wire_id);
-            // An empty list ends all of it.
+            // An empty list ends the whole subscription.
             let was_live = !handles.is_empty();
             handles.clear();
             if connected && was_live {
@@ -344,7 +343,7 @@ impl ClientCore {
             return;
         }
         if wire.is_empty() {
-            // The engine has ended it with its last item, and its credit begins anew.
+            // The engine has ended the subscription with its last item, so its credit starts again.
             wire.begin_life();
         }
         if connected && !handles.is_empty() {
@@ -355,7 +354,7 @@ impl ClientCore {
         }
     }
 
-    /// How an item stands.
+    /// Returns the current state of an item.
     pub fn item(&self, subscription: SubscriptionId, item: u32) -> Option<Item> {
         let entry = self.subscriptions.get(subscription.0)?;
         let wire = self.wires.get(entry.wire)?;
@@ -371,15 +370,15 @@ impl ClientCore {
         })
     }
 
-    /// What became of every update that arrived for a subscription.
+    /// Returns the counts of what became of every update that arrived for a subscription.
     pub fn ledger(&self, subscription: SubscriptionId) -> Option<ClientLedger> {
         self.subscriptions
             .get(subscription.0)
             .map(|entry| entry.ledger)
     }
 
-    /// What became of every update of the subscription's variables, those that did not arrive
-    /// included.
+    /// Returns the account of every update of the subscription's variables, including those that
+    /// did not arrive.
     pub fn account(&self, subscription: SubscriptionId) -> Option<SubscriptionAccount> {
         let entry = self.subscriptions.get(subscription.0)?;
         Some(SubscriptionAccount {
@@ -388,32 +387,31 @@ impl ClientCore {
         })
     }
 
-    /// The number by which the engine knows the subscription, as in the answer to
-    /// [`info`](Self::info). `latest` subscriptions share one.
+    /// Returns the engine's number of the subscription, as in the answer to [`info`](Self::info).
+    /// `latest` subscriptions with the same filters share one.
     pub fn wire_number(&self, subscription: SubscriptionId) -> Option<u32> {
         self.subscriptions
             .get(subscription.0)
             .map(|entry| entry.wire)
     }
 
-    /// Events that wait under a subscription.
+    /// Returns the number of queued events of a subscription.
     pub fn waiting(&self, subscription: SubscriptionId) -> usize {
         self.subscriptions
             .get(subscription.0)
             .map_or(0, Subscription::waiting)
     }
 
-    /// Rises with everything that begins to wait under a subscription: equal values, nothing to
-    /// look at.
+    /// Returns a number that rises with every event queued for a subscription. While it is
+    /// unchanged, there is nothing new to look at.
     pub fn subscription_changes(&self, subscription: SubscriptionId) -> u64 {
         self.subscriptions
             .get(subscription.0)
             .map_or(0, |entry| entry.changes)
     }
 
-    /// Opens a subscription again that has ended with `overrun` and was not to be reopened by
-    /// itself: delivery goes on behind the last update that arrived, and what is missing is
-    /// counted.
+    /// Reopens a subscription that ended with `overrun` and does not reopen on its own. Delivery
+    /// resumes after the last update that arrived, and missing updates are counted.
     pub fn resubscribe(&mut self, subscription: SubscriptionId) {
         let wire = self
             .subscriptions

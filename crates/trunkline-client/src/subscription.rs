@@ -1,4 +1,4 @@
-//! One subscription of the program: its items, what waits for it, and its ledger.
+//! One subscription of the program: its items, its queue, and its ledger.
 
 mod take;
 
@@ -18,31 +18,32 @@ use crate::reading::Received;
 use crate::table::Key;
 use crate::wire::WireSubscription;
 
-/// An emptied buffer with more room than this gives it back.
+/// An emptied buffer with a larger capacity than this is freed.
 const KEPT_SERIALS_MAX: usize = 64;
-/// What a reading that waits takes beside its value.
+/// Memory for a queued reading, in addition to its value, in bytes.
 const COST: usize = size_of::<Queued>();
-/// As the options say it.
+/// The documentation of `SubscribeOptions::buffer_bytes_max` states 120 bytes.
 const _: () = assert!(COST <= 120);
 
-/// What so many readings take with these bytes of values.
+/// Returns the memory held by `readings` queued readings whose values take `bytes`.
 fn held(bytes: usize, readings: u64) -> usize {
-    // As many as there is memory for.
+    // The cast is safe: there are no more readings than fit in memory.
     bytes.saturating_add((readings as usize).saturating_mul(COST))
 }
 
-/// The wire item of a place where no item is.
+/// The `wire_item` of a free place.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// A subscription of the program. Survives reconnects.
+/// A subscription of the program. It survives reconnects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(crate) Key);
 
-/// What became of every update of the variables of one subscription, as its client knows: what came
-/// and what the program did with it, and what did not come, with its cause.
+/// The account of every update of the variables of one subscription, as known to the client: the
+/// updates that arrived and what the program did with them, and those that did not arrive, by
+/// cause.
 ///
-/// Between two updates that came, the sequence rises by one for each that came, each that was
-/// missed, and each that a filter of the subscription held back:
+/// Between two updates that arrived, the sequence rises by one for each arrival, each missed
+/// update, and each update that a filter of the subscription held back:
 ///
 /// ```text
 /// written since the first reading = received - items + missed.coalesced + missed.queue
@@ -50,13 +51,13 @@ pub struct SubscriptionId(pub(crate) Key);
 /// received                        = taken + coalesced + dropped + waiting
 /// ```
 ///
-/// Across epochs nobody can count what was missed: `missed.unknown` says so.
+/// Missed updates cannot be counted across epochs: `missed.unknown` is set instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SubscriptionAccount {
-    /// What came, and what became of it here.
+    /// The updates that arrived, by what became of them here.
     pub ledger: ClientLedger,
-    /// What did not come: merged or dropped by the engine, or written while there was no
-    /// connection.
+    /// The updates that did not arrive: coalesced or dropped by the engine, or written while there
+    /// was no connection.
     pub missed: Lost,
 }
 
@@ -68,41 +69,40 @@ pub(crate) struct Subscription {
     pub(crate) items: Vec<LocalItem>,
     queue: Queue,
     pub(crate) ledger: ClientLedger,
-    /// What did not come, of all items together.
+    /// The updates that did not arrive, of all items together.
     pub(crate) missed: Lost,
-    /// Bytes of the values that wait.
+    /// Total size of the queued values in bytes.
     bytes: usize,
-    /// Rises with everything that begins to wait.
+    /// Rises with every event that is queued.
     pub(crate) changes: u64,
 }
 
-/// One item of a subscription.
 #[derive(Debug)]
 pub(crate) struct LocalItem {
-    /// Its item of the wire subscription.
+    /// The item of the wire subscription.
     pub(crate) wire_item: u32,
     waiting: Waiting,
-    /// Missed since its last reading that was queued (buffers) or taken (cells).
+    /// Updates missed since the last reading that was queued (buffers) or taken (cells).
     missed: Missed,
     notice: Option<Box<(u64, Notice)>>,
 }
 
-/// What waits for one item.
+/// The queued readings of one item.
 #[derive(Debug)]
 enum Waiting {
-    /// The local copy is news: the entry that says so, and its era.
+    /// Set while the local copy is new: the serial of its mark, and the era.
     Cell(Option<(u64, u32)>),
-    /// Serials of its readings, oldest first.
+    /// Serials of the queued readings, oldest first.
     #[allow(
         clippy::box_collection,
         reason = "most items have a cell, and stay small"
     )]
     Buffer(Box<VecDeque<u64>>),
-    /// How many of its readings wait.
+    /// Number of queued readings.
     Count(u32),
 }
 
-/// Something about an item that is no reading; the newest replaces one that still waits.
+/// An event of an item other than a reading. A newer notice replaces one that is still queued.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Fault(Fault),
@@ -118,14 +118,15 @@ pub(crate) enum Notice {
 pub(crate) struct Delivery<'a> {
     pub(crate) received: &'a Received,
     pub(crate) missed: Missed,
-    /// As in [`Queued`].
+    /// See [`Queued`].
     pub(crate) bytes: u32,
     pub(crate) credit: u32,
-    /// The local copy that it replaces is of an update, not of a variable that nobody had written.
+    /// True if the replaced local copy is an update, and not the placeholder of a variable that was
+    /// never written.
     pub(crate) replaces_update: bool,
 }
 
-/// What is needed to make readings of what waits.
+/// The context needed to make readings from queued entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Taking<'a> {
     pub(crate) now: Tick,
@@ -163,7 +164,7 @@ impl Subscription {
         }
     }
 
-    /// Takes an item out of its place; what waits of it is dropped. Its wire item, if it had one.
+    /// Removes an item from its place and drops its queued entries. Returns its wire item, if any.
     pub(crate) fn take_item(&mut self, place: u32) -> Option<u32> {
         let nothing = self.nothing_waits();
         let item = self.items.get_mut(place as usize)?;
@@ -192,7 +193,7 @@ impl Subscription {
         (wire_item != NOBODY).then_some(wire_item)
     }
 
-    /// Drops a reading that waits, and counts it.
+    /// Drops a queued reading and counts it.
     fn drop_reading(&mut self, serial: u64) {
         if let Some(bytes) = self.queue.kill_reading(serial, |queued| queued.bytes) {
             self.bytes -= bytes as usize;
@@ -213,10 +214,10 @@ impl Subscription {
         }
     }
 
-    /// Whether an `all` subscription has room for one more update. The engine keeps to the credit,
-    /// so that only values far larger than expected can exceed it, or readings left from before a
-    /// reconnect: at most twice the bound waits here, and the first readings of the items beside
-    /// it.
+    /// Returns true if an `all` subscription has room for one more update. The engine keeps to the
+    /// credit, so the bound is exceeded only by values far larger than expected, or by readings
+    /// left from before a reconnect. At most twice the bound is queued here, plus the first
+    /// readings of the items.
     #[inline(always)]
     pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
         let Contract::All { elements, bytes } = self.contract else {
@@ -227,7 +228,7 @@ impl Subscription {
             && (self.bytes == 0 || self.bytes + update_bytes <= bytes)
     }
 
-    /// An update has arrived for an item.
+    /// Queues an update that has arrived for an item.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
@@ -281,7 +282,7 @@ impl Subscription {
         }
     }
 
-    /// An update has arrived for an item under `last:n`.
+    /// Queues an update that has arrived for an item under `last:n`.
     fn deliver_last(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;
@@ -308,7 +309,7 @@ impl Subscription {
             self.bytes -= bytes as usize;
             self.ledger.dropped += 1;
             self.ledger.waiting -= 1;
-            // That nothing was written yet is no update.
+            // The placeholder of a variable that was never written is not an update.
             if sequence > 0 {
                 before.add(dropped_by_queue());
             }
@@ -327,7 +328,7 @@ impl Subscription {
         self.ledger.waiting += 1;
     }
 
-    /// Something about an item that is no reading.
+    /// Queues a notice for an item.
     pub(crate) fn notify(&mut self, item: u32, notice: Notice) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;
@@ -340,29 +341,29 @@ impl Subscription {
         self.changes += 1;
     }
 
-    /// The connection has changed.
+    /// Queues a change of the connection.
     pub(crate) fn connection_changed(&mut self, event: Event) {
         self.queue.push_connection(event);
         self.changes += 1;
     }
 
-    /// Readings that wait.
+    /// Returns the number of queued readings.
     pub(crate) fn readings_waiting(&self) -> u64 {
         self.ledger.waiting
     }
 
-    /// Nothing waits.
+    /// Returns true if nothing is queued.
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Events that wait.
+    /// Returns the number of queued events.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 }
 
-/// One update that found no room.
+/// One update dropped because the queue was full.
 fn dropped_by_queue() -> Missed {
     Missed::of(Lost {
         queue: 1,

@@ -1,15 +1,16 @@
-//! Tables that behave the same in every run: the simulator replays this crate bit for bit.
+//! Tables that behave identically in every run, because the simulator replays this crate bit for
+//! bit.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Keyed by numbers that the engine or this crate chose.
+/// A map keyed by numbers that the engine or this crate chose.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<MixHasher>>;
-/// Keyed by names that the program chose, or found.
+/// A map keyed by names that the program chose or found.
 pub(crate) type NameMap<V> = HashMap<Arc<str>, V, BuildHasherDefault<MixHasher>>;
 
-/// A place in a [`Slab`]; one that was given back is never found again.
+/// The key of a value in a [`Slab`]. Once the value is removed, the key never matches again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) index: u32,
@@ -17,19 +18,20 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Of no value: places are counted from 0 up and never get that far.
+    /// The key of no value: indices count up from 0 and never get that far.
     pub(crate) const NOBODY: Key = Key {
         index: u32::MAX,
         generation: 0,
     };
 }
 
-/// Values at stable places.
+/// Values at stable indices.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<(u32, T)>>,
     free: Vec<u32>,
-    /// Of the next value; not kept per slot, so that an empty slab can give its memory back.
+    /// The generation of the last inserted value. It is not kept per slot, so that an empty slab
+    /// can free its memory.
     generation: u32,
 }
 
@@ -48,7 +50,7 @@ impl<T> Slab<T> {
         self.slots.reserve(more.saturating_sub(self.free.len()));
     }
 
-    /// Adds a value. The callers' limits keep it far below 2^32 values.
+    /// Adds a value. The callers' limits keep the number of values far below 2^32.
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -79,7 +81,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value at a place, whichever it is.
+    /// Returns the value at an index, whatever its generation.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slots
             .get_mut(index as usize)?
@@ -127,7 +129,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// A list that usually has one element, and then takes no memory of its own.
+/// A list that usually has at most one element, and then needs no allocation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Few<T> {
     #[default]
@@ -177,8 +179,8 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// Spreads numbers and names over 64 bits: one multiplication per number or 8 bytes, one more at
-/// the end.
+/// A hasher that spreads numbers and names over 64 bits: one multiplication per number or 8 bytes,
+/// and one more at the end.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MixHasher(u64);
 

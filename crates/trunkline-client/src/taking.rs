@@ -1,4 +1,4 @@
-//! Taking what waits under a subscription: one by one, in lists, in batches, item by item.
+//! Taking from a subscription: one by one, in lists, in batches, or item by item.
 
 use trunkline_types::{Quality, Reading, Tick};
 
@@ -9,19 +9,19 @@ use crate::subscription::{Subscription, SubscriptionId, Taking};
 use crate::wire::Pause;
 
 impl ClientCore {
-    /// What happened next under a subscription; `None` when nothing waits.
+    /// Takes the next event of a subscription; `None` if nothing is queued.
     pub fn next_event(&mut self, now: Tick, subscription: SubscriptionId) -> Option<Event> {
         let mut next = None;
         self.take_with(now, subscription, 1, |event| next = Some(event));
         next
     }
 
-    /// Appends what happened next under a subscription, in order and up to `most` events, to
-    /// `events`: what [`next_event`](Self::next_event) would give one by one, at a fraction of its
-    /// cost. How many there were.
+    /// Appends the next events of a subscription to `events`, in order, up to `most`. The result is
+    /// the same as with [`next_event`](Self::next_event), at a fraction of its cost. Returns their
+    /// number.
     ///
-    /// A program that takes again and again clears its list and hands it back: nothing is allocated
-    /// then, beside what readings of text and arrays hold.
+    /// A program that takes repeatedly should clear and reuse its list: then nothing is allocated
+    /// except the contents of text and array values.
     pub fn take_events(
         &mut self,
         now: Tick,
@@ -36,9 +36,9 @@ impl ClientCore {
         events.len() - before
     }
 
-    /// Replaces what a batch has by what happened next under a subscription: up to `most` readings,
-    /// and the event behind them if it is no reading. The cheapest form to take readings: they are
-    /// looked at where they lie. False when nothing waits.
+    /// Replaces the contents of a batch with the next readings of a subscription, up to `most`, and
+    /// the event after them if it is not a reading. This is the cheapest way to take readings,
+    /// because the program looks at them in place. Returns false if nothing is queued.
     ///
     /// ```
     /// # use trunkline_client::{Batch, ClientCore, SubscriptionId};
@@ -79,7 +79,7 @@ impl ClientCore {
         });
     }
 
-    /// Takes something of a subscription: `take` says how much, and for how much that makes room.
+    /// Takes from a subscription. `take` returns the number of events taken, and of credits freed.
     #[inline]
     fn take_by(
         &mut self,
@@ -105,11 +105,10 @@ impl ClientCore {
         }
     }
 
-    /// The next reading of one item that was not taken yet: each is new once. `None` when there is
-    /// none; a caller that has waited long enough takes [`read_current`](Self::read_current)
-    /// instead.
+    /// Takes the next reading of one item; each is new once. Returns `None` if there is none: a
+    /// caller that has waited long enough then uses [`read_current`](Self::read_current).
     ///
-    /// Under `first:n` and `all` it looks at every event that waits before it.
+    /// Under `first:n` and `all`, it scans every event queued before the reading.
     pub fn read_new(
         &mut self,
         now: Tick,
@@ -129,8 +128,8 @@ impl ClientCore {
         Some(reading)
     }
 
-    /// The item's reading, whether new or not: the next one that was not taken yet, else the local
-    /// copy. It counts as read. `None` before the first update has arrived.
+    /// Takes the next reading of one item, or returns the local copy if there is none. The reading
+    /// counts as read. Returns `None` before the first update has arrived.
     pub fn read_current(
         &mut self,
         now: Tick,
@@ -141,9 +140,9 @@ impl ClientCore {
             .or_else(|| self.value(now, subscription, item))
     }
 
-    /// The local copy of the item's last update; it stays, and news stays news. While the
-    /// connection is down its quality is bad, with the reason. `None` before the first update has
-    /// arrived.
+    /// Returns the local copy of the item's last update without taking it: a new reading stays new.
+    /// While the connection is down its quality is bad, with the reason. Returns `None` before the
+    /// first update has arrived.
     pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
         let entry = self.subscriptions.get(subscription.0)?;
         let wire = self.wires.get(entry.wire)?;
@@ -161,7 +160,8 @@ impl ClientCore {
         Some(reading)
     }
 
-    /// Something was taken, and readings among it that make room: it is granted to the engine.
+    /// Grants the credits of taken readings to the engine, and ends a pause if its condition is
+    /// met.
     fn taken(&mut self, subscription: SubscriptionId, credits: u32) {
         let Some(entry) = self.subscriptions.get(subscription.0) else {
             return;

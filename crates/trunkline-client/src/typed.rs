@@ -1,4 +1,4 @@
-//! Values of the program's own types, checked once when a variable is opened.
+//! Values as types of the program, checked once when a variable is opened.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use crate::answer::Opened;
 use crate::variable::VariableRef;
 use crate::write::Write;
 
-/// A type of the program that variables of some type can be read as.
+/// A type of the program as which variables of some type can be read.
 pub trait FromValue: Sized {
-    /// What it is called in errors, as in `f64`.
+    /// The name of the type in errors, such as `f64`.
     const NAME: &'static str;
 
-    /// Whether values of this type can be read as `Self`.
+    /// Returns true if values of this type can be read as `Self`.
     fn reads(data_type: &DataType) -> bool;
 
-    /// The value, if it is one of those.
+    /// Converts the value; `None` if it has another type.
     fn from_value(value: &Value) -> Option<Self>;
 
-    /// The value of a variable of such a type, given its wire form as a little-endian word; `None`
-    /// where it takes more than a word, or a look at it.
+    /// Converts the wire form of a value of a matching type, given as a little-endian word. Returns
+    /// `None` for types that need more than a word, or a check of the value.
     #[inline]
     fn from_word(_word: u64) -> Option<Self> {
         None
     }
 }
 
-/// A type of the program that can be written. Whether a variable takes it shows when it is opened
-/// as [`Typed`], which checks the same types for both directions.
+/// A type of the program that can be written. Opening the variable as [`Typed`] checks that it
+/// takes values of the type, for both directions.
 pub trait IntoValue {
-    /// As a value.
+    /// Converts into a value.
     fn into_value(self) -> Value;
 }
 
-/// The variable is not of the type that the program expects.
+/// The variable does not have the type that the program expects.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the variable is {actual}, this program expects {expected}; use {actual} in the program")]
 pub struct TypeMismatch {
-    /// What the program expects.
+    /// The type that the program expects.
     pub expected: &'static str,
-    /// What the variable is.
+    /// The type of the variable.
     pub actual: String,
 }
 
@@ -63,19 +63,19 @@ impl<T> Clone for Typed<T> {
 impl<T> Copy for Typed<T> {}
 
 impl<T: FromValue> Typed<T> {
-    /// The handle of an opened variable.
+    /// Returns the typed handle of an opened variable.
     ///
     /// # Errors
-    /// [`TypeMismatch`] when the variable cannot be read as `T`: told here, once, and not at every
-    /// use.
+    /// [`TypeMismatch`] if the variable cannot be read as `T`. The check happens only here, not at
+    /// every use.
     pub fn new(opened: &Opened) -> Result<Self, TypeMismatch> {
         Self::of(opened.variable, &opened.data_type)
     }
 
-    /// The handle of a variable of a known type, such as an item of a subscription.
+    /// Returns the typed handle of a variable of a known type, such as an item of a subscription.
     ///
     /// # Errors
-    /// As [`Typed::new`].
+    /// Same as for [`Typed::new`].
     pub fn of(variable: VariableRef, data_type: &DataType) -> Result<Self, TypeMismatch> {
         if T::reads(data_type) {
             Ok(Self {
@@ -90,15 +90,15 @@ impl<T: FromValue> Typed<T> {
         }
     }
 
-    /// The variable.
+    /// Returns the untyped reference.
     pub fn variable(self) -> VariableRef {
         self.variable
     }
 
-    /// The reading's value.
+    /// Returns the value of a reading as `T`.
     ///
     /// # Errors
-    /// [`TypeMismatch`] when the variable was replaced by one of another type since it was opened.
+    /// [`TypeMismatch`] if the variable was replaced by one of another type since it was opened.
     pub fn value(self, reading: &Reading) -> Result<T, TypeMismatch> {
         let value = &reading.sample.value;
         T::from_value(value).ok_or_else(|| TypeMismatch {
@@ -112,17 +112,17 @@ impl<T: FromValue> Typed<T> {
 }
 
 impl<T: IntoValue> Typed<T> {
-    /// A write of `value` to the variable.
+    /// Returns a write of `value` to the variable.
     pub fn write(self, value: T) -> Write {
         Write::new(self.variable, value.into_value())
     }
 }
 
-/// The index of an enum's label, for variables that are enums.
+/// The index of an enum's label, as the value of enum variables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EnumIndex(pub u32);
 
-/// Implements both traits for a type that is one variant of [`Value`].
+/// Implements both traits for types that are one variant of [`Value`].
 macro_rules! plain {
     ($($ty:ty => $variant:ident, $data_type:pat, $name:literal, $from:expr, $into:expr
         $(, $word:expr)?;)+) => {$(

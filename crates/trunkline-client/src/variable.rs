@@ -1,4 +1,4 @@
-//! The variables that the client knows: by name over reconnects, by handle within a connection.
+//! The client's variables: by name across reconnects, by handle within a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use trunkline_types::{Access, DataType, Name};
 
 use crate::table::{Few, Key, NameMap, NumberMap, Slab};
 
-/// A variable that was opened by name. Stays valid over reconnects, until it is closed as often as
-/// it was opened; afterwards it is nobody's, also when the name is opened again.
+/// A variable that was opened by name. It stays valid across reconnects, until it has been closed
+/// as often as it was opened. After that it refers to nothing, even if the name is opened again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VariableRef(Key);
 
 impl VariableRef {
-    /// Of no variable.
+    /// A reference to no variable.
     pub(crate) const NOBODY: VariableRef = VariableRef(Key::NOBODY);
 }
 
@@ -29,38 +29,38 @@ pub(crate) struct Variables {
 #[derive(Debug)]
 pub(crate) struct Variable {
     pub(crate) name: Arc<str>,
-    /// Openings, items of subscriptions and unsent writes that need it.
+    /// Number of openings, subscription items and unsent writes that use the variable.
     users: u32,
-    /// Openings among them. Only these are closed at the engine.
+    /// Number of openings among `users`. Only these are closed at the engine.
     opened: u32,
-    /// Its handle on this connection.
+    /// The handle on this connection.
     pub(crate) handle: Option<u32>,
-    /// Its type when it was last opened.
+    /// The type when the variable was last opened.
     pub(crate) data_type: Option<DataType>,
     pub(crate) access: Access,
     pub(crate) max_age: Option<Duration>,
-    /// Why it has no handle.
+    /// The reason why there is no handle.
     pub(crate) fault: Option<Box<Fault>>,
-    /// Where it is subscribed: wire subscription and item.
+    /// The items that subscribe to it: wire subscription and item.
     pub(crate) items: Few<(u32, u32)>,
 }
 
 impl Variables {
-    /// So many names may be new.
+    /// Reserves room for up to `names` new names.
     pub(crate) fn reserve(&mut self, names: usize) {
         self.slots.reserve(names);
         self.by_name.reserve(names);
     }
 
-    /// So many handles will be.
+    /// Reserves room for `handles` handles.
     pub(crate) fn reserve_handles(&mut self, handles: usize) {
         self.by_handle.reserve(handles);
     }
 
-    /// The variable of this name, with one more user.
+    /// Returns the variable with this name, and adds one user.
     pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
-        // In canonical form, so that two spellings of one variable are one here, as at the engine.
-        // What is no name goes to the engine as it is, which says why.
+        // The canonical form makes two spellings of a name one variable here, as at the engine. An
+        // invalid name goes to the engine unchanged, which answers with the reason.
         let canonical = Name::canonical(name);
         let name = canonical.as_deref().unwrap_or(name);
         if let Some(key) = self.by_name.get(name) {
@@ -85,14 +85,14 @@ impl Variables {
         VariableRef(key)
     }
 
-    /// One more user.
+    /// Adds one user.
     pub(crate) fn retain(&mut self, variable: VariableRef) {
         if let Some(variable) = self.slots.get_mut(variable.0) {
             variable.users += 1;
         }
     }
 
-    /// One user less; with the last one it is forgotten.
+    /// Removes one user, and the variable with its last user.
     pub(crate) fn release(&mut self, variable: VariableRef) {
         let Some(entry) = self.slots.get_mut(variable.0) else {
             return;
@@ -112,17 +112,18 @@ impl Variables {
         }
     }
 
-    /// An opening succeeded: it is closed at the engine when the last opening is.
+    /// Counts a successful opening. The last one to close also closes the variable at the engine.
     pub(crate) fn count_opening(&mut self, variable: VariableRef) {
         if let Some(variable) = self.slots.get_mut(variable.0) {
             variable.opened += 1;
         }
     }
 
-    /// Closes one opening. The handle, when it was the last and nothing else needs the variable.
+    /// Closes one opening. Returns the handle to close at the engine if nothing else uses the
+    /// variable.
     ///
     /// # Errors
-    /// A fault when it is not open.
+    /// A fault if the variable is not open.
     pub(crate) fn close_opening(&mut self, variable: VariableRef) -> Result<Option<u32>, Fault> {
         let entry = match self.slots.get_mut(variable.0) {
             Some(entry) if entry.opened > 0 => entry,
@@ -143,10 +144,10 @@ impl Variables {
         self.slots.get_mut(variable.0)
     }
 
-    /// The variable's handle on this connection, or why it has none.
+    /// Returns the variable's handle on this connection.
     ///
     /// # Errors
-    /// A fault for the item that needed it.
+    /// The fault for the item that needed the handle.
     pub(crate) fn handle(&self, variable: VariableRef) -> Result<u32, Fault> {
         let Some(entry) = self.get(variable) else {
             return Err(not_open());
@@ -158,7 +159,7 @@ impl Variables {
         }
     }
 
-    /// The engine has opened it.
+    /// Records that the engine has opened the variable.
     pub(crate) fn opened(
         &mut self,
         variable: VariableRef,
@@ -181,7 +182,7 @@ impl Variables {
         }
     }
 
-    /// The engine could not open it, or it is gone.
+    /// Records that the engine could not open the variable, or has removed it.
     pub(crate) fn refused(&mut self, variable: VariableRef, fault: &Fault) {
         let Some(entry) = self.slots.get_mut(variable.0) else {
             return;
@@ -191,12 +192,12 @@ impl Variables {
         self.drop_handle(before, variable.0);
     }
 
-    /// The variable with this handle on this connection.
+    /// Returns the variable with this handle on this connection.
     pub(crate) fn of_handle(&self, handle: u32) -> Option<VariableRef> {
         self.by_handle.get(&handle).map(|key| VariableRef(*key))
     }
 
-    /// The connection is gone, and every handle with it.
+    /// Drops all handles, at the end of a connection.
     pub(crate) fn forget_handles(&mut self) {
         self.by_handle = NumberMap::default();
         for variable in self.slots.values_mut() {
@@ -204,7 +205,8 @@ impl Variables {
         }
     }
 
-    /// The variables that were opened or subscribed before, whose items are as `wanted`.
+    /// Returns the variables that were opened or subscribed before and whose items satisfy
+    /// `wanted`.
     pub(crate) fn known(&self, wanted: impl Fn(&[(u32, u32)]) -> bool) -> Vec<VariableRef> {
         let is_known = |variable: &Variable| {
             (variable.data_type.is_some() || !variable.items.is_empty())
@@ -216,7 +218,6 @@ impl Variables {
             .collect()
     }
 
-    /// Variables in use.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

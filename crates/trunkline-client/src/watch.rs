@@ -1,14 +1,14 @@
-//! Patterns that are followed: which names there are, and which come and go (B-32).
+//! Watched patterns: the matching names, and their changes (B-32).
 //!
 //! ```text
 //! what the engine has told        what the program was told
 //!    truth, per name    --- differ? ---> pending, in order   --> next_watch_event
 //! ```
 //!
-//! Events are made when they are taken, out of the difference between the two: at most one waits
-//! per name, so what waits is bounded by the names there are, however long the program does not
-//! look. After a reconnect the engine lists the names anew, and only what differs is told; while
-//! the connection is down nothing is told as gone.
+//! Events are made when they are taken, from the difference between the two. At most one event per
+//! name is pending, so the memory is bounded by the number of names, however long the program does
+//! not look. After a reconnect the engine lists the names again, and only differences are reported.
+//! While the connection is down, nothing is reported as gone.
 
 #[cfg(test)]
 mod tests;
@@ -27,39 +27,40 @@ use crate::open::wrong_answer;
 use crate::request::{Request, Verb};
 use crate::table::{Key, NameMap, NumberMap, Slab};
 
-/// A pattern that is followed. Survives reconnects.
+/// A watched pattern. It survives reconnects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WatchId(pub(crate) Key);
 
-/// What happens to the names that a pattern matches, in order.
+/// An event of the names that a pattern matches. Events are delivered in order.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum WatchEvent {
-    /// A variable of this name is there: it was at first, or it is new.
+    /// A variable with this name exists: it was in the listing, or it is new.
     Appeared {
-        /// Its full name.
+        /// The full name.
         name: Arc<str>,
         /// The type of its values.
         data_type: DataType,
-        /// What can be done with it at all.
+        /// The access that the variable permits.
         access: Access,
     },
-    /// There is no variable of this name any more.
+    /// There is no longer a variable with this name.
     Gone {
-        /// Its full name.
+        /// The full name.
         name: Arc<str>,
     },
-    /// The listing of the names that exist is complete: once after each connection, and again when
-    /// more changed at once than the engine keeps a log of.
+    /// The listing of existing names is complete. Sent once after each connection, and again if
+    /// more changed at once than the engine's log holds.
     Listed,
-    /// The engine does not follow the pattern, and why. It is asked again on the next connection.
+    /// The engine does not follow the pattern, for this reason. The client asks again on the next
+    /// connection.
     Failed(Fault),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     list: Slab<Watch>,
-    /// By the number on the wire.
+    /// Watches by their number on the wire.
     by_number: NumberMap<u32, Key>,
     next_number: u32,
 }
@@ -67,17 +68,17 @@ pub(crate) struct Watches {
 #[derive(Debug)]
 struct Watch {
     pattern: Arc<str>,
-    /// On this connection.
+    /// The number on this connection; 0 if none.
     number: u32,
     names: NameMap<Entry>,
-    /// Names by handle; several fields have that of their variable.
+    /// Names by handle. Fields share the handle of their variable.
     by_handle: BTreeSet<(u32, Arc<str>)>,
-    /// Rises with every connection: what is of an earlier one is not confirmed on this.
+    /// Rises with every connection. Entries with an older number are not confirmed on this one.
     listing: u32,
     next_incarnation: u64,
     pending: BTreeMap<u64, Pending>,
     next_serial: u64,
-    /// Where in `pending` the end of the listing waits, and a failure.
+    /// Serials in `pending` of the end of the listing, and of a failure.
     listed: Option<u64>,
     failed: Option<u64>,
 }
@@ -89,11 +90,11 @@ enum Pending {
     Failed(Fault),
 }
 
-/// One name.
+/// The state of one name.
 #[derive(Debug, Default)]
 struct Entry {
     truth: Option<Known>,
-    /// The incarnation that the program knows of.
+    /// The incarnation reported to the program.
     told: Option<u64>,
     pending: Option<u64>,
 }
@@ -103,20 +104,20 @@ struct Known {
     handle: u32,
     data_type: DataType,
     access: Access,
-    /// Another one for every variable that has the name, one after the other.
+    /// Distinguishes successive variables with the same name.
     incarnation: u64,
     listing: u32,
 }
 
 impl ClientCore {
-    /// Follows the names that match a pattern, over reconnects, until [`unwatch`](Self::unwatch).
-    /// What happens is told by [`next_watch_event`](Self::next_watch_event).
+    /// Watches the names that match a pattern, across reconnects, until [`unwatch`](Self::unwatch).
+    /// [`next_watch_event`](Self::next_watch_event) reports the events.
     ///
-    /// A pattern has at most [`items_max`](crate::ClientOptions::items_max) names; one that has
-    /// more fails.
+    /// A pattern may match at most [`items_max`](crate::ClientOptions::items_max) names, and fails
+    /// beyond that.
     ///
     /// # Errors
-    /// [`RequestError::Closed`] when the client is closed.
+    /// [`RequestError::Closed`] if the client is closed.
     pub fn watch(&mut self, pattern: &str) -> Result<WatchId, RequestError> {
         if let Some(cause) = self.connection.closed() {
             return Err(RequestError::Closed {
@@ -130,7 +131,7 @@ impl ClientCore {
         Ok(WatchId(key))
     }
 
-    /// Ends a watch; what waits for it is dropped.
+    /// Ends a watch and drops its pending events.
     pub fn unwatch(&mut self, watch: WatchId) {
         let Some(ended) = self.watches.list.remove(watch.0) else {
             return;
@@ -142,7 +143,7 @@ impl ClientCore {
             && let Some(request) = self.requests.take_out(id)
         {
             was_sent = request.wire.is_some();
-            // Pages of it may be on their way.
+            // Pages of the answer may still arrive.
             self.requests.refused(&request);
             self.requests.end(id, &request);
         }
@@ -154,12 +155,12 @@ impl ClientCore {
         }
     }
 
-    /// What happened next; `None` when nothing waits.
+    /// Takes the next event; `None` if nothing is pending.
     pub fn next_watch_event(&mut self, watch: WatchId) -> Option<WatchEvent> {
         self.watches.list.get_mut(watch.0)?.next()
     }
 
-    /// The names that match now, as far as the engine has told; for a look at all at once.
+    /// Returns all names that match now, as far as the engine has reported them, sorted.
     pub fn watched_names(&self, watch: WatchId) -> Vec<Arc<str>> {
         let watch = self.watches.list.get(watch.0);
         let names = watch.into_iter().flat_map(|watch| &watch.names);
@@ -186,7 +187,7 @@ impl ClientCore {
         }
     }
 
-    /// The connection is up: every pattern is listed anew.
+    /// Requests the listing of every pattern on a new connection.
     pub(crate) fn restore_watches(&mut self) {
         let keys: Vec<Key> = self.watches.list.iter().map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| self.send_watch(key));
@@ -221,7 +222,7 @@ impl ClientCore {
             self.requests.end(id, &request);
         }
         let Some(key) = self.watches.by_number.get(&number).copied() else {
-            // It was ended meanwhile.
+            // The watch was ended in the meantime.
             return Ok(());
         };
         let max = self.options.items_max;
@@ -266,7 +267,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The engine at the other end is too old to follow patterns, or to search by fields.
+    /// Returns a fault if the engine is too old to follow patterns or to search by fields.
     pub(crate) fn knows_no_such_search(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
         let (feature, what) = match &request.verb {
@@ -304,7 +305,7 @@ impl Watch {
         }
     }
 
-    /// What is known is confirmed by the listing that begins.
+    /// Begins a new listing, which must confirm the known names.
     fn list_anew(&mut self) {
         self.by_handle = BTreeSet::new();
         self.listing = self.listing.wrapping_add(1);
@@ -324,7 +325,8 @@ impl Watch {
         };
         let (listing, incarnation) = (self.listing, self.next_incarnation);
         let entry = self.names.entry(Arc::clone(&name)).or_default();
-        // A name has one handle at a time, whether or not the engine told that the last one went.
+        // A name has one handle at a time, even if the engine did not report the end of the last
+        // one.
         if let Some(before) = &entry.truth {
             self.by_handle.remove(&(before.handle, Arc::clone(&name)));
         }
@@ -337,7 +339,7 @@ impl Watch {
             listing,
         };
         match &mut entry.truth {
-            // Known from the connection before, and still the same to the program.
+            // Known from the previous connection, and unchanged for the program.
             Some(before)
                 if before.listing != listing
                     && before.data_type == known.data_type
@@ -374,7 +376,7 @@ impl Watch {
         }
     }
 
-    /// What was known from before and is not in the listing has gone meanwhile.
+    /// Ends the listing. Names known from before that it does not contain no longer exist.
     fn listing_ends(&mut self) {
         let listing = self.listing;
         let mut missing = Vec::new();
@@ -396,7 +398,7 @@ impl Watch {
         self.listed = Some(self.push(Pending::Listed));
     }
 
-    /// Nothing that waits outlives the names it is about: the next connection lists all anew.
+    /// Forgets all names and their pending events. The next connection lists everything again.
     fn forget_names(&mut self) {
         self.names = NameMap::default();
         self.by_handle = BTreeSet::new();
@@ -411,13 +413,13 @@ impl Watch {
         self.failed = Some(self.push(Pending::Failed(fault)));
     }
 
-    /// The name may differ from what the program knows.
+    /// Queues an event for a name that may differ from what the program knows.
     fn note(&mut self, name: &Arc<str>) {
         let Some(entry) = self.names.get_mut(name) else {
             return;
         };
         if entry.truth.is_none() && entry.told.is_none() {
-            // It came and went unseen.
+            // The name appeared and vanished before the program saw it.
             if let Some(entry) = self.names.remove(name)
                 && let Some(serial) = entry.pending
             {
@@ -456,7 +458,7 @@ impl Watch {
                     return Some(WatchEvent::Gone { name });
                 }
                 (Some(_), Some(_)) => {
-                    // Another variable has its name: that one is told next.
+                    // Another variable has the name now, and is reported next.
                     entry.told = None;
                     entry.pending = Some(serial);
                     self.pending

@@ -1,8 +1,8 @@
 //! Subscriptions as the engine sees them.
 //!
-//! All `latest` subscriptions of a client with the same filters are one on the wire: the engine
-//! sends an update once, and it is handed to every local subscription that wants it. Every other
-//! contract has a wire subscription of its own, because its buffer is.
+//! All `latest` subscriptions of a client with the same filters share one wire subscription: the
+//! engine sends an update once, and the client hands it to every local subscription that wants it.
+//! Every other contract has its own wire subscription, because it has its own buffer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::reading::Received;
 use crate::table::{Few, NumberMap};
 use crate::variable::VariableRef;
 
-/// Sequences of own writes that are remembered per item until their updates come.
+/// Number of sequences of own writes to remember per item until their updates arrive.
 const OWN_MAX: usize = 4096;
 
-/// The wire subscriptions of a client, by their number.
+/// The wire subscriptions of a client, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Wires {
     pub(crate) by_id: BTreeMap<u32, WireSubscription>,
@@ -34,100 +34,101 @@ pub(crate) struct WireSubscription {
     items: Vec<Option<WireItem>>,
     free: Vec<u32>,
     by_handle: NumberMap<u32, u32>,
-    /// The handle found last and its item. Handles are numbered as items are, more often than not:
-    /// the item of another handle usually is as far from this one as the handle is.
+    /// The handle found last, with its item. Handles are usually numbered in the order of the
+    /// items, so the item of another handle is usually at the same distance as the handle.
     near: (u32, u32),
-    /// Two items have had one handle: which of them it is now, only the table says.
+    /// Set once two items have shared a handle. From then on, only `by_handle` is right.
     has_shared_handles: bool,
-    /// Local subscriptions that use it, also those that have no items at the moment.
+    /// Number of local subscriptions that use it, including those without items at the moment.
     pub(crate) subscribers: usize,
-    /// Requests about its items that are not answered.
+    /// Number of unanswered requests about its items.
     pub(crate) outstanding: usize,
-    /// Nobody wants it any more; it is ended when nothing about it is outstanding.
+    /// No longer wanted. It is ended once no request about it is outstanding.
     pub(crate) closing: bool,
-    /// It is not subscribed until the program has taken everything that waits (`all` only).
+    /// Not subscribed until the program has taken everything that is queued (`all` only).
     pub(crate) pause: Pause,
-    /// The one local subscription it is for; shared ones have none.
+    /// The only local subscription that uses it; `None` if it is shared.
     pub(crate) owner: Option<u32>,
-    /// Rises whenever the engine's credit begins anew: what was sent under an earlier one makes no
-    /// room under this one.
+    /// Rises whenever the engine's credit starts again. Updates sent under an earlier life free no
+    /// credit under this one.
     pub(crate) life: u32,
-    /// Updates taken since the last grant (`all` only).
+    /// Number of updates taken since the last grant (`all` only).
     taken: u32,
 }
 
-/// Why a wire subscription waits for the program.
+/// The reason why a wire subscription waits for the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pause {
     No,
-    /// It overran its bound.
+    /// The subscription overran its bound.
     Overrun,
-    /// Too much of an earlier connection still waits.
+    /// The backlog of an earlier connection is too large.
     Backlog,
 }
 
-/// A variable under a wire subscription.
+/// A variable of a wire subscription.
 #[derive(Debug)]
 pub(crate) struct WireItem {
     pub(crate) variable: VariableRef,
     pub(crate) targets: Few<Target>,
     pub(crate) status: Status,
-    /// Part of a request that is not answered.
+    /// True while the item is part of an unanswered request.
     pub(crate) asked: bool,
-    /// It is live, and asked for once more because its end may have been lost; no answer yet.
+    /// True while a live item waits for the answer to a repeated subscription, made because its end
+    /// may have been lost.
     pub(crate) asked_again: bool,
-    /// The handle it was subscribed by last.
+    /// The handle under which it was last subscribed.
     pub(crate) handle: Option<u32>,
     pub(crate) data_type: Option<DataType>,
-    /// As the variable's properties say, where they are known.
+    /// The maximum age from the variable's properties, if known.
     pub(crate) max_age: Option<Duration>,
     pub(crate) account: Account,
-    /// The local copy.
+    /// The last update, as the program reads it.
     pub(crate) copy: Option<Received>,
-    /// What the next update is.
+    /// The kind of the next update.
     pub(crate) next: Next,
     #[allow(
         clippy::box_collection,
         reason = "most items have none, and stay small"
     )]
     own: Option<Box<VecDeque<u64>>>,
-    /// The fault that the program was told last.
+    /// The last fault reported to the program.
     pub(crate) told: Option<FaultCode>,
 }
 
-/// A local subscription and its item.
+/// An item of a local subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     pub(crate) subscription: u32,
     pub(crate) item: u32,
 }
 
-/// How an item stands.
+/// The state of an item.
 #[derive(Clone, Debug)]
 pub(crate) enum Status {
     /// Not subscribed yet on this connection.
     Opening,
-    /// As `Opening`, and nobody wants it any more.
+    /// Same as `Opening`, but no longer wanted.
     Leaving,
     Live,
     Failed(Box<Fault>),
     Ended(EndReason),
 }
 
-/// What the next update of an item is.
+/// The kind of the next update of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// What the variable held when it was subscribed.
+    /// The value that the variable held when it was subscribed.
     First,
-    /// What the variable held, or the first update behind what the item has.
+    /// The value that the variable held, or the first update after the item's last one.
     FirstResumed,
-    /// One that was written just now.
+    /// An update that was written just now.
     Update,
 }
 
 impl Wires {
-    /// The wire subscription for these terms, with one more subscriber: one that exists where it
-    /// can be shared.
+    /// Returns the wire subscription for these terms, and adds one subscriber. Reuses an existing
+    /// one if it can be shared.
     pub(crate) fn find_or_add(&mut self, contract: Contract, flags: SubscribeFlags) -> u32 {
         if contract == Contract::Latest {
             let shared = self.by_id.iter_mut().find(|(_, wire)| {
@@ -182,23 +183,23 @@ impl WireSubscription {
         }
     }
 
-    /// The engine's credit begins anew.
+    /// Starts a new life, because the engine's credit starts again.
     pub(crate) fn begin_life(&mut self) {
         self.life = self.life.wrapping_add(1).max(1);
         self.taken = 0;
     }
 
-    /// The updates taken since the last grant.
+    /// Takes the number of updates taken since the last grant.
     pub(crate) fn take_grant(&mut self) -> u32 {
         std::mem::take(&mut self.taken)
     }
 
-    /// Whether newer updates take the place of older ones.
+    /// Returns true if newer updates replace older ones.
     pub(crate) fn has_cells(&self) -> bool {
         matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
     }
 
-    /// Where updates went that lie between two of one item, as far as nothing was told.
+    /// Returns the cause of missing updates that no report accounts for.
     pub(crate) fn remainder(&self) -> Remainder {
         match self.has_cells() {
             true => Remainder::Coalesced,
@@ -206,7 +207,7 @@ impl WireSubscription {
         }
     }
 
-    /// So many items may be added.
+    /// Reserves room for `items` more items.
     pub(crate) fn reserve(&mut self, items: usize) {
         self.items.reserve(items.saturating_sub(self.free.len()));
         self.by_handle.reserve(items);
@@ -224,7 +225,7 @@ impl WireSubscription {
         index
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     pub(crate) fn remove(&mut self, index: u32) -> Option<WireItem> {
         let item = self.items.get_mut(index as usize)?.take()?;
         if let Some(handle) = item.handle
@@ -236,7 +237,7 @@ impl WireSubscription {
         Some(item)
     }
 
-    /// These items are part of a request now.
+    /// Marks the items as part of a request.
     pub(crate) fn ask(&mut self, items: &[u32]) {
         self.outstanding += 1;
         for index in items {
@@ -258,7 +259,7 @@ impl WireSubscription {
         self.items.get_mut(index as usize)?.as_mut()
     }
 
-    /// The items with their numbers.
+    /// Returns the items with their indices.
     pub(crate) fn items(&self) -> impl Iterator<Item = (u32, &WireItem)> {
         (0..)
             .zip(&self.items)
@@ -271,14 +272,14 @@ impl WireSubscription {
             .filter_map(|(index, item)| Some((index, item.as_mut()?)))
     }
 
-    /// The item that updates with this handle are of.
+    /// Returns the item that gets the updates of this handle.
     #[inline(always)]
     pub(crate) fn item_of(&mut self, handle: u32) -> Option<&mut WireItem> {
         let index = self.of_handle(handle)?;
         self.item_mut(index)
     }
 
-    /// The number of the item that updates with this handle are of.
+    /// Returns the index of the item that gets the updates of this handle.
     #[inline(always)]
     pub(crate) fn of_handle(&mut self, handle: u32) -> Option<u32> {
         let (near, index) = self.near;
@@ -293,12 +294,12 @@ impl WireSubscription {
         Some(index)
     }
 
-    /// [`of_handle`](Self::of_handle) for who only looks.
+    /// Same as [`of_handle`](Self::of_handle), but without `&mut self`.
     pub(crate) fn item_by_handle(&self, handle: u32) -> Option<&WireItem> {
         self.item(*self.by_handle.get(&handle)?)
     }
 
-    /// The engine has opened the item.
+    /// Records that the engine has opened the item.
     pub(crate) fn opened(&mut self, index: u32, handle: u32, data_type: &DataType) {
         let Some(Some(item)) = self.items.get_mut(index as usize) else {
             return;
@@ -321,14 +322,15 @@ impl WireSubscription {
         self.has_shared_handles |= other.is_some_and(|other| other != index);
     }
 
-    /// Handles of an epoch that is over mean nothing.
+    /// Drops all handles, because those of a past epoch are invalid.
     pub(crate) fn forget_handles(&mut self) {
         self.by_handle = NumberMap::default();
         self.has_shared_handles = false;
         self.items_mut().for_each(|(_, item)| item.handle = None);
     }
 
-    /// The program took so many updates, or they never got that far. Whether a grant is due.
+    /// Counts updates that the program has taken, or that never reached it. Returns true if a grant
+    /// is due.
     #[inline]
     pub(crate) fn count_taken(&mut self, updates: u32) -> bool {
         #[cfg(feature = "planted")]
@@ -362,24 +364,24 @@ impl WireItem {
         }
     }
 
-    /// The request that it is part of is over, or the connection is.
+    /// Records the end of the item's request, or of the connection.
     pub(crate) fn not_asked(&mut self) {
         (self.asked, self.asked_again) = (false, false);
     }
 
-    /// An overrun has ended it, as the engine says. True when the answer to a request for its next
-    /// life is still to come: then it waits for that.
+    /// Handles the engine's report that an overrun has ended the item. Returns true if the answer
+    /// to a request for the next life is still outstanding; the item then waits for that answer.
     pub(crate) fn ends_before_answer(&mut self, lost: u64) -> bool {
         if std::mem::take(&mut self.asked_again) && matches!(self.status, Status::Live) {
             self.account.tell_end(lost);
             self.status = Status::Opening;
             return true;
         }
-        // One that ended at this end before has told its end.
+        // An item that ended at this end has already reported its end.
         self.asked && matches!(self.status, Status::Opening)
     }
 
-    /// A write of this client became the update of this number.
+    /// Remembers that a write of this client became the update with this sequence.
     pub(crate) fn remember_own(&mut self, sequence: u64) {
         let own = self.own.get_or_insert_default();
         let place = own.partition_point(|known| *known < sequence);
@@ -389,7 +391,7 @@ impl WireItem {
         }
     }
 
-    /// Whether the update of this number was written by this client. Earlier ones are forgotten.
+    /// Returns true if this client wrote the update with this sequence. Forgets earlier sequences.
     #[inline(always)]
     pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
         let Some(own) = &mut self.own else {
@@ -403,22 +405,22 @@ impl WireItem {
         false
     }
 
-    /// Whether an update is one to be delivered. The last ones of a variable that is gone may come
-    /// behind the news, when another subscription has had it first.
+    /// Returns true if updates are to be delivered. The last updates of a removed variable may
+    /// arrive after the report of its end, if another subscription received that report first.
     pub(crate) fn takes_updates(&self) -> bool {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
     }
 
-    /// The engine is another one, or was restarted: the positions known here are not compared with
-    /// its positions, whatever their epochs.
+    /// Forgets the past life of an engine that was replaced or restarted. Its positions are not
+    /// comparable with the new ones, whatever their epochs.
     pub(crate) fn forget_life(&mut self) {
         self.own = None;
         self.account.replaced();
     }
 
-    /// Whether trying again later can help without anybody noticing the program. Not while the
-    /// request that it failed in goes on: the end of that one would be taken for the answer to the
-    /// next.
+    /// Returns true if a later retry can succeed without action by the program. Returns false while
+    /// the failed request is still pending, because its end would be taken for the answer to the
+    /// next request.
     pub(crate) fn may_retry(&self) -> bool {
         match &self.status {
             _ if self.asked => false,
@@ -429,7 +431,8 @@ impl WireItem {
     }
 }
 
-/// Faults that go when somebody deploys or starts what is missing.
+/// Returns true for faults that disappear when the missing library or variable is deployed or
+/// started.
 pub(crate) fn is_temporary(code: FaultCode) -> bool {
     use FaultCode::{Gone, LibraryStopped, LimitReached, MemoryFull, UnknownHandle, UnknownName};
     matches!(

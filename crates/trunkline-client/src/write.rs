@@ -1,4 +1,4 @@
-//! Writing: any number of writes are on their way at once, and every one has an outcome.
+//! Writing: any number of writes can be in flight at once, and every write has an outcome.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::request::malformed;
 use crate::variable::VariableRef;
 use crate::write_queue::Place;
 
-/// Room in a message for what goes with a value.
+/// Message bytes reserved for the overhead of a value.
 const RECORD_BYTES: usize = 256;
-/// One value for one variable.
+/// A write of one value to one variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Write {
     /// The variable.
@@ -28,27 +28,27 @@ pub struct Write {
     pub value: Value,
     /// Source timestamp, quality and mode.
     pub options: WriteOptions,
-    /// What becomes of it when a newer one of the same variable is made before it is sent.
+    /// The treatment of this write if a newer one for the same variable is made before it is sent.
     pub mode: WriteMode,
 }
 
-/// What becomes of a write that waits when a newer one is made.
+/// The treatment of a queued write when a newer one for the same variable is made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WriteMode {
-    /// Both are sent, in their order.
+    /// Both are sent, in order.
     #[default]
     Queued,
-    /// The newer value takes its place in the queue (LM-20, LM-21), and it ends as superseded: of a
-    /// variable that is written faster than the connection takes, the newest value is sent.
+    /// The newer write replaces the queued one, which ends as superseded (LM-20, LM-21). For a
+    /// variable that is written faster than the connection can send, the newest value is sent.
     Newest,
 }
 
-/// Writes of one call; their outcomes are taken together.
+/// The writes of one call, whose outcomes are taken together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WriteBatchId(u64);
 
 impl Write {
-    /// A write of `value`, stamped and judged by the engine.
+    /// Returns a write of `value`; the engine sets timestamp and quality.
     pub fn new(variable: VariableRef, value: Value) -> Self {
         Self {
             variable,
@@ -58,7 +58,8 @@ impl Write {
         }
     }
 
-    /// A write whose place a newer one of this variable takes while it waits to be sent.
+    /// Returns a write that is replaced by a newer write of this variable while it waits to be
+    /// sent.
     pub fn newest(variable: VariableRef, value: Value) -> Self {
         Self {
             mode: WriteMode::Newest,
@@ -66,40 +67,41 @@ impl Write {
         }
     }
 
-    /// The value goes into the engine's cell only: no provider is asked (LM-04).
+    /// Returns a write to the engine's cell only, without asking a provider (LM-04).
     pub fn set(variable: VariableRef, value: Value) -> Self {
         Self::new(variable, value).with_verb(WriteVerb::Set)
     }
 
-    /// What the variable holds goes to its provider (LM-06).
+    /// Returns a write that sends the variable's current value to its provider (LM-06).
     pub fn send(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Send)
     }
 
-    /// The variable's provider reads a fresh value from its device, which is the update that the
-    /// outcome names (LM-05).
+    /// Returns a write that has the variable's provider read a fresh value from its device. The
+    /// outcome names the resulting update (LM-05).
     pub fn request(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Request)
     }
 
-    /// The variable is held at the value, whatever its source and other writers say (H-27).
+    /// Returns a write that holds the variable at the value, overriding its source and other
+    /// writers (H-27).
     pub fn force(variable: VariableRef, value: Value) -> Self {
         Self::new(variable, value).with_verb(WriteVerb::Force)
     }
 
-    /// The variable shows what its source says again.
+    /// Returns a write that ends forcing, so that the variable shows its source's value again.
     pub fn unforce(variable: VariableRef) -> Self {
         Self::order(variable, WriteVerb::Unforce)
     }
 
-    /// Only if the variable is still at this position (B-22).
+    /// Applies the write only if the variable is still at this position (B-22).
     #[must_use]
     pub fn expecting(mut self, position: Position) -> Self {
         self.options.expected = Some(position);
         self
     }
 
-    /// An order that has no value; what stands in its place says nothing.
+    /// Returns a write without a value. The placeholder is never sent.
     fn order(variable: VariableRef, verb: WriteVerb) -> Self {
         Self::new(variable, Value::Bool(false)).with_verb(verb)
     }
@@ -111,16 +113,16 @@ impl Write {
 }
 
 impl ClientCore {
-    /// Writes values. The call returns at once; [`take_outcomes`](Self::take_outcomes) has the
-    /// outcomes when all of them are known. Writes are sent in the order they were made, many to a
+    /// Writes values and returns at once. [`take_outcomes`](Self::take_outcomes) gives the outcomes
+    /// once all of them are known. Writes are sent in the order in which they were made, many per
     /// frame.
     ///
-    /// While there is no connection they wait, and are sent on the next one, until their call ends:
-    /// with [`end_writes`](Self::end_writes) when its time is over. Those that were sent and not
-    /// answered when the connection broke end as unknown: the engine may have carried them out.
+    /// Without a connection, writes wait and are sent on the next one, until their call ends with
+    /// [`end_writes`](Self::end_writes). Writes that were sent but not answered when the connection
+    /// broke end as unknown: the engine may have carried them out.
     ///
     /// # Errors
-    /// [`WriteError::WouldBlock`] when too many writes wait already: none of these is accepted.
+    /// [`WriteError::WouldBlock`] if too many writes are queued already: none of these is accepted.
     pub fn write(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
@@ -140,12 +142,12 @@ impl ClientCore {
         Ok(WriteBatchId(batch))
     }
 
-    /// As [`write`](Self::write), for writes whose outcomes nobody takes one by one: they are
-    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept. Those that are
-    /// not sent by `expires` are cancelled.
+    /// Same as [`write`](Self::write), for writes whose outcomes are not taken one by one. They are
+    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept. Writes not sent
+    /// by `expires` are cancelled.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Same as for [`write`](Self::write).
     pub fn write_untracked(
         &mut self,
         writes: impl IntoIterator<Item = Write>,
@@ -167,14 +169,14 @@ impl ClientCore {
         place: Option<Place>,
         expires: Option<Tick>,
     ) {
-        // One that takes the place of another takes its hold on the variable, too.
+        // A write that replaces another one takes over its use of the variable.
         let variable = write.variable;
         if self.writes.push(order, write, place, expires) {
             self.variables.retain(variable);
         }
     }
 
-    /// Whether the writes find room.
+    /// Checks that the queue has room for the writes.
     pub(crate) fn check_writes(&self, writes: &[Write]) -> Result<(), WriteError> {
         if let Some(cause) = self.connection.closed() {
             return Err(WriteError::Closed {
@@ -185,7 +187,7 @@ impl ClientCore {
         let (waiting, waiting_bytes) = self.writes.waiting();
         let fits = waiting + writes.len() <= self.options.writes_max
             && waiting_bytes + bytes <= self.options.write_bytes_max;
-        // What alone is more than the bound could otherwise never be written.
+        // Otherwise writes that exceed the limit on their own could never be made.
         if fits || waiting == 0 {
             return Ok(());
         }
@@ -195,26 +197,26 @@ impl ClientCore {
         })
     }
 
-    /// The outcomes, once all of them are known, in the order of the writes; afterwards they are
-    /// gone.
+    /// Takes the outcomes once all of them are known, in the order of the writes. Returns `None`
+    /// before that, and after they were taken.
     pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
         if !self.is_settled(batch) {
             return None;
         }
         let outcomes = self.writes.end_batch(batch.0)?;
-        // All are known, so none is left out. They stay where they are in memory.
+        // All are known, so none is left out. The vector is reused in place.
         Some(outcomes.into_iter().map_while(|known| known).collect())
     }
 
-    /// Whether every outcome of the batch is known.
+    /// Returns true if every outcome of the batch is known.
     pub fn is_settled(&self, batch: WriteBatchId) -> bool {
         self.writes.is_settled(batch.0)
     }
 
-    /// Ends a call before all of its outcomes are known; they are gone afterwards. A write that was
-    /// not sent is cancelled, and never sent. One that was sent, even in part, is unknown: it may
-    /// still be carried out, and [`write_counts`](Self::write_counts) has its true end once the
-    /// engine answers. Empty when the outcomes were taken before.
+    /// Ends a call before all of its outcomes are known, and takes them. A write that was not sent
+    /// is cancelled, and never sent. A write that was sent, even in part, is unknown: it may still
+    /// be carried out, and [`write_counts`](Self::write_counts) gets its true outcome once the
+    /// engine answers. Returns an empty list if the outcomes were already taken.
     pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
         let fault = not_sent(&self.connection);
         for variable in self.writes.cancel_batch(batch.0, &fault) {
@@ -230,7 +232,7 @@ impl ClientCore {
             .collect()
     }
 
-    /// Cancels untracked writes whose life is over.
+    /// Cancels untracked writes that have expired.
     pub(crate) fn expire_writes(&mut self, now: Tick) {
         if self.writes.expire_at().is_none_or(|at| at > now) {
             return;
@@ -245,18 +247,18 @@ impl ClientCore {
         }
     }
 
-    /// What became of all writes so far.
+    /// Returns the counts of all writes by outcome.
     pub fn write_counts(&self) -> WriteCounts {
         self.writes.counts()
     }
 
-    /// Why the last write that was refused, cancelled or is unknown ended so.
+    /// Returns the reason of the last write that ended as refused, cancelled or unknown.
     pub fn last_write_fault(&self) -> Option<&Fault> {
         self.writes.last_fault()
     }
 
-    /// Appends a WRITE frame of about `page` bytes of writes made before the request `before`. One
-    /// that can never succeed is refused when its turn comes, as all others are.
+    /// Appends a WRITE frame of about `page` bytes with writes made before the request `before`. A
+    /// write that can never succeed is refused when its turn comes, so outcomes stay in order.
     pub(crate) fn send_writes(&mut self, now: Tick, before: u64, page: usize, out: &mut Vec<u8>) {
         let message_max = self.connection.message_max();
         let knows_registers = self.knows_registers();
@@ -267,7 +269,8 @@ impl ClientCore {
                 break;
             };
             if !knows_registers {
-                // Counted here all the same; the engine has no place for it.
+                // The client counts superseded writes itself; the frame of this engine has no field
+                // for them.
                 unsent.write.options.superseded = 0;
             }
             let (write, bytes) = (&unsent.write, unsent.bytes as usize);
@@ -305,7 +308,8 @@ impl ClientCore {
         session.is_none_or(|session| session.features.contains(Features::REGISTERS))
     }
 
-    /// An engine that does not know registers would take an order for an empty value.
+    /// Checks that the engine supports the write. An engine without registers would take a write
+    /// without a value for an empty value.
     pub(crate) fn check_understood(&self, write: &Write) -> Result<(), Fault> {
         check_understood(write, self.knows_registers())
     }
@@ -341,8 +345,8 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The answer to a write precedes its update: under `all`, whose runs are the same for all
-    /// sessions, the mark is set here.
+    /// Remembers an own write by its answer, which precedes its update. Under `all` the update does
+    /// not carry the flag, because its runs are identical for all sessions.
     pub(crate) fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
         let Some(known) = self.variables.get(variable) else {
             return;
@@ -359,7 +363,7 @@ impl ClientCore {
         }
     }
 
-    /// The connection is gone: nobody will answer what was sent.
+    /// Ends all writes in flight as unknown, because they will not be answered.
     pub(crate) fn writes_disconnected(&mut self, cause: &Disconnect) {
         let sentence = format!(
             "the connection was lost before the engine answered, the write may have been carried out: \
@@ -382,7 +386,7 @@ impl ClientCore {
         self.end_flushes();
     }
 
-    /// No connection will be made: what was not sent never will be.
+    /// Refuses all unsent writes, because no connection will be made.
     pub(crate) fn refuse_unsent(&mut self, fault: &Fault) {
         while let Some(unsent) = self.writes.next_unsent() {
             self.variables.release(unsent.write.variable);
@@ -392,7 +396,7 @@ impl ClientCore {
     }
 }
 
-/// Why a write is cancelled.
+/// The fault of a cancelled write.
 #[cold]
 pub(crate) fn not_sent(connection: &Connection) -> Fault {
     let sentence = match connection.down_because() {
@@ -413,7 +417,7 @@ fn check_understood(write: &Write, knows_registers: bool) -> Result<(), Fault> {
     Err(Fault::new(FaultCode::NotSupported, sentence))
 }
 
-/// The handle to write to, or why the write is refused at this end.
+/// Returns the handle to write to, or the fault with which this end refuses the write.
 pub(crate) fn check_write(
     variables: &crate::variable::Variables,
     write: &Write,

@@ -1,4 +1,4 @@
-//! Writes that wait, writes on their way, and outcomes that wait.
+//! Queued writes, writes in flight, and outcomes not yet taken.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::outcome::{WriteCounts, WriteOutcome};
 use crate::variable::VariableRef;
 use crate::write::{Write, WriteMode};
 
-/// An emptied queue with more room than this gives it back.
+/// An emptied queue with a larger capacity than this is freed.
 const KEPT_WRITES_MAX: usize = 4096;
-/// Places for writes on their way, answered or not, before the oldest are kept by number.
+/// Maximum number of recent entries, answered ones included. Older unanswered writes move to a map.
 const RECENT_MAX: usize = 16 << 10;
 
-/// From one look for writes whose life is over to the next.
+/// Minimum time between two searches for expired writes.
 const EXPIRY_STEP: Duration = Duration::from_millis(10);
 
 /// The writes of a client.
@@ -24,68 +24,70 @@ const EXPIRY_STEP: Duration = Duration::from_millis(10);
 pub(crate) struct Writes {
     unsent: VecDeque<Unsent>,
     unsent_bytes: usize,
-    /// Writes at its front that are sent, or refused, and leave it together.
+    /// Number of writes at the front of `unsent` that were sent or refused, and are removed
+    /// together.
     passed: usize,
-    /// Writes taken out of `unsent` so far: what a place in the whole sequence is counted from.
+    /// Number of writes taken out of `unsent` so far. Positions in the whole sequence count from
+    /// here.
     taken: u64,
-    /// Where in the sequence the write of a variable waits whose place a newer one takes.
+    /// Position in the sequence of the queued write that a newer write of the variable replaces.
     newest: BTreeMap<VariableRef, u64>,
-    /// When to look for unsent writes whose life is over.
+    /// The next time to search for expired unsent writes.
     expire_at: Option<Tick>,
     in_flight: OnTheirWay,
     in_flight_bytes: usize,
     batches: BTreeMap<u64, Batch>,
-    /// Outcomes of batches, those to come included.
+    /// Number of outcomes in batches, including outstanding ones.
     tracked: usize,
-    /// What the engine grants on this connection.
+    /// The write credit that the engine grants on this connection.
     credit_count: usize,
     credit_bytes: usize,
     counts: WriteCounts,
     last_fault: Option<Fault>,
 }
 
-/// A write that was not sent.
+/// A write that was not sent yet.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     order: u64,
     pub(crate) write: Write,
-    /// Of its value.
+    /// Size of its value in bytes.
     pub(crate) bytes: u32,
     pub(crate) place: Option<Place>,
-    /// It is not sent from then on.
+    /// The time from which the write must not be sent.
     pub(crate) expires: Option<Tick>,
 }
 
-/// A write that was sent and not answered.
+/// A write that was sent and not yet answered.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) variable: VariableRef,
-    /// Of a provider's value, whose variable is nobody's here.
+    /// The handle of a provider's published value, whose `variable` is `NOBODY`.
     pub(crate) published: u32,
     bytes: u32,
     pub(crate) place: Option<Place>,
 }
 
-/// Where an outcome is expected.
+/// The batch and index for which an outcome is expected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) batch: u64,
     pub(crate) index: u32,
 }
 
-/// Writes that were sent and not answered, by their numbers, which follow one another.
+/// Writes that were sent and not yet answered, by their consecutive numbers.
 #[derive(Debug, Default)]
 struct OnTheirWay {
-    /// From `first` on; `None` where one is answered. The first one is not.
+    /// Writes from number `first` on; `None` once answered. The first entry is never `None`.
     recent: VecDeque<Option<InFlight>>,
     first: u64,
-    /// Left behind by many that were sent later and are answered, so that `recent` is bounded.
+    /// Unanswered writes that many later ones have overtaken. They are moved here to bound
+    /// `recent`.
     late: BTreeMap<u64, InFlight>,
     count: usize,
 }
 
 impl OnTheirWay {
-    /// The number of the next write.
     fn next(&self) -> u64 {
         self.first + self.recent.len() as u64
     }
@@ -119,7 +121,7 @@ impl OnTheirWay {
         Some(write)
     }
 
-    /// Everything, in order; the numbers go on.
+    /// Takes all writes in order. The numbers continue.
     fn take(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.first = self.next();
         self.count = 0;
@@ -127,7 +129,7 @@ impl OnTheirWay {
         late.chain(std::mem::take(&mut self.recent).into_iter().flatten())
     }
 
-    /// The first one is never an answered one.
+    /// Removes answered writes from the front.
     #[inline]
     fn trim(&mut self) {
         while let Some(None) = self.recent.front() {
@@ -144,14 +146,14 @@ struct Batch {
 }
 
 impl Writes {
-    /// The connection is up, and the engine grants this much.
+    /// Sets the write credit of a new connection.
     pub(crate) fn connected(&mut self, credit_count: u32, credit_bytes: u32) {
         self.credit_count = (credit_count as usize).max(1);
         self.credit_bytes = credit_bytes as usize;
     }
 
-    /// The number of the next write to be sent, if the credit allows one. A value longer than the
-    /// whole credit is sent alone.
+    /// Returns the order of the next write to send, if the credit allows one. A value longer than
+    /// the whole credit is sent alone.
     pub(crate) fn front(&self) -> Option<u64> {
         let front = self.unsent.get(self.passed)?;
         let bytes = self.in_flight_bytes + front.bytes as usize;
@@ -160,22 +162,22 @@ impl Writes {
         fits.then_some(front.order)
     }
 
-    /// Whether writes wait only because the engine grants no more at a time.
+    /// Returns true if writes wait only for credit.
     pub(crate) fn wait_for_credit(&self) -> bool {
         self.unsent.len() > self.passed && self.front().is_none()
     }
 
-    /// The number of the oldest write that waits to be sent.
+    /// Returns the order of the oldest unsent write.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.unsent.front().map(|unsent| unsent.order)
     }
 
-    /// Writes that wait to be sent, and bytes of their values.
+    /// Returns the number of unsent writes, and the total size of their values in bytes.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.unsent.len(), self.unsent_bytes)
     }
 
-    /// Outcomes that wait or will.
+    /// Returns the number of outcomes that are outstanding or not yet taken.
     pub(crate) fn tracked(&self) -> usize {
         self.tracked
     }
@@ -193,7 +195,7 @@ impl Writes {
         self.tracked += count;
     }
 
-    /// Queues a write; false when it took the place of one that waited.
+    /// Queues a write. Returns false if it replaced a queued one.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -232,13 +234,13 @@ impl Writes {
         true
     }
 
-    /// Cancels what is unsent of a batch. Returns the variables that these writes held.
+    /// Cancels the unsent writes of a batch. Returns the variables that these writes used.
     pub(crate) fn cancel_batch(&mut self, number: u64, fault: &Fault) -> Vec<VariableRef> {
         if self.is_settled(number) {
             return Vec::new();
         }
-        // The queue is in the order of the calls; only a write that took the place of another is
-        // further ahead than its own call.
+        // The queue is in the order of the calls, except for writes that replaced another one:
+        // these are further ahead than their own call.
         let first = match self.newest.is_empty() {
             true => self.unsent.partition_point(|unsent| unsent.order < number),
             false => 0,
@@ -247,20 +249,20 @@ impl Writes {
         self.cancel(first, is_of_batch, fault)
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// Returns the next time at which [`expire`](Self::expire) has something to do.
     pub(crate) fn expire_at(&self) -> Option<Tick> {
         self.expire_at
     }
 
-    /// Cancels the unsent writes whose life is over. Returns the variables that they held.
+    /// Cancels the unsent writes that have expired. Returns the variables that they used.
     pub(crate) fn expire(&mut self, now: Tick, fault: &Fault) -> Vec<VariableRef> {
         if self.expire_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
         let is_over = |unsent: &Unsent| unsent.expires.is_some_and(|at| at <= now);
         let cancelled = self.cancel(0, is_over, fault);
-        // Many writes end one shortly after the other: they are looked at together. None of them is
-        // sent meanwhile, because sending compares the time itself.
+        // Writes that expire shortly after one another are handled together. None of them is sent
+        // in the meantime, because sending compares the time itself.
         let next = self.unsent.iter().filter_map(|unsent| unsent.expires).min();
         self.expire_at = next.map(|at| at.max(now.saturating_add(EXPIRY_STEP)));
         cancelled
@@ -299,18 +301,18 @@ impl Writes {
         variables
     }
 
-    /// The next write to be sent, where it waits. Those that were sent or refused leave the queue
-    /// with [`leave_passed`](Self::leave_passed), which follows.
+    /// Returns the next write to send, in place. Writes that were sent or refused leave the queue
+    /// when the caller then calls [`leave_passed`](Self::leave_passed).
     pub(crate) fn next_unsent(&mut self) -> Option<&mut Unsent> {
         self.unsent.get_mut(self.passed)
     }
 
-    /// The number on the wire of the next write that is sent; they are never used again.
+    /// Returns the wire number of the next write sent. Numbers are never reused.
     pub(crate) fn next_write(&self) -> u64 {
         self.in_flight.next()
     }
 
-    /// The next write has been sent, under the next number.
+    /// Records that the next write was sent, under the next number.
     #[inline]
     pub(crate) fn sent_next(&mut self) {
         let Some(unsent) = self.unsent.get(self.passed) else {
@@ -327,7 +329,7 @@ impl Writes {
         self.pass_next();
     }
 
-    /// The next write needs the queue no more.
+    /// Passes over the next write, which no longer needs the queue.
     #[inline]
     fn pass_next(&mut self) {
         let Some(unsent) = self.unsent.get(self.passed) else {
@@ -341,7 +343,7 @@ impl Writes {
         self.passed += 1;
     }
 
-    /// Takes those that were sent or refused out of the queue.
+    /// Removes the writes that were sent or refused from the queue.
     pub(crate) fn leave_passed(&mut self) {
         self.unsent.drain(..std::mem::take(&mut self.passed));
         if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
@@ -349,7 +351,7 @@ impl Writes {
         }
     }
 
-    /// The next write will not be sent, and has ended so.
+    /// Ends the next write without sending it.
     pub(crate) fn end_next(&mut self, outcome: WriteOutcome) {
         let Some(unsent) = self.unsent.get(self.passed) else {
             return;
@@ -359,12 +361,12 @@ impl Writes {
         self.end(place, outcome);
     }
 
-    /// Whether one more may be on its way.
+    /// Returns true if one more write may be in flight.
     pub(crate) fn has_credit(&self) -> bool {
         self.in_flight.count < self.credit_count && self.in_flight_bytes < self.credit_bytes
     }
 
-    /// A provider's value has been sent under the next number.
+    /// Records that a provider's value was sent, under the next number.
     pub(crate) fn sent_publication(&mut self, handle: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.in_flight.push(InFlight {
@@ -376,7 +378,7 @@ impl Writes {
         self.in_flight_bytes += bytes as usize;
     }
 
-    /// The engine has answered this write.
+    /// Removes a write that the engine has answered.
     #[inline]
     pub(crate) fn answered(&mut self, number: u64) -> Option<InFlight> {
         let write = self.in_flight.remove(number)?;
@@ -384,20 +386,20 @@ impl Writes {
         Some(write)
     }
 
-    /// Whether every write that was sent under a smaller number has been answered.
+    /// Returns true if every write with a smaller number has been answered.
     pub(crate) fn are_answered_before(&self, number: u64) -> bool {
         let first = self.in_flight.late.first_key_value();
         let oldest = first.map_or(self.in_flight.first, |(first, _)| *first);
         number <= oldest
     }
 
-    /// Everything that was sent, in order: nobody will answer it.
+    /// Takes all writes in flight, in order, because they will not be answered.
     pub(crate) fn take_in_flight(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.in_flight_bytes = 0;
         self.in_flight.take()
     }
 
-    /// A write has ended.
+    /// Counts the end of a write, and stores its outcome.
     #[inline]
     pub(crate) fn end(&mut self, place: Option<Place>, outcome: WriteOutcome) {
         let count = match &outcome {
@@ -426,7 +428,7 @@ impl Writes {
         }
     }
 
-    /// A group of writes has ended.
+    /// Counts the writes of a group that has ended.
     pub(crate) fn count_group(&mut self, outcomes: &[WriteOutcome]) {
         for outcome in outcomes {
             self.counts.issued += 1;
@@ -434,19 +436,19 @@ impl Writes {
         }
     }
 
-    /// The first write that is not sent, whether or not it may be.
+    /// Returns the order of the first unsent write, whether or not it may be sent.
     pub(crate) fn first_unsent(&self) -> Option<u64> {
         self.unsent.front().map(|unsent| unsent.order)
     }
 
-    /// Whether every outcome under this number is known.
+    /// Returns true if every outcome under this number is known.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
         self.batches
             .get(&number)
             .is_some_and(|batch| batch.open == 0)
     }
 
-    /// The outcomes under this number, known or not; afterwards nobody expects them.
+    /// Takes the outcomes under this number, known or not. Later outcomes are not stored.
     pub(crate) fn end_batch(&mut self, number: u64) -> Option<Vec<Option<WriteOutcome>>> {
         let batch = self.batches.remove(&number)?;
         self.tracked -= batch.outcomes.len();
@@ -462,12 +464,12 @@ impl Writes {
         }
     }
 
-    /// Why the last write that was refused, cancelled or is unknown ended so.
+    /// Returns the reason of the last write that ended as refused, cancelled or unknown.
     pub(crate) fn last_fault(&self) -> Option<&Fault> {
         self.last_fault.as_ref()
     }
 
-    /// Writes that have not ended.
+    /// Returns the number of writes that have not ended.
     pub(crate) fn open(&self) -> usize {
         self.unsent.len() + self.in_flight.count
     }

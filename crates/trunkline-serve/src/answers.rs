@@ -1,31 +1,31 @@
-//! Frames on their way out that are no updates: answers, keep-alives, the last word.
+//! Output frames other than updates: answers, keep-alives, and the goodbye.
 
 use std::collections::VecDeque;
 
 use trunkline_proto::part::split_oversized;
 
-/// A buffer that has grown beyond this is given back once it is empty.
+/// An emptied buffer with a larger capacity than this is freed.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
-/// Buffers up to this size are joined rather than kept one by one.
+/// Buffers up to this size are joined instead of queued one by one.
 const JOINED_BYTES_MAX: usize = 64 << 10;
 
-/// What is to be sent before any update.
+/// Frames to send before any update.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// Whole frames, as they are written.
     pub(crate) frames: Vec<u8>,
-    /// Bytes that found no room, cut into parts already. A long answer stays where it was written:
-    /// there may be no memory for another copy of it.
+    /// Bytes that did not fit, already cut into parts. A long answer stays in its buffer, because
+    /// there may be no memory for a copy.
     waiting: VecDeque<Vec<u8>>,
-    /// Bytes in it.
+    /// Total size of `waiting` in bytes.
     waiting_bytes: usize,
-    /// How many of the first of them have been sent since.
+    /// Number of bytes already sent from the first waiting buffer.
     sent: usize,
 }
 
 impl Answers {
-    /// Bytes that are not sent.
+    /// Returns the number of unsent bytes.
     pub(crate) fn len(&self) -> usize {
         self.frames.len() + self.waiting_bytes - self.sent
     }
@@ -34,7 +34,7 @@ impl Answers {
         self.len() == 0
     }
 
-    /// Moves at most `room` bytes to the end of `out`. Frames beyond `frame_max` are cut into
+    /// Moves at most `room` bytes to the end of `out`. Frames longer than `frame_max` are cut into
     /// parts.
     pub(crate) fn send(&mut self, out: &mut Vec<u8>, mut room: usize, frame_max: u32) {
         split_oversized(&mut self.frames, 0, frame_max);
@@ -59,7 +59,7 @@ impl Answers {
         }
     }
 
-    /// The frames wait behind those that do already.
+    /// Appends the frames to the waiting buffers.
     fn queue(&mut self) {
         self.waiting_bytes += self.frames.len();
         match self.waiting.back_mut() {
@@ -73,7 +73,7 @@ impl Answers {
         }
     }
 
-    /// Nobody will read them.
+    /// Drops everything, because it will not be read.
     pub(crate) fn discard(&mut self) {
         *self = Self::default();
     }

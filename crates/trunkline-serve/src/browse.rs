@@ -1,4 +1,4 @@
-//! Finding, describing and explaining variables, and describing the engine.
+//! Finds, describes and explains variables, and describes the engine.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,8 @@ use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
-/// Steps of a search before others get their turn, whatever it looks at and finds: about 0.2 ms.
+/// Steps of a search before other sessions get their turn, independent of its matches: about 0.2
+/// ms.
 pub(crate) const SEARCH_STEPS: usize = 80_000;
 
 impl Session {
@@ -39,7 +40,7 @@ impl Session {
             FrameKind::Find => {
                 let (find, asked) = Find::decode(frame)?;
                 let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
-                // One more than there may be shows that there are too many.
+                // One more than the limit shows that there are too many.
                 let asked = asked.take(FIND_CONDITIONS_MAX + 1);
                 let asked = asked.collect::<Result<Vec<_>, _>>()?;
                 if !asked.is_empty() && !self.features.contains(Features::CONDITIONS) {
@@ -67,7 +68,7 @@ impl Session {
             FrameKind::Why => {
                 let why = Why::decode(frame)?;
                 if self.parked_until.is_some() {
-                    // Behind a write that waits it would tell nobody why.
+                    // Behind the parked write, the answer would come too late to explain it.
                     self.run_why(request, why.name, self.last_seen.1);
                     return Ok(());
                 }
@@ -85,7 +86,7 @@ impl Session {
         Ok(())
     }
 
-    /// One page of names.
+    /// Appends one page of names.
     pub(crate) fn run_find(
         &mut self,
         request: u32,
@@ -110,7 +111,7 @@ impl Session {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         };
-        // Fields are found by the variables that have them, whether they are open or not.
+        // Fields are found through their variables, whether they are open or not.
         let (pattern, fields) = match Field::asked_by(&pattern) {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
@@ -135,7 +136,7 @@ impl Session {
         let found = names.count();
         names.finish(next.map_or(0, u64::from));
         if let (0, Some(next)) = (found, next) {
-            // Nothing in this stretch: no page for it, the search goes on.
+            // No match in this stretch: sends no page, and the search continues.
             answers.truncate(before);
             *cursor = next;
             self.answers.frames = answers;
@@ -176,7 +177,7 @@ impl Session {
         Progress::Done
     }
 
-    /// Everything known about the next handles.
+    /// Appends everything known about the next handles.
     pub(crate) fn info(&mut self, page: &mut Page, handles: &[u32]) {
         let (request, first) = (page.request, page.first_index());
         let mut answers = std::mem::take(&mut self.answers.frames);
@@ -255,10 +256,10 @@ impl Session {
     }
 }
 
-/// The conditions of a search, as the engine takes them.
+/// Converts the conditions of a search into those of the engine.
 ///
 /// # Errors
-/// A sentence for whoever asked.
+/// A sentence for the client.
 fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Condition>, String> {
     if asked.len() > FIND_CONDITIONS_MAX {
         return Err(format!(
@@ -285,12 +286,13 @@ fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Condition>, String> {
     asked.iter().map(condition).collect()
 }
 
-/// How many variables make a page of `names` names, where each has so many fields to tell.
+/// Returns the number of variables for a page of `names` names, if each variable has these fields.
 pub(crate) fn variables_of(names: usize, fields: Option<&[&'static Field]>) -> usize {
     names.div_ceil(fields.map_or(1, <[_]>::len).max(1))
 }
 
-/// What is told of a variable that was found: itself, or these fields of it.
+/// Returns the names to report for a variable that was found: its own, or those of the given
+/// fields.
 pub(crate) fn names_of<'v>(
     variable: &'v Variable,
     fields: Option<&'v [&'static Field]>,

@@ -1,4 +1,4 @@
-//! Finding and mending what differs between the engine and its client (B-10).
+//! Finds and repairs differences between the engine and its client (B-10).
 //!
 //! ```text
 //! each keep-alive   the running digest of the update records sent, and CHECK frames about the
@@ -9,8 +9,9 @@
 //!                   through all items at once
 //! ```
 //!
-//! Nothing is kept per item: what was sent last is what the variable holds, as long as no newer
-//! update waits; an item with one is left out, because that update mends whatever is wrong.
+//! Nothing is stored per item. The last update sent is the variable's current value, unless a newer
+//! update is waiting. An item with a waiting update is left out, because that update repairs any
+//! difference.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -26,26 +27,27 @@ use trunkline_types::time::duration_nanos;
 use crate::session::Session;
 use crate::work::{Progress, SLICE, Work};
 
-/// Keep-alives in which the look goes through all items.
+/// Number of keep-alives in which the sweep covers all items.
 const PARTS: u32 = 64;
 
-/// How far the look through the items is.
+/// The progress of the sweep through the items.
 ///
-/// What the time says is the same for all sessions of an engine, so that those which have the same
-/// variables look at the same ones together: their memory is fetched for all at once.
+/// The time determines the part to check, so it is the same for all sessions of an engine. Sessions
+/// with the same variables thus check the same ones together, and their memory is fetched once for
+/// all.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     agreed: bool,
-    /// The keep-alive for which it went on last, by the time.
+    /// The keep-alive, numbered by the time, for which the sweep last continued.
     turn: Option<u64>,
-    /// The index of the next item.
+    /// The index of the next item to check.
     next: u32,
-    /// Indices that are still to be looked at, in slices.
+    /// Number of indices still to check, in slices.
     left: u32,
 }
 
 impl Sweep {
-    /// For a client with these features.
+    /// Returns the sweep for a client with these features.
     pub(crate) fn of(features: Features) -> Self {
         Self {
             agreed: features.contains(Features::CONVERGENCE),
@@ -53,14 +55,14 @@ impl Sweep {
         }
     }
 
-    /// Whether there are items to be looked at now.
+    /// Returns true if there are items to check now.
     pub(crate) fn is_running(&self) -> bool {
         self.left > 0
     }
 
-    /// Goes on to the end of the part that keep-alive number `turn` has of `end` indices: from
-    /// where it is, so that none is left out however many there were before and however late the
-    /// turn is.
+    /// Continues to the end of the part that belongs to keep-alive number `turn`, out of `end`
+    /// indices. It starts at the current index, so none is left out, even if the number of items
+    /// has changed or the turn is late.
     fn go_on(&mut self, turn: u64, end: u32) {
         let before = self.turn.replace(turn);
         if end == 0 || before == Some(turn) {
@@ -83,7 +85,8 @@ impl Sweep {
         self.left = self.left.max(way);
     }
 
-    /// The next slice of the indices up to `end`; `None` when there is nothing to look at now.
+    /// Returns the next slice of the indices below `end`, or `None` if there is nothing to check
+    /// now.
     fn slice(&mut self, end: u32) -> Option<std::ops::Range<u32>> {
         self.left = self.left.min(end);
         if self.left == 0 {
@@ -100,13 +103,13 @@ impl Sweep {
     }
 }
 
-/// Items that the client has named in COMPARE and that were settled then, each once: no more than
-/// the session has.
+/// Items that the client named in COMPARE and that were settled at that time, each once. There are
+/// at most as many as the session has items.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// With the sequence that they were settled at.
+    /// The items, with the sequence at which each was settled.
     queue: VecDeque<(CompareItem, u64)>,
-    /// Subscription and handle of those in the queue.
+    /// Subscription and handle of the items in the queue.
     known: HashSet<(u32, u32)>,
 }
 
@@ -125,7 +128,7 @@ impl Repairs {
         self.queue.front().map(|(item, _)| item.subscription)
     }
 
-    /// Takes the next item out, if it is of this subscription.
+    /// Takes the next item if it belongs to this subscription.
     fn next_of(&mut self, subscription: u32) -> Option<(CompareItem, u64)> {
         let is_of = |(item, _): &mut (CompareItem, u64)| item.subscription == subscription;
         let next = self.queue.pop_front_if(is_of)?;
@@ -135,7 +138,8 @@ impl Repairs {
 }
 
 impl Session {
-    /// What a keep-alive says of the update records sent so far; the look at the next part begins.
+    /// Returns the number of update records sent so far and their digest, for a keep-alive. Starts
+    /// the next part of the sweep.
     pub(crate) fn begin_sweep(&mut self, now: Tick) -> (u64, u64) {
         if !self.sweep.agreed {
             return (0, 0);
@@ -146,8 +150,8 @@ impl Session {
         (self.window.sent(), self.window.digest())
     }
 
-    /// Looks at the next slice of items, as far as answers find room. Returns whether there is more
-    /// to do at once.
+    /// Checks the next slice of items, as far as there is room for answers. Returns true if there
+    /// is more to do at once.
     pub(crate) fn run_sweep(&mut self, room: usize) -> bool {
         if self.sweep.left == 0 || self.answers.len() >= room {
             return self.sweep.left > 0;
@@ -195,8 +199,8 @@ impl Session {
         }
         for item in compare.take(COMPARE_ITEMS_MAX) {
             let item = item?;
-            // Now, and not when there is room: what the client says here is what it had when it
-            // had received the records that this frame confirms.
+            // Checked now and not when there is room: the client's state is that after the records
+            // which this frame confirms.
             let settled = self.consumer.settled(item.subscription, item.handle);
             if let Some(update) = settled {
                 self.repairs.push(item, update.sequence);
@@ -205,14 +209,14 @@ impl Session {
         Ok(())
     }
 
-    /// Everything is looked at, from here on.
+    /// Makes the sweep cover all items from here on.
     pub(crate) fn check_all(&mut self) -> Progress {
         self.sweep.left = self.consumer.index_end();
         Progress::Done
     }
 
-    /// Sends once more what the client has not got right, as far as answers find room. Returns
-    /// whether there is more to do at once.
+    /// Resends the items that differ at the client, as far as there is room for answers. Returns
+    /// true if there is more to do at once.
     pub(crate) fn run_repairs(&mut self, room: usize) -> bool {
         let mut answers = std::mem::take(&mut self.answers.frames);
         let waiting = self.answers.len();
@@ -233,7 +237,7 @@ impl Session {
                 };
                 let room = self.records.room_for(&update);
                 if room.is_some_and(|bytes| !frame.make_room(bytes)) {
-                    // There is no memory for it now; the next look finds it again.
+                    // There is no memory for it now. The next sweep finds it again.
                     continue;
                 }
                 let record = self.records.record(item.handle, &update);
@@ -271,7 +275,7 @@ mod tests {
         assert_eq!(sut.slice(5000), None);
     }
 
-    /// The indices of all slices there are, in order.
+    /// Returns the indices of all remaining slices, in order.
     fn looked(sut: &mut Sweep, end: u32) -> Vec<u32> {
         std::iter::from_fn(|| sut.slice(end)).flatten().collect()
     }
@@ -302,10 +306,10 @@ mod tests {
         assert_eq!(looked(&mut sut, 640).len(), 10);
         sut.go_on(3, 640);
         assert_eq!(looked(&mut sut, 640), Vec::from_iter(10..40));
-        // A second one in the same interval.
+        // A second call in the same interval.
         sut.go_on(3, 640);
         assert!(looked(&mut sut, 640).is_empty());
-        // The client is slow: what is left is not left out.
+        // The client is slow: the remaining indices are not skipped.
         sut.go_on(4, 640);
         sut.go_on(5, 1280);
         assert_eq!(looked(&mut sut, 1280), Vec::from_iter(40..120));

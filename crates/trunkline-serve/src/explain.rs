@@ -1,5 +1,4 @@
-//! Why a variable does not reach a client: what the engine says, and behind it what this session
-//! makes of it.
+//! Explains why a variable does not reach a client: the engine's steps, then those of this session.
 
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use trunkline_types::{Contract, Timestamp};
 use crate::session::Session;
 use crate::work::Progress;
 
-/// A period from which on somebody may wonder where the values are.
+/// Period from which a client may wonder where its values are.
 const LONG_PERIOD_SECONDS: f64 = 1.0;
 
-/// A step of the session's own.
+/// A step added by the session itself.
 struct Own {
     stage: WhyStage,
     verdict: WhyVerdict,
@@ -44,7 +43,7 @@ impl Session {
         Progress::Done
     }
 
-    /// What becomes of the variable's updates in this session.
+    /// Returns the steps that explain what this session does with the variable's updates.
     fn own_steps(&self, name: &str) -> Vec<Own> {
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let mut steps = Vec::new();
@@ -79,7 +78,7 @@ impl Session {
         steps
     }
 
-    /// Whether the subscription itself holds the newest update back.
+    /// Returns a step if the subscription itself holds back the newest update.
     fn of_filter(
         &self,
         id: u32,
@@ -114,7 +113,7 @@ impl Session {
     }
 }
 
-/// What the subscription's buffer has dropped or merged.
+/// Returns a step if the subscription's buffer has dropped updates.
 fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
     let stage = WhyStage::Buffer;
     let SubscriptionLedger {
@@ -142,7 +141,7 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
             sentence,
             "take updates faster, or ask for a larger buffer",
         );
-        // What was dropped once, and is caught up with, is worth knowing.
+        // Past drops are only worth a note once the client has caught up.
         return Some(match waiting > 0 {
             true => step,
             false => Own {

@@ -1,9 +1,9 @@
-//! The engine's errors in the protocol's words.
+//! Converts the engine's errors into protocol faults.
 
 use trunkline_engine::{AccessError, Refusal, UnknownCause};
 use trunkline_proto::{Fault, FaultCode, Features};
 
-/// Why a variable could not be opened, read or subscribed.
+/// The fault of a variable that could not be opened, read or subscribed.
 pub(crate) fn of_access(error: &AccessError) -> Fault {
     let code = match error {
         AccessError::UnknownName { .. } => FaultCode::UnknownName,
@@ -21,7 +21,7 @@ pub(crate) fn of_access(error: &AccessError) -> Fault {
     Fault::new(code, error.to_string())
 }
 
-/// The system gives no memory.
+/// The fault of a failed allocation.
 pub(crate) fn out_of_memory(bytes: usize) -> Fault {
     let sentence = format!(
         "the engine's machine gives it no {bytes} bytes of memory for this; try again later, or \
@@ -30,7 +30,7 @@ pub(crate) fn out_of_memory(bytes: usize) -> Fault {
     Fault::new(FaultCode::MemoryFull, sentence)
 }
 
-/// What was asked belongs to a feature that the client did not offer.
+/// The fault of a request that uses a feature the client did not offer.
 pub(crate) fn not_agreed(what: &str, feature: Features) -> Fault {
     let sentence = format!(
         "{what} belongs to the feature {:#x}, which was not agreed on; offer it in HELLO",
@@ -39,14 +39,14 @@ pub(crate) fn not_agreed(what: &str, feature: Features) -> Fault {
     Fault::new(FaultCode::NotSupported, sentence)
 }
 
-/// The audit of orders has to be complete, and its entries cannot be stored.
+/// The fault of an order whose audit entry cannot be stored; the audit of orders must be complete.
 pub(crate) fn audit_unstored() -> Fault {
     let sentence = "the engine cannot store the entry that this order needs in its audit; \
                     `trunkline limits` says why: make room for the store, then try again";
     Fault::new(FaultCode::StoreFailed, sentence)
 }
 
-/// Why a write was refused.
+/// The fault of a refused write.
 pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
     let code = match refusal {
         Refusal::ReadOnly => FaultCode::NotWritable,
@@ -69,7 +69,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::Forced { .. } => FaultCode::Forced,
         Refusal::NotForced => FaultCode::NotForced,
         Refusal::Unbound { .. } => FaultCode::AliasUnbound,
-        // What its target says, in the target's words.
+        // The target's refusal, in the target's words.
         Refusal::Target { refusal, .. } => of_refusal(refusal).code,
         Refusal::NoValue => FaultCode::NoValue,
         Refusal::AuditFull => FaultCode::StoreFailed,
@@ -82,7 +82,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
     Fault::new(code, refusal.to_string())
 }
 
-/// Why the outcome of a write is unknown.
+/// The fault of a write whose outcome is unknown.
 pub(crate) fn of_unknown(cause: &UnknownCause) -> Fault {
     let code = match cause {
         UnknownCause::ProviderTimedOut { .. } => FaultCode::TimedOut,

@@ -1,4 +1,4 @@
-//! The list of forced variables, and its switch (H-27).
+//! Queries and switches of forcing (H-27).
 
 use trunkline_engine::{ForcedVariable, NoAuditRoom, Variable, Wakes};
 use trunkline_proto::limits::PAGE_BYTES;
@@ -58,7 +58,7 @@ impl Session {
                         self.parked_until = Some(until);
                         Progress::Parked
                     }
-                    // There may be room: at once again.
+                    // There may be room now, so the request is tried again at once.
                     false => Progress::More,
                 };
             }
@@ -76,7 +76,7 @@ impl Session {
         Progress::Done
     }
 
-    /// One page: as many as are asked for, and no more than fit into one frame.
+    /// Appends one page: at most as many entries as requested, and no more than fit into one frame.
     fn list_forced(&mut self, request: u32, forcing: Forcing) {
         let limit = match forcing.limit {
             0 => SLICE,

@@ -1,4 +1,4 @@
-//! Throughput mode: sessions that gather what they send, and how one flush reaches all of them.
+//! Throughput mode: sessions that gather what they send, and flushes that reach all of them.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,9 @@ use crate::work::{Progress, Work};
 
 /// The flushes of one engine, seen by every session that gathers.
 ///
-/// A flush is counted first and told then, so that whoever looks after being told sees it. The lock
-/// is a leaf: it is taken with no other one wanted, and only to tell, join and leave.
+/// A flush is counted before the sessions are woken, so that every session that checks after its
+/// wake-up sees it. The lock is a leaf: no other lock is taken under it, and it is held only to
+/// list the wakes, to join and to leave.
 #[derive(Default)]
 pub struct Flushes {
     count: AtomicU64,
@@ -28,17 +29,17 @@ struct Members {
     wakes: BTreeMap<u64, SharedWake>,
 }
 
-/// The buffer of a session, which leaves the engine's flushes when it is dropped.
+/// The gather buffer of a session. It leaves the engine's flushes when it is dropped.
 pub(crate) struct Gathering {
     gather: Gather,
     flushes: Arc<Flushes>,
     member: u64,
-    /// Flushes that were heeded.
+    /// The number of flushes seen so far.
     seen: u64,
 }
 
 impl Flushes {
-    /// What every connection of the engine has gathered is sent as soon as its thread looks.
+    /// Has every connection of the engine send what it has gathered, as soon as its thread runs.
     pub fn flush(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         let wakes: Vec<SharedWake> = lock(&self.members).wakes.values().cloned().collect();
@@ -82,12 +83,12 @@ impl Gathering {
         self.gather.poll_timeout()
     }
 
-    /// Whether what is gathered has waited long enough, and is to go with the next output.
+    /// Returns true if the gathered data has waited long enough and must go with the next output.
     pub(crate) fn expire(&mut self, now: Tick) -> bool {
         self.gather.expire(now)
     }
 
-    /// Whether there was a flush since this was last asked.
+    /// Returns true if there was a flush since the last call.
     fn take_flush(&mut self) -> bool {
         let count = self.flushes.count();
         std::mem::replace(&mut self.seen, count) != count
@@ -110,7 +111,8 @@ impl std::fmt::Debug for Gathering {
 }
 
 impl Session {
-    /// What is granted of what a client asks for, if it asks for any.
+    /// Starts throughput mode if the client asks for it and it was agreed. Returns the granted
+    /// terms.
     pub(crate) fn begin_to_gather(
         &mut self,
         hello: &Hello,
@@ -127,7 +129,7 @@ impl Session {
         Some(terms)
     }
 
-    /// As `poll_output` without a buffer, by way of it.
+    /// Same as `poll_output` without a buffer, but through the gather buffer.
     pub(crate) fn gather_output(
         &mut self,
         now: Tick,
@@ -157,7 +159,8 @@ impl Session {
         Ok(())
     }
 
-    /// Everything before it is carried out; what every connection has gathered goes.
+    /// Answers a flush, once everything before it is carried out. Every connection then sends what
+    /// it has gathered.
     pub(crate) fn run_flush(&mut self, request: u32) -> Progress {
         encode_flushed(request, &mut self.answers.frames);
         self.send_gathered = true;
@@ -166,7 +169,7 @@ impl Session {
     }
 }
 
-/// A wake that the consumer of a session and its buffer share.
+/// A wake shared by a session's consumer and its gather buffer.
 #[derive(Clone)]
 pub(crate) struct SharedWake(pub(crate) Arc<dyn Wake>);
 

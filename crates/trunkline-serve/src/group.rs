@@ -1,4 +1,4 @@
-//! Many variables at one instant: groups that are written, snapshots that are read.
+//! Groups of writes and snapshots of variables, each at one instant.
 
 use trunkline_engine::{
     GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Snapshot, Verb, Wakes, Write,
@@ -18,7 +18,7 @@ use crate::work::{OwnedWrite, Page, Progress, Work};
 use crate::write::verb_of;
 use crate::write_run::{Answer, with_wire};
 
-/// A group that has come and is not answered.
+/// A group that has arrived and is not yet answered.
 #[derive(Debug)]
 pub(crate) struct GroupWork {
     pub(crate) request: u32,
@@ -26,12 +26,13 @@ pub(crate) struct GroupWork {
     pub(crate) writes: Vec<OwnedWrite>,
 }
 
-/// A frame of a snapshot.
+/// One frame of a snapshot request.
 #[derive(Debug)]
 pub(crate) struct SnapshotWork {
     pub(crate) page: Page,
     pub(crate) handles: Vec<u32>,
-    /// What they all held at one instant; `None`: not looked at yet, or each by itself.
+    /// The values at one instant. `None` before they are taken, or if each page is taken
+    /// separately.
     taken: Option<(Snapshot, Timestamp)>,
 }
 
@@ -82,7 +83,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the group, or waits for room in a feed.
+    /// Writes the group, or parks it until a feed has room.
     pub(crate) fn run_group(
         &mut self,
         work: &GroupWork,
@@ -117,7 +118,8 @@ impl Session {
                         self.parked_until = Some(until);
                         return Progress::Parked;
                     }
-                    // The feed was drained in between: there is room, or the subscription ended.
+                    // The feed was drained in the meantime: there is room, or the subscription
+                    // ended.
                 }
             }
         }
@@ -131,7 +133,7 @@ impl Session {
         let mut answer = GroupAnswerBuilder::begin(&mut self.answers.frames, request, head);
         for outcome in &ended.outcomes {
             if let WriteOutcome::Refused(trunkline_engine::Refusal::Group { .. }) = outcome {
-                // The same for all of them: the client says because of whom.
+                // The same for all of them: the client adds the name of the culprit.
                 let fault = FaultRef {
                     code: FaultCode::GroupRefused,
                     sentence: "",
@@ -155,7 +157,7 @@ impl Session {
         Ok(())
     }
 
-    /// The next page of a snapshot.
+    /// Appends the next page of a snapshot.
     pub(crate) fn run_snapshot(&mut self, work: &mut SnapshotWork, wall: Timestamp) -> Progress {
         let SnapshotWork {
             page,
@@ -205,7 +207,7 @@ impl Session {
 
 fn member(write: &OwnedWrite) -> GroupMember<'_> {
     let options = &write.options;
-    // What clients cannot ask of a group is left to the engine to refuse, as all else is.
+    // The engine refuses what clients may not request in a group, as it does everything else.
     let origin = match options.raw {
         true => Origin::SourceRaw,
         false => Origin::Client,

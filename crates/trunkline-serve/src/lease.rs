@@ -1,4 +1,4 @@
-//! Leases, taken, renewed and given back.
+//! Acquiring, renewing and releasing leases.
 
 use trunkline_engine::LeaseVerb;
 use trunkline_proto::limits::PAGE_BYTES;
@@ -17,7 +17,7 @@ use crate::work::{Page, Progress, Work};
 pub(crate) struct LeaseWork {
     page: Page,
     head: LeaseHead,
-    /// Handles, and the sequences at which they are expected.
+    /// Handles, with the sequences expected.
     pub(crate) items: Vec<(u32, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl Session {
         Ok(())
     }
 
-    /// The next slice of a list of leases.
+    /// Handles the next slice of a list of leases.
     pub(crate) fn run_lease(&mut self, work: &mut LeaseWork, now: Tick) -> Progress {
         let LeaseWork { page, head, items } = work;
         let verb = match head.verb {

@@ -1,8 +1,8 @@
 //! Joins protocol sessions to engine variables: outboxes, contracts on the wire, the rights gate.
 //!
 //! A [`Session`] is the engine's end of one connection, as a state machine: bytes and the time go
-//! in, bytes and the time of the next call come out. It opens nothing, waits for nothing and starts
-//! nothing; `trunkline-net` drives it over any transport, the simulator over none.
+//! in, bytes and the time of the next call come out. It opens no socket, never waits and starts no
+//! thread. `trunkline-net` drives it over any transport; the simulator drives it without one.
 //!
 //! ```text
 //!  bytes in --> FrameBuffer --> dispatch --> Queue (requests in order, in slices) --> Engine
@@ -11,29 +11,32 @@
 //!  bytes out <-- Answers, then updates <--------------- UpdateSink <------------ Consumer::drain
 //! ```
 //!
-//! Two orders are kept: requests of a session are carried out in the order they came, and the
-//! answer to a write leaves before the update it made.
+//! A session guarantees two orders: requests are carried out in the order in which they arrived,
+//! and the answer to a write is sent before the update that it made.
 //!
-//! What a client can make a session hold is bounded: answers it does not read (1 MiB and a page),
-//! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit), records
-//! it has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their
-//! contracts). All sessions together take at most what the [`RequestBudget`] has for incomplete
-//! frames, requests, libraries on their way to the host and items; what does not fit is refused
-//! with the fault `memory-full`. Beyond the first two of a session its input is left unread.
+//! A client can make a session hold only a bounded amount: answers it does not read (1 MiB and a
+//! page), requests not yet carried out (8 MiB and a frame), unanswered writes (the credit),
+//! unconfirmed records (its window, at most 2^20), and the buffers of its subscriptions (their
+//! contracts). At the first two of these bounds, the session stops reading its input. The
+//! [`RequestBudget`] limits the total over all sessions for incomplete frames, requests, libraries
+//! on their way to the host, and items; requests beyond it are refused with the fault
+//! `memory-full`.
 //!
 //! # Layout
-//! - [`Session`]: the connection's life, input and output.
-//! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
-//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`:
-//!   clients as sources; `watch`: patterns that are followed.
-//! - `write_run`: how writes end, in packed runs.
-//! - `request_budget`: the memory that requests and items take.
-//! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
-//!   frames, within what the client lets be on its way.
-//! - `gathering`: throughput mode, and how a flush reaches every session.
-//! - `explain`: why a variable does not reach the client; `fault`: the engine's errors in the
-//!   protocol's words.
-//! - [`ServeOptions`]: what all sessions of an engine share.
+//! - [`Session`]: the life of the connection, input and output.
+//! - `requests`, `work`: decoding frames into requests; carrying out requests in slices of 250
+//!   items.
+//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `forcing`, `orders`: the requests;
+//!   `provider`: clients as sources; `watch`: watched patterns.
+//! - `write_run`: outcomes of writes, in packed runs.
+//! - `request_budget`: the memory of requests and items.
+//! - `answers`, `updates`, `window`: output; deliveries as UPDATES, LOST, ENDED and GONE frames,
+//!   within the client's window.
+//! - `convergence`: the sweep, and repairs.
+//! - `gathering`: throughput mode, and the effect of a flush on every session.
+//! - `explain`: reasons why a variable does not reach the client; `fault`: the engine's errors as
+//!   protocol faults.
+//! - [`ServeOptions`]: settings shared by all sessions of an engine.
 
 #![forbid(unsafe_code)]
 

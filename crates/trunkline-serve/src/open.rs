@@ -1,4 +1,4 @@
-//! Opening and subscribing: names and handles in, results item by item.
+//! Opens and subscribes variables: names or handles in, results item by item.
 
 use std::sync::Arc;
 
@@ -18,15 +18,16 @@ use crate::session::Session;
 use crate::updates::Records;
 use crate::work::{Names, OpenWork, Progress, SubscribeWork, Work};
 
-/// Misses of one request for which the nearest name is looked for.
+/// Number of misses per request for which the nearest name is searched.
 const SUGGESTIONS_MAX: u32 = 8;
 
-/// What is subscribed, and how its first reading counts under `all`.
+/// The way in which the first reading of a subscription counts under `all`.
 #[derive(Clone, Copy)]
 enum First {
-    /// It comes beside the credit: the client knows that it is one.
+    /// In addition to the credit: the client knows that the reading is the first one.
     Beside,
-    /// It uses credit as every update does: only the engine knows whether there is one.
+    /// Within the credit, like every update: only the engine knows whether there is a first
+    /// reading.
     Within(Option<Position>),
 }
 
@@ -124,8 +125,8 @@ impl Session {
         Ok(variable)
     }
 
-    /// The nearest name there is, for the first few misses of a request: looking for it reads
-    /// through tens of thousands of names.
+    /// Adds the nearest existing name to the error, for the first few misses of a request. The
+    /// search reads through tens of thousands of names.
     fn suggest(&self, error: AccessError, misses: &mut u32) -> AccessError {
         let AccessError::UnknownName {
             name,
@@ -188,7 +189,7 @@ impl Session {
             .map_err(|error| of_access(&error))?;
         match contract {
             Contract::All { elements, .. } => {
-                // The client has room for the bound it named, and says when it has more.
+                // The client has room for the bound it named, and grants more later.
                 let room = if is_new { u64::from(elements) } else { 0 };
                 let is_added = self.consumer.item_count() > items;
                 let beside = is_added && matches!(first, First::Beside);
@@ -205,8 +206,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the memory for one more item than `items`. It stays taken: what an item has used is
-    /// kept for the next one, until the session ends.
+    /// Takes the budget for one more item than `items`. It is kept until the session ends, because
+    /// the memory of an ended item is reused for the next one.
     fn charge_item(&mut self, items: usize) -> Result<(), Fault> {
         let bytes = items.saturating_add(1).saturating_mul(ITEM_BYTES);
         if bytes <= self.account.taken(Use::Items) {
@@ -215,7 +216,7 @@ impl Session {
         self.account.set(Use::Items, bytes)
     }
 
-    /// The filters of a subscription there is.
+    /// Returns the filters of an existing subscription.
     pub(crate) fn flags_of(&self, subscription: u32) -> SubscribeFlags {
         let options = self.consumer.options(subscription);
         SubscribeFlags {

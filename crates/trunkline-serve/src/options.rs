@@ -1,4 +1,4 @@
-//! What all sessions of one engine share.
+//! Settings shared by all sessions of an engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,65 +16,66 @@ use trunkline_types::Tick;
 use crate::gathering::Flushes;
 use crate::request_budget::RequestBudget;
 
-/// How long a session that broke is kept: several attempts to reconnect, and a switch that starts
-/// anew.
+/// The default time to keep a broken session: long enough for several attempts to reconnect, and
+/// for the restart of a network switch.
 pub const RESUME_FOR: Duration = Duration::from_secs(30);
 
 /// Facts about the running engine that only its host knows.
 pub trait EngineFacts: Send + Sync {
-    /// Connections open now.
+    /// Returns the number of connections open now.
     fn sessions(&self) -> u64;
 
-    /// The name of the machine; empty when nobody knows it.
+    /// Returns the name of the machine; empty if unknown.
     fn host(&self) -> String {
         String::new()
     }
 
-    /// What is said to clients because the engine is being stopped; `None` while it is not. Asked
-    /// whenever a session has sent everything that was ready, so the host has to wake its sessions
-    /// once this changes.
+    /// Returns the goodbye to send to clients while the engine is being stopped, or `None`
+    /// otherwise. A session asks whenever it has sent everything that was ready, so the host must
+    /// wake its sessions when the result changes.
     fn goodbye(&self) -> Option<Goodbye> {
         None
     }
 }
 
-/// How sessions are served.
+/// Options for serving sessions.
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// The program's version, for people.
+    /// The program's version, shown to people.
     pub version: String,
-    /// 128 random bits that tell engines apart, drawn at start.
+    /// 128 bits that identify the engine's store; random for each start without a store.
     pub engine_id: [u8; 16],
-    /// Process id.
+    /// The process id; 0 if unknown.
     pub pid: u32,
-    /// When the engine started.
+    /// The time at which the engine started.
     pub started: Tick,
-    /// Versions, features and frame sizes.
+    /// Supported versions and features, and frame sizes.
     pub negotiation: Negotiation,
-    /// How long a peer may take for its hello.
+    /// The time that a peer may take for its hello.
     pub hello_deadline: Duration,
-    /// Interval of keep-alives.
+    /// Interval between keep-alives.
     pub keepalive: Duration,
-    /// Silence after which a peer counts as dead.
+    /// The length of silence after which a peer counts as dead.
     pub deadline: Duration,
-    /// Items one session may have.
+    /// Maximum number of items per session.
     pub items_max: u32,
-    /// Unanswered writes one session may have.
+    /// Maximum number of unanswered writes per session.
     pub write_credit_count: u32,
-    /// Bytes of their values.
+    /// Maximum total size of their values in bytes, per session.
     pub write_credit_bytes: u32,
-    /// Bytes that may wait in the subscriptions of one session: values, and 64 for each update.
+    /// Maximum number of bytes queued in the subscriptions of one session: the values, plus 64
+    /// bytes per update.
     pub queue_bytes_max: usize,
-    /// Memory that the requests and items of all sessions may take.
+    /// The memory budget for requests and items of all sessions.
     pub requests: Arc<RequestBudget>,
-    /// How long the `all` subscriptions of a session that broke are kept for the next one of its
-    /// client; 0: not at all.
+    /// The time to keep the `all` subscriptions of a broken session for the client's next session;
+    /// zero keeps none.
     pub resume_for: Duration,
-    /// What only the host knows.
+    /// Facts that only the host knows.
     pub facts: Option<Arc<dyn EngineFacts>>,
-    /// Where a flush reaches every session that gathers.
+    /// Passes flushes to every session that gathers.
     pub flushes: Arc<Flushes>,
-    /// Who carries out orders; `None`: they are refused.
+    /// Carries out orders. `None` refuses them.
     pub administrator: Option<Arc<dyn Administrator>>,
 }
 

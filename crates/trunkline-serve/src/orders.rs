@@ -1,5 +1,5 @@
-//! Orders about libraries and questions about the audit: taken in, handed to the engine's host, and
-//! answered when it has replied.
+//! Library orders and audit queries: accepted, handed to the engine's host, and answered when it
+//! has replied.
 
 use trunkline_engine::{
     AuditRoom, LibraryState, NoAuditRoom, Order, OrderNote, OrderRefused, OrderResult, OrderRule,
@@ -23,27 +23,27 @@ use crate::request_budget::{Account, Loan, Use};
 use crate::session::Session;
 use crate::work::{Progress, Work};
 
-/// Orders of one session that may be without an answer.
+/// Maximum number of unanswered orders per session.
 const ORDERS_MAX: usize = 16;
-/// Bytes of all frames of one DEPLOY request.
+/// Maximum total size of the frames of one DEPLOY request, in bytes.
 const LIBRARY_BYTES_MAX: usize = 256 << 20;
 
-/// A session's orders that are not answered.
+/// The unanswered orders of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    /// The DEPLOY whose frames are still coming.
+    /// The DEPLOY whose frames are still arriving.
     incoming: Option<Incoming>,
-    /// With the host, or on their way to it.
+    /// Number of orders queued here or at the host.
     unanswered: usize,
 }
 
 impl Orders {
-    /// When the next frame of a DEPLOY has to be there.
+    /// Returns the deadline for the next frame of a DEPLOY.
     pub(crate) fn poll_timeout(&self) -> Option<Tick> {
         self.incoming.as_ref().map(|incoming| incoming.due)
     }
 
-    /// What has come of a DEPLOY is not carried out.
+    /// Drops a partially received DEPLOY.
     pub(crate) fn forget_incoming(&mut self) {
         self.incoming = None;
     }
@@ -55,10 +55,10 @@ struct Incoming {
     library: LibraryDefinition,
     replace: bool,
     bytes: usize,
-    /// Heap bytes of the variables, beside their list.
+    /// Heap bytes of the variables, in addition to their list.
     content: usize,
     due: Tick,
-    /// Why it is refused when its last frame has come; what comes until then is not kept.
+    /// The reason to refuse it after its last frame. Frames until then are not stored.
     refused: Option<Fault>,
 }
 
@@ -153,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes an order in, or refuses it; either has an entry in the audit (B-24).
+    /// Queues an order or its refusal; both have an audit entry (B-24).
     fn take_order(&mut self, request: u32, order: Order, refused: Option<Fault>) {
         let Some(fault) = refused else {
             return self.queue_order(request, order);
@@ -170,7 +170,7 @@ impl Session {
         });
     }
 
-    /// Answers an order that is refused, once there is room for its entry in the audit.
+    /// Answers a refused order, once there is room for its audit entry.
     pub(crate) fn run_refused_order(
         &mut self,
         request: u32,
@@ -196,7 +196,8 @@ impl Session {
         Progress::Done
     }
 
-    /// Room in the audit for the entry of an order; `None`: it cannot be stored.
+    /// Claims room in the audit for the entry of an order. Returns `Ok(None)` if it cannot be
+    /// stored.
     fn claim_order(&mut self, now: Tick) -> Result<Option<AuditRoom>, Progress> {
         self.parked_until = None;
         loop {
@@ -213,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Why no order is taken in, if none is.
+    /// Returns the reason to refuse every order now, if there is one.
     fn refuse_order(&self) -> Option<Fault> {
         if self.options.administrator.is_none() {
             let sentence = "this engine takes no orders over the network; it does what its own \
@@ -233,7 +234,7 @@ impl Session {
         })
     }
 
-    /// Behind the requests that came before it.
+    /// Queues an order after the requests that came before it.
     fn queue_order(&mut self, request: u32, order: Order) {
         self.orders.unanswered += 1;
         let loan = match &order {
@@ -269,7 +270,7 @@ impl Session {
             self.put_fault(request, &audit_unstored());
             return Progress::Done;
         };
-        // There was an administrator when the order was taken in.
+        // There was an administrator when the order was accepted.
         if let (Some(order), Some(administrator)) = (order.take(), &self.options.administrator) {
             let reply = self.consumer.reply(request).with_room(room);
             administrator.submit(&self.caller, order, reply.holding(loan.take()));
@@ -305,13 +306,13 @@ impl Session {
 }
 
 impl Incoming {
-    /// Takes the memory for the variables of a frame, before they are decoded.
+    /// Reserves the memory for the variables of a frame before they are decoded.
     fn make_room(&mut self, frame: &Frame<'_>, account: &mut Account) {
         if self.refused.is_some() {
             return;
         }
         let payload = frame.payload().len();
-        // A variable has a byte at least, whatever the header says.
+        // A variable takes at least one byte, whatever the header says.
         let count = (frame.count() as usize).min(payload);
         let variables = &self.library.variables;
         let (needed, capacity) = (variables.len().saturating_add(count), variables.capacity());
@@ -320,7 +321,7 @@ impl Incoming {
             false => capacity,
         };
         let properties = size_of::<Properties>().saturating_mul(count);
-        // Texts and values, each in a buffer of its own.
+        // Texts and values, each in a separate buffer.
         self.content += properties.saturating_add(payload.saturating_mul(2));
         self.charge(planned, account);
         let more = planned.saturating_sub(self.library.variables.len());
@@ -330,7 +331,7 @@ impl Incoming {
         }
     }
 
-    /// Takes the memory for a list with this capacity, and its content.
+    /// Charges a list with this capacity, and its content, to the budget.
     fn charge(&mut self, capacity: usize, account: &mut Account) {
         if self.refused.is_some() {
             return;
@@ -340,7 +341,7 @@ impl Incoming {
         self.refused = charged.err();
     }
 
-    /// A library that is too large is refused while it comes, and forgotten.
+    /// Refuses a library that is too large while it arrives, and drops its variables.
     fn check_size(&mut self) {
         let variables = self.library.variables.len();
         if variables <= VARIABLES_MAX && self.bytes <= LIBRARY_BYTES_MAX {
@@ -357,9 +358,10 @@ impl Incoming {
     }
 }
 
-/// Heap bytes of the labels and fields of a type: a byte of a frame may make one of them.
+/// Returns the heap bytes of the labels and fields of a type, because one byte of a frame may
+/// create one of them.
 fn bytes_of_type(data_type: &DataType) -> usize {
-    /// The text with its counters, and the reference to it.
+    /// A text with its reference counters, and the reference to it.
     const LABEL: usize = 48;
     match data_type {
         DataType::Enum(of) => of.labels.len().saturating_mul(LABEL),
@@ -374,7 +376,7 @@ fn bytes_of_type(data_type: &DataType) -> usize {
     }
 }
 
-/// In frames of about a page each.
+/// Appends an audit page, in frames of about `PAGE_BYTES` each.
 fn put_page(page: &AuditPage, request: u32, out: &mut Vec<u8>) {
     let head = AuditPageHead {
         next: page.next,

@@ -1,4 +1,4 @@
-//! A client as the source of variables: an I/O server in a process of its own.
+//! A client as the source of variables: an I/O server in a separate process.
 //!
 //! ```text
 //!  writers' threads --> the consumer's outbox --> PROVIDER_WRITE, PROVIDER_REQUEST, PROVIDER_BIND
@@ -6,8 +6,8 @@
 //!  PUBLISH          --> the write path, as the variable's source
 //! ```
 //!
-//! It lasts as long as the connection: whatever ends that, the deadline for silence included, turns
-//! its variables bad with the cause.
+//! The role lasts as long as the connection. Whatever ends the connection, including the deadline
+//! for silence, makes the variables bad with the cause.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ use trunkline_types::{Reason, Tick, Timestamp, Value};
 
 use crate::session::Session;
 
-/// Sent orders that are remembered: as many as can be open, and as many that are late.
+/// Number of sent orders to remember: as many as can be open, and as many late ones.
 const SENT_MAX: usize = 2 * PROVIDER_PENDING_MAX;
 
-/// What a session provides.
+/// The provider role of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Provided {
     id: Option<ProviderId>,
-    /// Orders that were sent and not answered, by their tickets on this connection.
+    /// Orders sent and not answered, by their ticket on this connection.
     sent: BTreeMap<u64, SentOrder>,
     next_ticket: u64,
 }
@@ -44,12 +44,13 @@ pub(crate) struct Provided {
 struct SentOrder {
     ticket: Ticket,
     handle: u32,
-    /// What was to be written; `None` of a request.
+    /// The value to write; `None` for a read request.
     value: Option<Value>,
 }
 
 impl Provided {
-    /// Orders that the engine has given up stay until they are the oldest of too many.
+    /// Remembers an order that was sent. Orders that the engine has given up are removed only when
+    /// there are too many, oldest first.
     fn expect(&mut self, number: u64, sent: SentOrder) {
         self.next_ticket = number + 1;
         self.sent.insert(number, sent);
@@ -60,7 +61,7 @@ impl Provided {
 }
 
 impl Session {
-    /// The client offers to be the source of every variable that names it.
+    /// Handles a client's offer to be the source of every variable that names it.
     pub(crate) fn handle_provide(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let provide = Provide::decode(frame)?;
         let (name, request) = (provide.provider(), frame.request());
@@ -96,13 +97,13 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the session is the source of this variable.
+    /// Returns true if the session is the source of this variable.
     pub(crate) fn provides(&self, variable: &Variable) -> bool {
         let id = self.provided.id;
         id.is_some() && variable.provider() == id
     }
 
-    /// What the client says to orders.
+    /// Handles the client's answers to orders.
     pub(crate) fn handle_provider_answer(
         &mut self,
         now: Tick,
@@ -112,7 +113,7 @@ impl Session {
     ) -> Result<(), Disconnect> {
         for answer in ProviderAnswers::decode(frame)? {
             let answer = answer?;
-            // One that was given twice, or has never been asked for, says nothing.
+            // Ignores a ticket that was already answered, or never sent.
             let Some(sent) = self.provided.sent.remove(&answer.ticket) else {
                 continue;
             };
@@ -151,8 +152,8 @@ impl Session {
         }
     }
 
-    /// Sends what writers and deployments want of the client, a page at a time; returns whether
-    /// there is more.
+    /// Sends queued orders of writers and deployments to the client, a page at a time. Returns true
+    /// if there is more.
     pub(crate) fn send_provider_orders(&mut self) -> bool {
         while self.answers.frames.len() < PAGE_BYTES {
             let mut order = self.consumer.take_provider_order();
@@ -170,7 +171,7 @@ impl Session {
         true
     }
 
-    /// A run of orders of one kind; returns the first of another.
+    /// Sends a run of binds. Returns the first order of another kind.
     fn send_binds(&mut self, first: ProviderOrder) -> Option<ProviderOrder> {
         let mut frame = ProviderBindBuilder::begin(&mut self.answers.frames);
         let mut order = Some(first);
@@ -201,7 +202,7 @@ impl Session {
             raw,
         }) = order
         {
-            // The writer of one that has timed out knows that it may not have been carried out.
+            // The writer of a write that timed out already knows that the outcome is unknown.
             if self.engine.awaits_answer(ticket) {
                 let bytes = wire::encoded_len(&raw);
                 let room = self.records.room_for_bytes(bytes);
@@ -263,7 +264,7 @@ impl Session {
         order
     }
 
-    /// The connection is over: the variables have lost their source.
+    /// Ends the role with the connection: the variables have lost their source.
     pub(crate) fn stop_providing(&mut self) {
         let Some(id) = self.provided.id.take() else {
             return;

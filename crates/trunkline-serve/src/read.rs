@@ -1,4 +1,4 @@
-//! Lists of handles: reading, closing, ending subscriptions, asking sources for fresh values.
+//! Requests about lists of handles: reading, closing, unsubscribing, and requesting fresh values.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl Session {
             FrameKind::RequestValue => (HandlesVerb::RequestValue, Handles::decode(frame)?),
             _ => (HandlesVerb::Close, Handles::decode(frame)?),
         };
-        // No more than the frame has bytes: that was checked.
+        // The capacity is bounded by the frame's length, which was checked.
         let mut list = Vec::with_capacity(handles.left() as usize);
         for handle in handles {
             list.push(handle?);
@@ -52,7 +52,7 @@ impl Session {
         Ok(())
     }
 
-    /// The next slice of a list of handles.
+    /// Handles the next slice of a list of handles.
     pub(crate) fn run_handles(&mut self, work: &mut HandlesWork, wakes: &mut Wakes) -> Progress {
         let HandlesWork {
             page,
@@ -67,7 +67,7 @@ impl Session {
                 subscription,
                 whole: true,
             } => {
-                // Requests behind it wait, and other sessions have their turns in between.
+                // Later requests of this session wait; other sessions get their turns in between.
                 if !self.consumer.unsubscribe_some(subscription, wakes) {
                     return Progress::More;
                 }
@@ -88,7 +88,7 @@ impl Session {
         page.progress(handles.len())
     }
 
-    /// Answers the next slice, of which nothing can fail.
+    /// Answers the next slice, in which nothing can fail.
     fn answer_closed<'h>(&mut self, page: &mut Page, handles: &'h [u32]) -> &'h [u32] {
         let (request, first) = (page.request, page.first_index());
         let slice = page.slice(handles);
@@ -101,7 +101,7 @@ impl Session {
         slice
     }
 
-    /// Takes variables out of every subscription.
+    /// Removes variables from every subscription.
     fn close_handles(&mut self, handles: &[u32], wakes: &mut Wakes) {
         let mut closing: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for handle in handles {
@@ -159,7 +159,7 @@ impl Session {
         self.answers.frames = answers;
     }
 
-    /// What the variable holds now.
+    /// Returns the variable's current update.
     ///
     /// # Errors
     /// The caller may not read it.

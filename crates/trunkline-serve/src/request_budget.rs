@@ -1,31 +1,31 @@
-//! The memory that the requests and the items of all sessions take together.
+//! The memory budget for the requests and items of all sessions.
 //!
-//! Each session has an [`Account`], which says what it takes for which [`Use`]. [`FLOOR_BYTES`] for
-//! requests and as many for items are its own by right, however much the others have: a client
-//! with few of them goes on while others fill the engine. Beyond that it borrows from the one
-//! [`RequestBudget`] of the engine, and at most half of it, so that one client alone cannot fill
-//! it.
+//! Each session has an [`Account`] of what it takes per [`Use`]. [`FLOOR_BYTES`] for requests, and
+//! as many for items, are always available to it: a client with few of them continues while others
+//! fill the engine. Beyond that, a session borrows from the engine's one [`RequestBudget`]. It may
+//! borrow at most half of it, so that one client alone cannot fill it.
 //!
 //! ```text
 //!   session: frames + requests + orders + items --> Account --> RequestBudget: used <= max
 //! ```
 //!
-//! Bytes are borrowed before the memory is asked for. What does not fit is refused with the fault
+//! Bytes are borrowed before the memory is allocated. What does not fit is refused with the fault
 //! `memory-full`.
 
 use trunkline_proto::{Fault, FaultCode};
 
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
-/// What each session may take for requests, and for items, however full the engine is.
+/// Bytes that each session may take for requests, and again for items, however full the engine is.
 const FLOOR_BYTES: usize = 64 << 10;
-/// Borrowed and given back at a time, so that few requests touch the counter of all sessions.
+/// Amount borrowed and given back at a time, so that few requests touch the counter shared by all
+/// sessions.
 const CHUNK_BYTES: usize = 64 << 10;
-/// What an item takes: its entry, its mark, its place in its subscription and its variable's entry
-/// for it.
+/// Memory of an item: its entry, its mark, its place in its subscription, and its entry in the
+/// variable.
 pub(crate) const ITEM_BYTES: usize = 240;
 
-/// The memory for the requests and items of all sessions of an engine.
+/// The memory budget for the requests and items of all sessions of an engine.
 #[derive(Debug)]
 pub struct RequestBudget {
     max: usize,
@@ -33,31 +33,31 @@ pub struct RequestBudget {
     refusals: AtomicUsize,
 }
 
-/// What a session takes memory for.
+/// The uses for which a session takes memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use {
-    /// Frames, and messages in parts, that are not complete.
+    /// Incomplete frames, and incomplete messages in parts.
     Frames,
-    /// Requests that are not carried out.
+    /// Requests not yet carried out.
     Work,
-    /// Libraries that are on their way to the host.
+    /// Libraries on their way to the host.
     Orders,
-    /// Items of subscriptions; the last one.
+    /// Items of subscriptions. Must stay the last variant, because `needed` counts it separately.
     Items,
 }
 
-/// The part of one session.
+/// The account of one session.
 #[derive(Debug)]
 pub(crate) struct Account {
     budget: Arc<RequestBudget>,
-    /// By [`Use`].
+    /// Bytes taken, by [`Use`].
     bytes: [usize; 4],
-    /// Borrowed from the budget.
+    /// Bytes borrowed from the budget.
     borrowed: usize,
 }
 
 impl RequestBudget {
-    /// One of `max` bytes.
+    /// Returns a budget of `max` bytes.
     pub fn new(max: usize) -> Self {
         Self {
             max,
@@ -66,29 +66,30 @@ impl RequestBudget {
         }
     }
 
-    /// Bytes that sessions have borrowed; what each has by right is not counted.
+    /// Returns the bytes that sessions have borrowed, without the floor of each session.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes there are.
+    /// Returns the size of the budget in bytes.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// How often a request or an item was refused for want of them.
+    /// Returns how often a request or an item was refused because the budget or its share was
+    /// exhausted.
     pub fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Most that one session may borrow.
+    /// Returns the maximum that one session may borrow.
     fn session_max(&self) -> usize {
         self.max / 2
     }
 
     fn borrow(&self, bytes: usize) -> bool {
         let sum = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.max);
-        // Relaxed: a counter; nothing else is published with it.
+        // Relaxed: this is only a counter, and nothing else is published with it.
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
             .is_ok()
@@ -108,15 +109,15 @@ impl Account {
         }
     }
 
-    /// Bytes taken for a use.
+    /// Returns the bytes taken for a use.
     pub(crate) fn taken(&self, of: Use) -> usize {
         self.bytes[of as usize]
     }
 
-    /// Says how much is taken for a use from now on.
+    /// Sets the bytes taken for a use.
     ///
     /// # Errors
-    /// The engine or the session has no more; nothing changes then.
+    /// The engine's budget or the session's share is exhausted. Nothing changes in that case.
     pub(crate) fn set(&mut self, of: Use, bytes: usize) -> Result<(), Fault> {
         let before = std::mem::replace(&mut self.bytes[of as usize], bytes);
         if before == bytes {
@@ -139,7 +140,7 @@ impl Account {
         Ok(())
     }
 
-    /// What has to be borrowed for all uses.
+    /// Returns the bytes to borrow for all uses together.
     fn needed(&self) -> usize {
         let beyond_floor = |bytes: usize| match bytes <= FLOOR_BYTES {
             true => 0,
@@ -153,24 +154,24 @@ impl Account {
     /// Takes `more` bytes for a use.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as for [`set`](Self::set).
     pub(crate) fn add(&mut self, of: Use, more: usize) -> Result<(), Fault> {
         self.set(of, self.taken(of).saturating_add(more))
     }
 
-    /// Says that less is taken for a use.
+    /// Lowers the bytes taken for a use, if they are more.
     pub(crate) fn lower(&mut self, of: Use, bytes: usize) {
         if bytes < self.taken(of) {
-            // Less always fits.
+            // Lowering never fails.
             let _ = self.set(of, bytes);
         }
     }
 
-    /// Takes out what is taken for a use: it belongs to the loan from now on.
+    /// Moves the bytes taken for a use into a loan.
     pub(crate) fn lend_out(&mut self, of: Use) -> Loan {
         let bytes = self.taken(of);
         self.lower(of, 0);
-        // What was by right counts from here on, so it may not be refused.
+        // The session's floor counts in a loan too, so this addition must not be refused.
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         Loan {
             budget: Arc::clone(&self.budget),
@@ -195,8 +196,8 @@ impl Account {
     }
 }
 
-/// Memory of a session that somebody else has now, such as the host that carries out an order.
-/// Comes back when it is dropped.
+/// Memory of a session that is in use elsewhere, such as by the host that carries out an order. It
+/// is given back on drop.
 #[derive(Debug)]
 pub(crate) struct Loan {
     budget: Arc<RequestBudget>,

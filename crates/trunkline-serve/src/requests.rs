@@ -1,4 +1,4 @@
-//! From frames to requests, and from requests to answers.
+//! Turns frames into requests, and requests into answers.
 
 use std::collections::HashMap;
 
@@ -17,32 +17,32 @@ use crate::request_budget::Use;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, UNITS_MAX, Work};
 
-/// Requests that may be sent in several frames at the same time.
+/// Maximum number of requests that arrive in several frames at the same time.
 const PAGED_REQUESTS_MAX: usize = 1024;
-/// Longest payload of a request. Only a value may be longer; lists come in several frames.
+/// Maximum payload of a request. Only values may be longer; lists are split into several frames.
 const REQUEST_BYTES_MAX: usize = 2 * FRAME_MAX_DEFAULT as usize;
 
-/// Requests that come in several frames, and whose last one has not come.
+/// Requests in several frames whose last frame has not arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     requests: HashMap<u32, Begun>,
-    /// No deadline passes before.
+    /// A time before which no deadline passes.
     look_at: Option<Tick>,
 }
 
-/// One of them.
+/// One unfinished request.
 #[derive(Debug)]
 struct Begun {
-    /// Items of its earlier frames.
+    /// Number of items in its earlier frames.
     items: u32,
-    /// It was refused: its other frames are not looked at.
+    /// True if it was refused: its remaining frames are ignored.
     is_refused: bool,
-    /// The next frame has to be there by then.
+    /// Deadline for the next frame.
     due: Tick,
 }
 
 impl Unfinished {
-    /// A frame of the request has come, and others follow.
+    /// Records a frame of the request that others follow.
     ///
     /// # Errors
     /// Too many requests are unfinished.
@@ -69,7 +69,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// The last frame of the request has come. Returns the items of the earlier ones.
+    /// Records the last frame of the request. Returns the number of items in the earlier frames.
     pub(crate) fn end(&mut self, request: u32) -> u32 {
         let begun = self.requests.remove(&request);
         if self.requests.is_empty() {
@@ -87,8 +87,8 @@ impl Unfinished {
         self.look_at
     }
 
-    /// Whether the next frame of a request is out of time. One that was refused is only forgotten:
-    /// its client may have heard of it and sends nothing more.
+    /// Returns true if the next frame of a request is overdue. A refused request is only forgotten,
+    /// because its client may have seen the refusal and may send nothing more.
     pub(crate) fn handle_timeout(&mut self, now: Tick) -> bool {
         if self.look_at.is_none_or(|at| now < at) {
             return false;
@@ -100,13 +100,13 @@ impl Unfinished {
     }
 }
 
-/// The feature that frames of a kind belong to; `None`: every client has them.
+/// Returns the feature that frames of this kind belong to, or `None` if every client has them.
 fn feature_of(kind: FrameKind) -> Option<Features> {
     Some(match kind {
         FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => Features::PROVIDER,
         FrameKind::Deploy | FrameKind::Order => Features::ADMINISTRATION,
         FrameKind::GroupWrite | FrameKind::Snapshot | FrameKind::Lease => Features::GROUPS,
-        // An UNWATCH has no answer, and ends nothing where no WATCH was taken.
+        // UNWATCH has no answer, and does nothing if no WATCH was accepted.
         FrameKind::Watch => Features::PATTERNS,
         FrameKind::Flush => Features::THROUGHPUT,
         FrameKind::Forcing => Features::FORCING,
@@ -116,11 +116,11 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
     })
 }
 
-/// Most bytes that a request of this kind takes while it waits; 0: it does not wait, or what it
-/// holds is counted where it is decoded.
+/// Returns the maximum memory of a request of this kind while it waits. Returns 0 if it does not
+/// wait, or if its memory is counted where it is decoded.
 fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
     let payload = frame.payload().len();
-    // An item has a byte at least, whatever the header says.
+    // An item takes at least one byte, whatever the header says.
     let count = (frame.count() as usize).min(payload);
     let item = match kind {
         FrameKind::Open | FrameKind::Close | FrameKind::Read | FrameKind::Info => size_of::<u32>(),
@@ -129,7 +129,7 @@ fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
         FrameKind::Lease => size_of::<(u32, u64)>(),
         FrameKind::GroupWrite => size_of::<OwnedWrite>(),
         FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
-        // A condition keeps its text twice.
+        // A condition stores its text twice.
         FrameKind::Find => size_of::<Condition>().saturating_add(payload),
         FrameKind::Why | FrameKind::Engine | FrameKind::Flush | FrameKind::Forcing => 0,
         _ => return 0,
@@ -141,7 +141,6 @@ fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
 }
 
 impl Session {
-    /// Takes one frame in.
     pub(crate) fn dispatch(
         &mut self,
         now: Tick,
@@ -149,7 +148,7 @@ impl Session {
         frame: &Frame<'_>,
         wakes: &mut Wakes,
     ) -> Result<(), Disconnect> {
-        // A kind this version does not know belongs to a newer minor version: skipped (B-51).
+        // Frame kinds of a newer minor version are skipped (B-51).
         let Some(kind) = frame.kind() else {
             return Ok(());
         };
@@ -237,7 +236,7 @@ impl Session {
         }
     }
 
-    /// The client has received this many records since the session began.
+    /// Confirms that the client has received this many records since the session began.
     pub(crate) fn confirm(&mut self, records_received: u64) -> Result<(), Disconnect> {
         let confirmed = self.window.confirm(records_received);
         if confirmed.is_some_and(|more| self.consumer.confirm(more)) {
@@ -248,12 +247,13 @@ impl Session {
         Err(Disconnect::Malformed { sentence })
     }
 
-    /// Bytes of requests and writes that wait.
+    /// Returns the memory of waiting requests and writes in bytes.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.work.bytes() + self.parked.bytes()
     }
 
-    /// Takes the memory for a request before it is decoded. False: it is refused, or was before.
+    /// Takes the memory for a request before it is decoded. Returns false if the request is
+    /// refused, or was refused before.
     fn admit(&mut self, now: Tick, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Disconnect> {
         let bytes = bytes_waiting(kind, frame);
         if bytes == 0 {
@@ -278,7 +278,8 @@ impl Session {
         Ok(false)
     }
 
-    /// Where the frame's items stand in their request, which may come in several frames.
+    /// Returns the position of the frame's items within their request, which may arrive in several
+    /// frames.
     pub(crate) fn page(&mut self, frame: &Frame<'_>) -> Result<Page, Disconnect> {
         let (request, more) = (frame.request(), frame.has_more());
         let base = self.unfinished.end(request);
@@ -299,8 +300,9 @@ impl Session {
         })
     }
 
-    /// Works off requests until there is none, the answers have reached `room` bytes, a write waits
-    /// for room in a feed, or it is the others' turn. Returns whether there is more to do at once.
+    /// Carries out requests until none is left, the answers have reached `room` bytes, a write
+    /// waits for room in a feed, or other sessions get their turn. Returns true if there is more to
+    /// do at once.
     pub(crate) fn run_work(
         &mut self,
         now: Tick,
@@ -316,7 +318,7 @@ impl Session {
             };
             units += work.units();
             let progress = match &mut work {
-                // It is to see what was written before it.
+                // Other requests must see the writes made before them.
                 other if !self.parked.is_empty() && !matches!(other, Work::Writes(_)) => {
                     Progress::Parked
                 }
@@ -368,7 +370,7 @@ impl Session {
         !self.work.is_empty()
     }
 
-    /// The client goes. What it has written is carried out, as far as it need not wait.
+    /// Carries out a leaving client's writes, as far as they need not wait.
     fn finish_writes(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         self.retry_parked(now, wall, wakes);
         while let Some((work, _)) = self.work.take() {

@@ -1,5 +1,5 @@
-//! The engine's end of one connection: what it has, and how it begins and ends. Its input and its
-//! output are in `endpoint`.
+//! The engine's end of one connection: its state, its start and its end. Input and output are in
+//! `endpoint`.
 
 mod endpoint;
 
@@ -29,70 +29,70 @@ use crate::window::Window;
 use crate::work::Queue;
 use crate::write::{Parked, Unanswered};
 
-/// Bytes of answers that may wait for a client that does not read; beyond, its input is left
-/// unread.
+/// Maximum number of answer bytes waiting for a client that does not read. Beyond it, the client's
+/// input is left unread.
 const ANSWERS_BYTES_MAX: usize = 1 << 20;
-/// Bytes of requests that may wait; beyond, the session's input is left unread.
+/// Maximum number of bytes in waiting requests. Beyond it, the session's input is left unread.
 const WORK_BYTES_MAX: usize = 8 << 20;
 
-/// One connection's session, from its hello to its end.
+/// The session of one connection, from its hello to its end.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) engine: Engine,
-    /// For requests about many variables. Taken out while it is used.
+    /// Looks up handles for requests about many variables. Moved out of the session while in use.
     pub(crate) handles: HandleReader,
     pub(crate) options: Arc<ServeOptions>,
     pub(crate) caller: Caller,
     pub(crate) consumer: Consumer,
     phase: Phase,
     frames: FrameBuffer,
-    /// An incomplete frame has time until then whatever its own deadline says, because it was this
-    /// end that did not read.
+    /// An incomplete frame has time until then, whatever its own deadline, because this end did not
+    /// read.
     excused_until: Tick,
     pub(crate) liveness: Liveness,
     pub(crate) answers: Answers,
     pub(crate) work: Queue,
-    /// The memory that it takes for requests and items.
+    /// The session's memory for requests and items.
     pub(crate) account: Account,
     pub(crate) unfinished: Unfinished,
     pub(crate) unanswered: Unanswered,
     pub(crate) orders: Orders,
     pub(crate) provided: Provided,
     pub(crate) watches: Watches,
-    /// When the driver last called: what happens without a call happens then.
+    /// The time of the driver's last call, used for events without a call.
     pub(crate) last_seen: (Tick, Timestamp),
-    /// When a parked write goes on at the latest.
+    /// The time at which a parked write is tried again at the latest.
     pub(crate) parked_until: Option<Tick>,
     pub(crate) parked: Parked,
     pub(crate) window: Window,
     pub(crate) sweep: Sweep,
     pub(crate) repairs: Repairs,
-    /// Those that both ends have.
+    /// The features that both ends have.
     pub(crate) features: Features,
     frame_max: u32,
     pub(crate) records: Records,
-    /// When a `sampled` subscription is due.
+    /// The next time at which a `sampled` subscription is due.
     pub(crate) sampled_due: Option<Tick>,
     pub(crate) wake: SharedWake,
-    /// What is gathered, in throughput mode.
+    /// The gather buffer, in throughput mode.
     pub(crate) gathering: Option<Box<Gathering>>,
-    /// What is gathered is to go with the next output.
+    /// Set when the gathered data must go out with the next output.
     pub(crate) send_gathered: bool,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing but a hello is taken, until `deadline`.
+    /// Only a hello is accepted, until `deadline`.
     Hello {
         deadline: Tick,
     },
     Open,
-    /// Whatever is still to be sent is sent, then the connection is closed.
+    /// Sends what is queued, then closes the connection.
     Closing(Disconnect),
     Ended,
 }
 
-/// Of a consumer that nothing waits for.
+/// The wake of the consumer that replaces a released one.
 struct Silent;
 
 impl Wake for Silent {
@@ -100,7 +100,7 @@ impl Wake for Silent {
 }
 
 impl Session {
-    /// The session of a new connection. `wake` is called when something is to be sent that was not.
+    /// Returns the session of a new connection. `wake` is called when there is new output.
     pub fn new(
         engine: Engine,
         options: Arc<ServeOptions>,
@@ -151,12 +151,12 @@ impl Session {
         }
     }
 
-    /// Whether the hello has been agreed on and the connection is to stay.
+    /// Returns true if the hello was accepted and the connection is not closing.
     pub fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Says goodbye and closes, once what waits has been sent.
+    /// Says goodbye and closes, after sending what is queued.
     pub fn shut_down(&mut self, goodbye: &Goodbye) {
         if matches!(self.phase, Phase::Hello { .. } | Phase::Open) {
             goodbye.encode(&mut self.answers.frames);
@@ -232,16 +232,16 @@ impl Session {
             engine_version: options.version.clone(),
             throughput,
         };
-        // Nobody gathers before both know of it.
+        // Sent at once: gathering begins only when both ends know of it.
         self.send_gathered = true;
         welcome.encode(&mut self.answers.frames);
     }
 
-    /// Ends the session and tells the peer why, where it would read it.
+    /// Ends the session, and tells the peer why where it would read it.
     fn fail(&mut self, cause: Disconnect) {
         match (&cause, cause.goodbye()) {
             (Disconnect::NotTrunkline { first_bytes }, _) => {
-                // Who reads it is a person with a tool that shows bytes.
+                // The reader is a person with a tool that shows bytes.
                 let refused = Refused {
                     code: FaultCode::Malformed,
                     versions: self.options.negotiation.versions,
@@ -259,15 +259,15 @@ impl Session {
         self.close(cause);
     }
 
-    /// From here on nothing but the answers that wait is sent.
+    /// Closes the session. From here on, only queued answers are sent.
     fn close(&mut self, cause: Disconnect) {
         let comes_back = may_come_back(&cause);
         self.phase = Phase::Closing(cause);
         self.release(comes_back);
     }
 
-    /// Gives everything back that others might wait for. `comes_back`: the client may go on in
-    /// another session, which is to begin where this one was.
+    /// Releases everything that other sessions might wait for. With `comes_back`, the client may
+    /// continue in another session, which must resume where this one ended.
     fn release(&mut self, comes_back: bool) {
         self.stop_providing();
         self.engine.end_session(self.caller.session);
@@ -289,10 +289,10 @@ impl Session {
         }
     }
 
-    /// Notes what the requests that wait and the incomplete frames take now. What came in one read
-    /// of the transport is taken over already; a session that may not keep it ends.
+    /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
+    /// read from the transport are already taken over, so a session that may not keep them ends.
     pub(crate) fn settle_account(&mut self) -> Result<(), Disconnect> {
-        // What a request was admitted with is at least what it takes.
+        // A request was admitted with at least the memory that it takes.
         self.account.lower(Use::Work, self.work.bytes());
         let held = self.frames.held_bytes();
         let settled = self.account.set(Use::Frames, held);
@@ -305,8 +305,8 @@ impl Session {
         matches!(self.phase, Phase::Closing(_) | Phase::Ended)
     }
 
-    /// Sends updates as far as there is room in `out` up to `end`. Returns whether there is more at
-    /// once.
+    /// Sends updates as far as there is room in `out` up to `end`. Returns true if there is more to
+    /// send at once.
     fn send_updates(&mut self, end: usize, out: &mut Vec<u8>, wakes: &mut Wakes) -> bool {
         let start = out.len();
         let room = end.saturating_sub(start);
@@ -322,12 +322,12 @@ impl Session {
         let is_full = sink.finish();
         trunkline_proto::part::split_oversized(out, start, self.frame_max);
         self.put_answers_before(start, out);
-        // What was taken out of a feed may be the room that a parked write waits for.
+        // Updates taken from a feed may have made the room that a parked write waits for.
         (left && is_full) || (self.parked_until.is_some() && out.len() > start)
     }
 
-    /// A provider may have answered a write while updates were taken: the answer goes before them,
-    /// because they may hold what it made.
+    /// Puts answers of providers that arrived while updates were taken before those updates,
+    /// because the updates may include the result of the answered write.
     fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate) {
@@ -341,16 +341,16 @@ impl Session {
         }
     }
 
-    /// While this end does not read, neither silence nor half a frame is the peer's fault: it has
-    /// its full time again.
+    /// Restarts the peer's deadlines, because silence or half a frame is not the peer's fault while
+    /// this end does not read.
     fn excuse_peer(&mut self, now: Tick) {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);
     }
 }
 
-/// Whether the client may dial again and go on: it has not said that it is done, nor was it told to
-/// go. A client that has heard nothing says goodbye as well, and comes back.
+/// Returns true if the client may dial again and continue: it has not said that it is done, and was
+/// not told to go. A client whose engine went silent also says goodbye, and comes back.
 fn may_come_back(cause: &Disconnect) -> bool {
     match cause {
         Disconnect::Local => false,
@@ -363,7 +363,7 @@ fn may_come_back(cause: &Disconnect) -> bool {
     }
 }
 
-/// From where the peer asks, and what it says of itself: nobody vouches for that.
+/// Returns the peer's origin, followed by its description of itself, which is not verified.
 fn described(origin: &str, hello: &Hello) -> Arc<str> {
     let mut text = origin.to_owned();
     for said in [&hello.client_name, &hello.program] {

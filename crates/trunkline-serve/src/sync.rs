@@ -1,4 +1,4 @@
-//! The one place this crate takes locks and atomics from: std, or shuttle under `--cfg shuttle`.
+//! Reexports the locks and atomics of this crate: from std, or from shuttle under `--cfg shuttle`.
 
 pub(crate) use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 
-/// Locks. What a panic interrupted under a lock of this crate is at worst a wake-up.
+/// Locks a mutex and ignores poisoning: a panic under a lock of this crate loses at most a wake-up.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

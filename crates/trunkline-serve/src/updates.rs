@@ -1,4 +1,4 @@
-//! Deliveries to frames: runs of UPDATES, and beside them LOST, ENDED and GONE.
+//! Converts deliveries into frames: runs of UPDATES, with LOST, ENDED and GONE beside them.
 
 use std::collections::BTreeSet;
 
@@ -18,23 +18,23 @@ use trunkline_types::{Quality, Reason};
 use crate::fault::out_of_memory;
 use crate::window::Window;
 
-/// A run is closed when it has this many bytes, so that a long one does not hold up what follows.
+/// A run is closed beyond this many bytes, so that a long run does not delay what follows.
 const RUN_BYTES: usize = 32 << 10;
-/// Bytes of a message that go with the only value in it.
+/// Overhead of a message with a single value, in bytes.
 const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
 
-/// How updates are put down for one session.
+/// The rules for encoding updates for one session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
-    /// Its own updates are marked.
+    /// The session's number, which marks its own updates.
     session: u32,
-    /// Longest value that fits a message of the connection.
+    /// Maximum length of a value in a message of the connection.
     value_max: usize,
-    /// Longest frame of the connection.
+    /// Maximum length of a frame of the connection.
     frame_max: u32,
 }
 
-/// Writes deliveries at the end of `out`, as far as the budget and the client's window go.
+/// Appends deliveries to `out`, as far as the budget and the client's window permit.
 pub(crate) struct UpdateSink<'a> {
     out: &'a mut Vec<u8>,
     end: usize,
@@ -42,20 +42,21 @@ pub(crate) struct UpdateSink<'a> {
     records: Records,
     epoch: u64,
     run: Option<Run>,
-    /// Variables that were undeployed; told behind everything else.
+    /// Variables that were undeployed, reported after everything else.
     gone: Vec<u32>,
 }
 
 /// The run being written.
 struct Run {
     subscription: u32,
-    /// Where its header will be.
+    /// The position of its header.
     start: usize,
     count: u32,
     state: RunState,
-    /// What its items have lost before their first update in it; in a LOST frame before the run.
+    /// Losses of its items before their first update in it. They are sent in a LOST frame before
+    /// the run.
     lost: Vec<LostRecord>,
-    /// Its items, as far as it has to tell of losses.
+    /// The items of the run; only filled once it reports losses.
     items: BTreeSet<u32>,
 }
 
@@ -69,27 +70,28 @@ impl Records {
         }
     }
 
-    /// Bytes that have to be free for an update with a long value, cut into parts; `None`: its
-    /// value is short.
+    /// Returns the free bytes needed for an update with a long value, which is cut into parts;
+    /// `None` if the value is short.
     pub(crate) fn room_for(self, update: &Update) -> Option<usize> {
         self.room_for_bytes(update.value.as_slice().len())
     }
 
-    /// The same for a record whose value has `bytes` bytes.
+    /// Same as `room_for`, for a value of `bytes` bytes.
     pub(crate) fn room_for_bytes(self, bytes: usize) -> Option<usize> {
         let room = bytes + part_bytes(bytes, self.frame_max) + MESSAGE_HEAD_BYTES + HEADER_BYTES;
         (bytes >= LARGE_BYTES).then_some(room)
     }
 
-    /// The same for an update for which `make_room` makes room, if there is memory: where there is
-    /// none for a long value it is left out, and the reading says so.
+    /// Returns the rules for an update for which `make_room` reserves memory. If there is none for
+    /// a long value, the value is left out and the reading says so.
     pub(crate) fn within(self, update: &Update, make_room: impl FnOnce(usize) -> bool) -> Self {
         let has_room = self.room_for(update).is_none_or(make_room);
         let value_max = if has_room { self.value_max } else { 0 };
         Self { value_max, ..self }
     }
 
-    /// [`record`](Self::record) at the end of `out`, [within](Self::within) the memory there is.
+    /// Same as [`record`](Self::record) at the end of `out`, [within](Self::within) the available
+    /// memory.
     pub(crate) fn record_in<'u>(
         self,
         out: &mut Vec<u8>,
@@ -100,8 +102,9 @@ impl Records {
         records.record(handle, update)
     }
 
-    /// An update as it stands in a frame. A value that is too long for the connection's messages is
-    /// left out, and the reading says so: nothing else would tell the reader that there is news.
+    /// Returns an update as it is sent in a frame. A value too long for the connection's messages
+    /// is left out and the quality says so, because the reader would otherwise not learn of the
+    /// update.
     pub(crate) fn record(self, handle: u32, update: &Update) -> UpdateRecord<'_> {
         if update.sequence == 0 {
             return UpdateRecord::nothing_yet(handle);
@@ -127,8 +130,8 @@ impl Records {
         }
     }
 
-    /// [`record`](Self::record) of a plain variable's update, of which this is the value; `None`
-    /// when the value is too long for the connection's messages.
+    /// Same as [`record`](Self::record), for an update of a plain variable with this value. Returns
+    /// `None` if the value is too long for the connection's messages.
     #[inline]
     pub(crate) fn plain_record<'v>(
         self,
@@ -150,10 +153,10 @@ impl Records {
         })
     }
 
-    /// An update that is the answer to a request, which can say in words what is wrong.
+    /// Checks an update that answers a request, where a fault can explain the problem.
     ///
     /// # Errors
-    /// The value is too long for the connection's messages, or for the engine's memory.
+    /// The value is too long for the connection's messages, or there is no memory for it.
     pub(crate) fn check(
         self,
         update: Update,
@@ -173,7 +176,7 @@ impl Records {
         Err(Fault::new(FaultCode::TooLarge, sentence))
     }
 
-    /// What stands for the reading of a variable that the caller may open and not read.
+    /// Returns the placeholder for the reading of a variable that the caller may open but not read.
     pub(crate) fn not_readable(handle: u32) -> UpdateRecord<'static> {
         let quality = Quality::bad(Reason::AccessDenied);
         UpdateRecord {
@@ -203,8 +206,8 @@ impl<'a> UpdateSink<'a> {
         }
     }
 
-    /// Completes what was begun. Returns whether the sink stopped for want of bytes only, so that
-    /// there is more at once.
+    /// Completes the output. Returns true if the sink stopped only for lack of room in bytes, so
+    /// that there is more to send at once.
     pub(crate) fn finish(mut self) -> bool {
         self.close_run();
         let is_full = !self.has_bytes();
@@ -245,7 +248,7 @@ impl<'a> UpdateSink<'a> {
         self.out.splice(run.start..run.start, before);
     }
 
-    /// The run that the next delivery joins.
+    /// Returns the run that the next delivery joins.
     fn run_for(&mut self, subscription: u32, lost: LostRecord) -> &mut Run {
         let is_loss = !lost.is_nothing();
         let ends = self.run.as_ref().is_some_and(|run| {
@@ -281,8 +284,8 @@ impl<'a> UpdateSink<'a> {
 }
 
 impl Run {
-    /// Whether a loss of this item can be told before the run: it tells of others already, and the
-    /// item has had no update in it.
+    /// Returns true if a loss of this item can be reported before the run: the run already reports
+    /// others, and the item has no update in it.
     fn may_tell(&self, handle: u32) -> bool {
         !self.lost.is_empty() && !self.items.contains(&handle)
     }
@@ -333,7 +336,7 @@ impl Sink for UpdateSink<'_> {
             };
             let run = self.run_for(subscription, nothing_lost);
             let mut state = run.state;
-            // Where the run has told of losses, it notes each item.
+            // A run that reports losses records each of its items.
             let is_alone = !run.lost.is_empty();
             let run_end = run.start + RUN_BYTES;
             let (records_left, bytes_left) = self.window.room();
@@ -373,7 +376,7 @@ impl Sink for UpdateSink<'_> {
         let (mut state, mut digest) = (RunState::START, 0_u64);
         for (handle, update) in updates {
             if update.value.as_slice().len() >= LARGE_BYTES {
-                // Each session puts it down by itself, where it may find no memory.
+                // Each session encodes a long value separately, and may find no memory for it.
                 return None;
             }
             let record = UpdateRecord {
@@ -382,7 +385,7 @@ impl Sink for UpdateSink<'_> {
                 engine_timestamp: update.engine_timestamp,
                 source_timestamp: update.source_timestamp,
                 quality: update.quality,
-                // Whoever wrote one of them does not take it as it is.
+                // A session that wrote one of these updates does not take the shared run.
                 own: false,
                 value: Some(update.value.as_slice()),
             };

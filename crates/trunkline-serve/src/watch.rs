@@ -1,4 +1,4 @@
-//! Patterns that are followed: pages of the names there are, then what comes and goes.
+//! Watched patterns: pages of the existing names, then changes.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use crate::browse::{SEARCH_STEPS, names_of, variables_of};
 use crate::session::Session;
 use crate::work::SLICE;
 
-/// The patterns that one session follows.
+/// The patterns that one session watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     by_number: BTreeMap<u32, Entry>,
-    /// The number from which on the next turn begins.
+    /// The number at which the next turn begins.
     turn: u32,
 }
 
 #[derive(Debug)]
 struct Entry {
     watch: Watch,
-    /// The fields of the variables that are told in their place.
+    /// The fields to report in place of the variables.
     fields: Option<Vec<&'static Field>>,
-    /// Of the WATCH, until the listing is complete; then 0.
+    /// The request number of the WATCH until the listing is complete, then 0.
     request: u32,
     progress: WatchProgress,
 }
 
 impl Watches {
-    /// Whether any pattern is followed.
+    /// Returns true if any pattern is watched.
     pub(crate) fn are_any(&self) -> bool {
         !self.by_number.is_empty()
     }
@@ -89,13 +89,12 @@ impl Session {
         Ok(())
     }
 
-    /// One slice of each pattern that has something to tell, as far as the answers stay below
-    /// `room` bytes. Returns whether there is more at once.
+    /// Handles one slice of each pattern that has something to report, as long as the answers stay
+    /// below `room` bytes. Returns true if there is more to do at once.
     pub(crate) fn run_watches(&mut self, room: usize) -> bool {
         let news = self.consumer.take_names_changed();
         let mut more = false;
-        // However many look, together they hold up others no longer than one search does, and each
-        // gets its turn.
+        // All patterns together take no more time than one search, and each gets its turn.
         let mut effort = Effort::new(SEARCH_STEPS);
         let Watches { by_number, turn } = &mut self.watches;
         let looks = |entry: &Entry| news || entry.progress != WatchProgress::Idle;
@@ -106,7 +105,7 @@ impl Session {
             let Some(entry) = by_number.get_mut(number) else {
                 continue;
             };
-            // It looks, now or later.
+            // The pattern has to look, now or later.
             entry.progress = WatchProgress::More;
             if self.answers.len() >= room || effort.is_spent() {
                 more = true;
@@ -146,7 +145,7 @@ impl Session {
         more
     }
 
-    /// Whether a pattern waits for updates to be taken.
+    /// Returns true if a pattern waits for updates to be taken.
     pub(crate) fn has_waiting_watch(&self) -> bool {
         let mut entries = self.watches.by_number.values();
         entries.any(|entry| entry.progress == WatchProgress::Waits)

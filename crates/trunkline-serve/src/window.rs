@@ -1,34 +1,35 @@
-//! What the client lets the engine send before it confirms.
+//! The client's window: what the engine may send before the client confirms it.
 
 use std::collections::VecDeque;
 
 use trunkline_proto::digest;
 use trunkline_proto::message::hello::Hello;
 
-/// Records that a client may leave unconfirmed, whatever it says: eight bytes are kept for each.
+/// Maximum number of unconfirmed records, whatever the client asks for: eight bytes are kept for
+/// each.
 const RECORDS_MAX: u32 = 1 << 20;
 
-/// Update records and bytes on their way.
+/// Update records and bytes in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     records_max: u64,
     bytes_max: u64,
-    /// Records since the session began, and the running digest of them.
+    /// Number of records since the session began, and their running digest.
     sent: u64,
     digest: u64,
-    /// Ends count in it, too.
+    /// True if ends of items are part of the digest.
     counts_ends: bool,
     confirmed: u64,
-    /// Bytes of the records that are not confirmed.
+    /// Bytes of the unconfirmed records.
     bytes: u64,
-    /// Runs on their way: the number of the last record, and the run's bytes.
+    /// Runs in flight: the number of the last record, and the bytes of the run.
     runs: VecDeque<(u64, u64)>,
     /// Bytes of the run that is being written.
     run_bytes: u64,
 }
 
 impl Window {
-    /// As the client asks for in its hello.
+    /// Returns the window that the client asks for in its hello.
     pub(crate) fn of(hello: &Hello) -> Self {
         Self {
             records_max: u64::from(hello.window_records.clamp(1, RECORDS_MAX)),
@@ -37,24 +38,25 @@ impl Window {
         }
     }
 
-    /// The peer counts ends in its running digest, too.
+    /// Includes ends of items in the running digest, as the peer does.
     pub(crate) fn count_ends(&mut self) {
         self.counts_ends = true;
     }
 
-    /// The end of an item is sent.
+    /// Records that the end of an item is sent.
     pub(crate) fn send_end(&mut self, handle: u32) {
         if self.counts_ends {
             self.digest = self.digest.wrapping_add(digest::of_end(handle));
         }
     }
 
-    /// Whether one more record may be sent. The last one may go over the bytes.
+    /// Returns true if one more record may be sent. The last record may exceed the bytes.
     pub(crate) fn has_room(&self) -> bool {
         self.sent - self.confirmed < self.records_max && self.bytes < self.bytes_max
     }
 
-    /// Records and bytes that may be sent; the last record may go over the bytes.
+    /// Returns the number of records and bytes that may be sent. The last record may exceed the
+    /// bytes.
     pub(crate) fn room(&self) -> (u64, u64) {
         let records = self.sent - self.confirmed;
         (
@@ -63,19 +65,19 @@ impl Window {
         )
     }
 
-    /// Whether so many more records may be sent together.
+    /// Returns true if this many more records may be sent together.
     pub(crate) fn has_room_for(&self, records: u32) -> bool {
         self.sent - self.confirmed + u64::from(records) <= self.records_max
             && self.bytes < self.bytes_max
     }
 
-    /// A record of so many bytes is sent, which adds this to the digest.
+    /// Records that one record of this many bytes is sent, and adds to the digest.
     #[inline]
     pub(crate) fn send(&mut self, bytes: usize, digest: u64) {
         self.send_run(1, bytes, digest);
     }
 
-    /// Records of so many bytes together are sent.
+    /// Records that several records with this many bytes in total are sent.
     #[inline]
     pub(crate) fn send_run(&mut self, records: u32, bytes: usize, digest: u64) {
         self.sent += u64::from(records);
@@ -84,14 +86,14 @@ impl Window {
         self.run_bytes += bytes as u64;
     }
 
-    /// The run that the records sent last are part of is complete.
+    /// Completes the run of the records sent last.
     pub(crate) fn end_run(&mut self) {
         let bytes = std::mem::take(&mut self.run_bytes);
         self.runs.push_back((self.sent, bytes));
     }
 
-    /// The client has received so many records since the session began. How many more than it said
-    /// before; `None` when it claims more than were sent.
+    /// Confirms that the client has received this many records since the session began. Returns how
+    /// many of them are new, or `None` if the client claims more than were sent.
     pub(crate) fn confirm(&mut self, records_received: u64) -> Option<u64> {
         if records_received > self.sent {
             return None;
@@ -104,12 +106,12 @@ impl Window {
         Some(more)
     }
 
-    /// Records sent since the session began.
+    /// Returns the number of records sent since the session began.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The running digest of the records sent.
+    /// Returns the running digest of the records sent.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }

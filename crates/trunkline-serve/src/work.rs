@@ -1,8 +1,9 @@
-//! Requests on their way: carried out in the order they came, in slices.
+//! Waiting requests, carried out in slices, in the order in which they arrived.
 //!
-//! A request is taken over whole, so that the frame's buffer is free for the next one, and worked
-//! off as far as there is room for its answers. So one that names 100,000 variables disturbs
-//! nobody, and a client that does not read its answers stops its own requests and nothing else.
+//! A request is taken over as a whole, so that the frame's buffer is free for the next one. It is
+//! then carried out as far as there is room for its answers. So a request that names 100,000
+//! variables does not disturb other sessions, and a client that does not read its answers stops
+//! only its own requests.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,34 +21,35 @@ use crate::group::{GroupWork, SnapshotWork};
 use crate::lease::LeaseWork;
 use crate::request_budget::Loan;
 
-/// Items of a page of an answer, at most; it may end before, at about a page of bytes.
+/// Maximum number of items in one slice of a search, a watch, a list of forced variables or a
+/// sweep. A page may end before, at about `PAGE_BYTES`.
 pub(crate) const SLICE: usize = 1000;
-/// Items of a request that are handled at a time.
+/// Maximum number of items of a list request that are handled at a time.
 const ITEMS_AT_A_TIME: usize = 250;
-/// Items that cost about as much as what a request costs by itself.
+/// Number of items that cost about as much as the overhead of a request.
 const ITEMS_PER_UNIT: usize = 16;
-/// What is done before the driver looks at its clock, in units of about 10 us.
+/// Work done before the driver looks at its clock, in units of about 10 us.
 pub(crate) const UNITS_MAX: usize = 16;
 
-/// The requests of one session that are not done.
+/// The unfinished requests of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     requests: VecDeque<(Work, usize)>,
     bytes: usize,
 }
 
-/// How far a request came.
+/// The progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// It is carried out.
+    /// The request is carried out.
     Done,
-    /// There is more of it.
+    /// Part of the request is left.
     More,
-    /// It waits for room in a feed or in the audit.
+    /// The request waits for room in a feed or in the audit.
     Parked,
 }
 
-/// One request, or one frame of a request that came in several.
+/// One request, or one frame of a request that arrived in several.
 #[derive(Debug)]
 pub(crate) enum Work {
     Open(OpenWork),
@@ -74,9 +76,9 @@ pub(crate) enum Work {
     Flush {
         request: u32,
     },
-    /// Everything that was sent is to be held against what the client has.
+    /// Compares everything that was sent with what the client has.
     CheckAll,
-    /// About the forced variables.
+    /// A query or switch of forcing.
     Forcing {
         request: u32,
         forcing: Forcing,
@@ -88,24 +90,24 @@ pub(crate) enum Work {
         /// The memory that it takes, until it is answered.
         loan: Option<Loan>,
     },
-    /// An order that is refused; its entry in the audit may have to wait.
+    /// An order that is refused. Its audit entry may have to wait.
     RefusedOrder {
         request: u32,
         action: AuditAction,
-        /// Of the library.
+        /// The name of the library.
         name: String,
         fault: Fault,
     },
 }
 
-/// What is to be done with a list of handles.
+/// The operation on a list of handles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandlesVerb {
     Read,
     Close,
     Info,
     RequestValue,
-    /// Out of this subscription; all of it when `whole`.
+    /// Removes the handles from this subscription, or ends all of it if `whole`.
     Unsubscribe {
         subscription: u32,
         whole: bool,
@@ -117,7 +119,7 @@ pub(crate) struct OpenWork {
     pub(crate) page: Page,
     pub(crate) terms: OpenTerms,
     pub(crate) names: Names,
-    /// Names that were not found so far.
+    /// Number of names not found so far.
     pub(crate) misses: u32,
 }
 
@@ -136,15 +138,15 @@ pub(crate) struct HandlesWork {
     pub(crate) handles: Vec<u32>,
 }
 
-/// Where the items of a frame stand in their request, and how many of them are answered.
+/// The position of a frame's items within their request, and the number of items answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
     pub(crate) request: u32,
-    /// Number of the frame's first item within the request.
+    /// Index of the frame's first item within the request.
     pub(crate) base: u32,
-    /// Further frames of the request follow.
+    /// True if further frames of the request follow.
     pub(crate) more: bool,
-    /// Items of the frame that are answered.
+    /// Number of the frame's items that are answered.
     pub(crate) next: usize,
 }
 
@@ -154,14 +156,14 @@ pub(crate) struct WritesWork {
     pub(crate) writes: Vec<OwnedWrite>,
 }
 
-/// One of them.
+/// One write that could not be carried out on arrival.
 #[derive(Debug)]
 pub(crate) struct OwnedWrite {
     pub(crate) id: u64,
     pub(crate) handle: u32,
     pub(crate) options: WriteOptions,
     pub(crate) value: Box<[u8]>,
-    /// By the variable's provider.
+    /// True if the variable's provider published it.
     pub(crate) is_published: bool,
 }
 
@@ -190,7 +192,7 @@ impl Queue {
         self.requests.push_back((work, bytes));
     }
 
-    /// The request to go on with; [`done`](Self::done) with it, or put it back.
+    /// Takes the next request. The caller marks it as [`done`](Self::done) or puts it back.
     pub(crate) fn take(&mut self) -> Option<(Work, usize)> {
         self.requests.pop_front()
     }
@@ -207,7 +209,7 @@ impl Queue {
         self.requests.is_empty()
     }
 
-    /// Bytes of the requests, roughly, for the bound on what may wait.
+    /// Returns the approximate memory of the requests in bytes, for the bound on waiting requests.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -218,12 +220,12 @@ impl Queue {
 }
 
 impl Page {
-    /// Number of the next item within the request.
+    /// Returns the index of the next item within the request.
     pub(crate) fn first_index(&self) -> u32 {
         self.base.wrapping_add(self.next as u32)
     }
 
-    /// The items that may be answered next, at most.
+    /// Returns the largest range of items that may be answered next.
     pub(crate) fn range(&self, total: usize) -> Range<usize> {
         self.next..(self.next + ITEMS_AT_A_TIME).min(total)
     }
@@ -232,7 +234,8 @@ impl Page {
         items.get(self.range(items.len())).unwrap_or_default()
     }
 
-    /// Whether further answers follow one that goes up to `next` of the frame's `total` items.
+    /// Returns true if further answers follow one that goes up to `next` of the frame's `total`
+    /// items.
     pub(crate) fn has_more(&self, total: usize) -> bool {
         self.more || self.next < total
     }
@@ -267,7 +270,7 @@ impl Names {
 }
 
 impl Work {
-    /// What the next step of it costs, in units: a driver that reads a clock can interrupt a
+    /// Returns the cost of the next step, in units. A driver that reads a clock can interrupt a
     /// session only between two steps.
     pub(crate) fn units(&self) -> usize {
         let items = match self {
@@ -283,7 +286,7 @@ impl Work {
         1 + items.min(ITEMS_AT_A_TIME) / ITEMS_PER_UNIT
     }
 
-    /// Never 0: a request that names nothing waits like any other.
+    /// Returns the approximate memory in bytes. Never 0: a request without items also counts.
     fn bytes(&self) -> usize {
         let content = match self {
             Work::Open(work) => work.names.bytes.len() + size_of::<u32>() * work.names.len(),
@@ -298,14 +301,14 @@ impl Work {
                 conditions,
                 ..
             } => {
-                // A condition keeps its text twice.
+                // A condition stores its text twice.
                 let text = |condition: &Condition| size_of::<Condition>() + condition.text_bytes();
                 let conditions: usize = conditions.iter().map(text).sum();
                 pattern.len() + conditions
             }
             Work::Why { name, .. } => name.len(),
             Work::RefusedOrder { name, fault, .. } => name.len() + fault.sentence.len(),
-            // What an order holds is bounded with the orders.
+            // The memory of an order is counted with the orders.
             Work::Engine { .. }
             | Work::Flush { .. }
             | Work::CheckAll

@@ -1,9 +1,8 @@
-//! Writes: carried out as they arrive, answered in packed runs, parked where a feed must first
-//! drain.
+//! Writes: carried out on arrival, answered in packed runs, and parked if a feed must drain first.
 //!
-//! A parked write holds up the later writes to its own variable, so that their order is kept, and
-//! requests that are not writes, which see all writes before them. Writes to other variables go on.
-//! The write credit bounds what is parked.
+//! A parked write delays later writes to the same variable, to keep their order, and requests other
+//! than writes, because these must see all earlier writes. Writes to other variables continue. The
+//! write credit bounds the parked writes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,20 +21,20 @@ use crate::session::Session;
 use crate::work::{OwnedWrite, Progress, Work, WritesWork};
 use crate::write_run::{Answer, Packed, Run};
 
-/// How one write went.
+/// The result of an attempt to write.
 enum Attempted {
     Ended(Packed),
-    /// The answer comes later, from the provider.
+    /// The provider answers later.
     Later,
-    /// It waits for room in a feed.
+    /// The write waits for room in a feed.
     Parked(Tick),
 }
 
-/// Writes that wait for room in a feed, and those behind them to the same variables, in order.
+/// Writes that wait for room in a feed, and later writes to the same variables, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     writes: VecDeque<OwnedWrite>,
-    /// How many of them each variable has.
+    /// Number of parked writes per variable.
     handles: BTreeMap<u32, usize>,
     bytes: usize,
 }
@@ -53,7 +52,7 @@ impl Parked {
         self.handles.contains_key(&handle)
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -65,24 +64,24 @@ impl Parked {
     }
 }
 
-/// Answers kept for the memory of their list at most.
+/// Maximum capacity, in answers, of a list that is kept for reuse.
 const KEPT_ANSWERS_MAX: usize = 4096;
 
-/// Writes that have come and are not answered.
+/// Writes that have arrived and are not yet answered.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
-    /// The id that the next write has at least.
+    /// The minimum id of the next write.
     next: u64,
-    /// Behind other requests, or parked.
+    /// Writes behind other requests, and parked ones.
     waiting: usize,
     waiting_bytes: usize,
-    /// At a provider, with the bytes of their values.
+    /// Writes at a provider, with the bytes of their values.
     provided: BTreeMap<u64, usize>,
     provided_bytes: usize,
-    /// Credit that answers have given back since a quarter of it last was: writes and bytes.
+    /// Credit returned by answers since a quarter of it was last reached: writes and bytes.
     returned: usize,
     returned_bytes: usize,
-    /// An empty list, kept for its memory.
+    /// An empty list, kept for its capacity.
     list: Vec<Packed>,
 }
 
@@ -91,8 +90,8 @@ impl Unanswered {
         self.waiting + self.provided.len()
     }
 
-    /// A frame of `count` writes has come. One that could not end well is not looked at: its
-    /// answers alone might be far longer than it.
+    /// Accepts a frame of `count` writes. A frame that breaks the credit or the order of ids is
+    /// rejected before it is read, because its answers alone might be far longer than the frame.
     fn begin(&mut self, first: u64, count: u32, options: &ServeOptions) -> Result<(), Disconnect> {
         let max = options.write_credit_count as usize;
         let unanswered = self.count() + count as usize;
@@ -111,7 +110,7 @@ impl Unanswered {
         Ok(())
     }
 
-    /// A client that has more bytes unanswered than it was granted does not keep to the protocol.
+    /// Rejects a client that has more unanswered bytes than it was granted.
     fn check_bytes(&self, options: &ServeOptions) -> Result<(), Disconnect> {
         let (bytes, max) = (
             self.waiting_bytes + self.provided_bytes,
@@ -141,8 +140,8 @@ impl Unanswered {
         self.returned_bytes = self.returned_bytes.saturating_add(bytes);
     }
 
-    /// Whether a quarter of the credit was given back since this was last so. A client at full
-    /// speed needs it soon, so that its answers are gathered no longer.
+    /// Returns true if a quarter of the credit was returned since the last time. A client at full
+    /// speed needs it soon, so its answers are no longer gathered.
     pub(crate) fn take_returned(&mut self, options: &ServeOptions) -> bool {
         let is_much = self.returned >= (options.write_credit_count / 4).max(1) as usize
             || self.returned_bytes >= (options.write_credit_bytes / 4).max(1) as usize;
@@ -157,7 +156,7 @@ impl Unanswered {
         self.provided_bytes += bytes;
     }
 
-    /// A run without answers.
+    /// Returns an empty run.
     fn run(&mut self) -> Run {
         Run {
             first: 0,
@@ -165,7 +164,7 @@ impl Unanswered {
         }
     }
 
-    /// Takes the memory of a run back, which was flushed.
+    /// Keeps the list of a flushed run for reuse.
     fn keep(&mut self, run: Run) {
         if run.answers.capacity() <= KEPT_ANSWERS_MAX {
             self.list = run.answers;
@@ -204,7 +203,7 @@ impl Session {
                     break;
                 }
             };
-            // Behind anything that waits, a write waits too: requests keep their order.
+            // A write waits behind anything that waits, because requests keep their order.
             if !self.work.is_empty() || !queued.is_empty() {
                 match self.queued(&write, is_published) {
                     Ok(write) => queued.push(write),
@@ -233,7 +232,8 @@ impl Session {
         run.flush(&mut self.answers.frames);
         self.unanswered.keep(run);
         if self.gathering.is_some() && queued.is_empty() {
-            // More bytes than those of the values: only about a quarter of the credit is meant.
+            // The payload is longer than the values, but a quarter of the credit is only
+            // approximate.
             let bytes = frame.payload().len();
             self.unanswered.give_back(frame.count() as usize, bytes);
         }
@@ -243,7 +243,7 @@ impl Session {
         result.and_then(|()| self.unanswered.check_bytes(&self.options))
     }
 
-    /// A write that has to wait.
+    /// Returns an owned copy of a write that has to wait.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -271,7 +271,7 @@ impl Session {
         })
     }
 
-    /// Goes on with writes that waited behind other requests.
+    /// Continues with writes that waited behind other requests.
     pub(crate) fn run_writes(
         &mut self,
         work: &mut WritesWork,
@@ -283,7 +283,7 @@ impl Session {
         Progress::Done
     }
 
-    /// Tries parked writes again: of each variable as many as there is room for now.
+    /// Tries parked writes again: for each variable, as many as there is room for now.
     pub(crate) fn retry_parked(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         if self.parked.is_empty() {
             return;
@@ -293,8 +293,8 @@ impl Session {
         self.run_waiting(writes.into_iter(), (now, wall), wakes);
     }
 
-    /// Carries out writes that waited. Where one finds no room, it is parked, and so are those
-    /// behind it to the same variable.
+    /// Carries out writes that waited. A write that finds no room is parked, and so are later
+    /// writes to the same variable.
     fn run_waiting(
         &mut self,
         writes: impl Iterator<Item = OwnedWrite>,
@@ -361,7 +361,7 @@ impl Session {
             return ended(Answer::Fault(fault));
         }
         if is_published && record.value.is_empty() {
-            // Only what the source says about itself.
+            // Only the quality of the source changes.
             let quality = record.options.quality.unwrap_or(Quality::GOOD);
             engine.set_quality(record.handle, quality, now, wall, wakes);
             let sequence = variable.sequence();
@@ -399,7 +399,8 @@ impl Session {
             let properties = variable.properties();
             let raw_type = properties.raw_type();
             let mut reader = Reader::new(record.value);
-            // Of the type that the provider was told; what is wrong with it, the engine says.
+            // The value has the type that the provider was told. The engine reports any error in
+            // it.
             if raw_type != variable.data_type()
                 && check_room_to_decode(raw_type, record.value).is_ok()
                 && let Ok(decoded) = wire::decode_value(raw_type, &mut reader)
@@ -433,13 +434,14 @@ impl Session {
                     if self.consumer.wait_for_room(variable) {
                         return Attempted::Parked(until);
                     }
-                    // The feed was drained in between: there is room, or the subscription ended.
+                    // The feed was drained in the meantime: there is room, or the subscription
+                    // ended.
                 }
             }
         }
     }
 
-    /// Whether the client may send what the extension of a write says.
+    /// Checks that the client may use the extension of a write.
     pub(crate) fn check_extension(&self, options: &WriteOptions) -> Result<(), Fault> {
         match options.needs_extension() && !self.features.contains(Features::REGISTERS) {
             true => Err(not_agreed("the extension of a write", Features::REGISTERS)),
@@ -464,17 +466,17 @@ fn refused(fault: Fault) -> Packed {
     Packed::from(Answer::Fault(fault))
 }
 
-/// Whether a write says nothing beside its value: it is put as it is, stamped on arrival.
+/// Returns true if the write has only a value: it is written as is, and stamped on arrival.
 fn is_bare(options: &WriteOptions) -> bool {
     let bare = WriteOptions {
-        // Where nothing can hold it up, that makes no difference.
+        // This makes no difference where nothing can delay the write.
         try_only: options.try_only,
         ..WriteOptions::default()
     };
     *options == bare
 }
 
-/// What the engine calls it; `None` of a newer version.
+/// Returns the engine's verb; `None` for a verb of a newer version.
 pub(crate) fn verb_of(verb: WriteVerb) -> Option<Verb> {
     Some(match verb {
         WriteVerb::Put => Verb::Put,

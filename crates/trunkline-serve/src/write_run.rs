@@ -1,4 +1,4 @@
-//! How writes end, in packed runs.
+//! Outcomes of writes, in packed runs.
 
 use trunkline_engine::{Refusal, WriteOutcome};
 use trunkline_proto::message::outcome;
@@ -7,7 +7,7 @@ use trunkline_proto::{Fault, FaultCode};
 
 use crate::fault::{of_refusal, of_unknown};
 
-/// The end of a write.
+/// The outcome of a write, before it is encoded.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Outcome(WriteOutcome),
@@ -15,14 +15,14 @@ pub(crate) enum Answer {
     WouldBlock,
 }
 
-/// Answers in the order of their ids; a run ends where an id is missing.
+/// Answers in the order of their ids. A missing id ends the run.
 #[derive(Default)]
 pub(crate) struct Run {
     pub(crate) first: u64,
     pub(crate) answers: Vec<Packed>,
 }
 
-/// An answer that waits for the end of its run. Small, because they come by the thousand.
+/// An answer that waits for the end of its run. Small, because there are thousands of them.
 #[derive(Debug)]
 pub(crate) enum Packed {
     Applied(u64),
@@ -64,7 +64,7 @@ impl Run {
     }
 }
 
-/// Hands an answer over in the protocol's words.
+/// Passes an answer to `push`, converted into the protocol's form.
 pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcome<'_>)) {
     use outcome::WriteOutcome as Wire;
     let fault;
@@ -93,5 +93,5 @@ pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcom
     });
 }
 
-/// Kept so that a refusal's size cannot grow unnoticed: answers are built by the thousand.
+/// Guards the size of a refusal, because answers are built by the thousand.
 const _: () = assert!(size_of::<Refusal>() <= 64);

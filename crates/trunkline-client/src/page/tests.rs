@@ -11,8 +11,8 @@ fn reading(sequence: u64, value: f64) -> Entry {
 #[test]
 fn what_was_not_asked_and_what_was_not_answered_has_its_fault_in_its_place() {
     let mut sut = ReadList::new(&[VariableRef::NOBODY; 6], ReadingPage::new());
-    // Nobody knows the variables: 1 and 4 are refused, the others are asked, of which 2 is refused
-    // by the engine and 5 is not answered.
+    // No variable is known: 1 and 4 are refused here. The others are sent, of which the engine
+    // refuses 2 and does not answer 5.
     assert_eq!(sut.ask(&Variables::default()), 0);
     sut.refused.retain(|(item, _)| [1, 4].contains(item));
     sut.asked = vec![(0, 10), (2, 12), (3, 13), (5, 15)];

@@ -1,4 +1,4 @@
-//! What waits for a subscription is given to the program.
+//! Taking queued readings and events from a subscription.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::reading::Received;
 use crate::wire::{Status, WireItem};
 
 impl Subscription {
-    /// Hands over what happened next, up to `most` events. How many there were, and how many of
-    /// them make room for others.
+    /// Hands over the next events, up to `most`. Returns their number, and the number of credits
+    /// they free.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -43,8 +43,8 @@ impl Subscription {
         (given, credits)
     }
 
-    /// Fills a batch with the readings that are next, up to `most` of them, and what is behind
-    /// them if it is no reading. How many of them make room for others.
+    /// Fills a batch with the next readings, up to `most`, and with the event after them if it is
+    /// not a reading. Returns the number of credits they free.
     #[inline]
     pub(crate) fn take_batch(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) -> u32 {
         batch.reserve(most.min(self.queue.len()));
@@ -53,7 +53,7 @@ impl Subscription {
             && let Some(event) = self.next_mark(taking)
         {
             match event {
-                // Under `latest` every reading is made of a local copy.
+                // Under `latest`, every reading is made from a local copy.
                 Event::Reading { item, reading } => {
                     batch.push(Queued::of_reading(item, reading));
                     self.take_cells(taking, most - 1, batch);
@@ -64,7 +64,7 @@ impl Subscription {
         credits
     }
 
-    /// Goes on with a batch of readings that are made of local copies.
+    /// Continues a batch with readings made from local copies.
     fn take_cells(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) {
         for _ in 0..most {
             match self.next_mark(taking) {
@@ -77,7 +77,8 @@ impl Subscription {
         }
     }
 
-    /// Takes readings that wait, up to `most` of them; how many, and how many make room.
+    /// Takes queued readings, up to `most`. Returns their number, and the number of credits they
+    /// free.
     #[inline(always)]
     fn take_readings(
         &mut self,
@@ -105,7 +106,7 @@ impl Subscription {
         (readings, credits)
     }
 
-    /// Takes what is next where that is no reading that waits.
+    /// Takes the next event if it is not a queued reading.
     fn next_mark(&mut self, taking: Taking<'_>) -> Option<Event> {
         loop {
             let event = match self.queue.next_mark()? {
@@ -122,8 +123,8 @@ impl Subscription {
         }
     }
 
-    /// The next reading of one item that was not taken yet, whatever waits before it, and how many
-    /// others it makes room for.
+    /// Takes the next reading of one item, regardless of entries queued before it. Returns it with
+    /// the number of credits it frees.
     pub(crate) fn next_of(&mut self, item: u32, taking: Taking<'_>) -> Option<(Reading, u32)> {
         let entry = self.items.get_mut(item as usize)?;
         let serial = match &entry.waiting {
@@ -147,7 +148,7 @@ impl Subscription {
         Some((reading, u32::from(credit == taking.wire.life)))
     }
 
-    /// The local copy of an item as it is now; it stays.
+    /// Returns the current local copy of an item, without taking it.
     pub(crate) fn peek(&self, item: u32, taking: Taking<'_>) -> Option<Reading> {
         let wire_item = taking.wire.item(self.items.get(item as usize)?.wire_item)?;
         let copy = wire_item.copy.as_ref()?;
@@ -188,7 +189,7 @@ impl Subscription {
     }
 }
 
-/// A reading that waited is given to the program.
+/// Updates an item's bookkeeping for a queued reading that is given to the program.
 #[inline(always)]
 fn take_queued(
     queued: &mut Queued,
@@ -201,7 +202,7 @@ fn take_queued(
         match &mut entry.waiting {
             Waiting::Count(count) => *count -= 1,
             Waiting::Buffer(serials) => {
-                // `next_of` and the queue's order both take the oldest first.
+                // Both `next_of` and the queue's order take the oldest first.
                 serials.pop_front();
                 if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
                     **serials = VecDeque::new();
@@ -217,7 +218,7 @@ fn take_queued(
     received.taken(data_type, stale);
 }
 
-/// How old a reading is, when it may no longer be the current one.
+/// Returns the age of a reading if it may no longer be the current one.
 #[inline]
 fn staleness(
     received: &Received,

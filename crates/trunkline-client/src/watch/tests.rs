@@ -1,4 +1,4 @@
-//! What a watch holds stays bounded by the names there are, whatever the engine says.
+//! The memory of a watch stays bounded by the number of names, whatever the engine sends.
 
 use trunkline_proto::message::watch::AppearedVariable;
 use trunkline_proto::{Fault, FaultCode};
@@ -37,7 +37,7 @@ fn a_name_that_appears_with_ever_new_handles_is_held_once() {
     assert_eq!(watch.by_handle.len(), 0);
 }
 
-/// Every connection lists the names anew and finds too many, and the program does not look.
+/// Every connection lists the names again and finds too many, while the program takes no events.
 /// Behaviour: B-32, H-19.
 #[test]
 fn of_names_that_are_too_many_nothing_but_the_failure_waits() {

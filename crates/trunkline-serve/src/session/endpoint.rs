@@ -1,4 +1,4 @@
-//! What the driver of a connection calls: input, output, time and its end.
+//! The driver's interface to a session: input, output, time, and the end.
 
 use trunkline_engine::Wakes;
 use trunkline_proto::limits::REQUEST_DEADLINE;
@@ -23,8 +23,8 @@ impl Endpoint for Session {
         self.liveness.handle_received(now);
         let (mut wakes, mut input) = (Wakes::new(), bytes);
         loop {
-            // The frame borrows the buffer, which therefore steps aside; the hello changes its
-            // limits.
+            // The frame borrows the buffer, so the buffer is moved out of `self`; the hello changes
+            // its limits.
             let mut frames = std::mem::take(&mut self.frames);
             let was_open = self.is_open();
             let result = match frames.next_frame(now, &mut input) {
@@ -34,7 +34,8 @@ impl Endpoint for Session {
                     if let Err(cause) = self.settle_account() {
                         return self.fail(cause);
                     }
-                    // What these frames wrote for other sessions goes, where this thread may.
+                    // Sends the updates that these frames made for other sessions, where this
+                    // thread may.
                     return wakes.send();
                 }
                 Err(error) => Err(error.into()),
@@ -59,7 +60,7 @@ impl Endpoint for Session {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        // The buffer is out of the session while it asks for what goes into it.
+        // The gather buffer is moved out of the session while it collects output.
         if self.gathering.is_some() {
             return self.gather_output(now, wall, budget, out);
         }
@@ -86,11 +87,11 @@ impl Endpoint for Session {
         }
         self.answers.send(out, budget, self.frame_max);
         if !self.answers.is_empty() {
-            // No update overtakes the answer to the write that made it.
+            // An update must not overtake the answer to the write that made it.
             more = true;
         } else if self.is_open() {
             more |= self.send_updates(end, out, &mut wakes);
-            // The last updates of what is gone may have been among them.
+            // The last updates of removed variables may have been among them.
             if self.has_waiting_watch() {
                 more |= self.run_watches(budget);
                 self.answers.send(out, budget, self.frame_max);
@@ -107,7 +108,7 @@ impl Endpoint for Session {
             }
         }
         if !was_reading && out.len() > start {
-            // It takes what is sent to it, so it lives.
+            // The peer takes what is sent to it, so it is alive.
             self.excuse_peer(now);
         }
         more
@@ -182,7 +183,7 @@ impl Endpoint for Session {
                 return self.fail(Disconnect::Dead { silent_for });
             }
         }
-        // The output that follows tries the write again, as soon as there is room for its answer.
+        // The next output tries the write again, as soon as there is room for its answer.
         self.parked_until = self.parked_until.filter(|until| *until > now);
         if self.sampled_due.is_some_and(|due| due <= now) {
             self.sampled_due = self.consumer.poll(now);
@@ -200,7 +201,8 @@ impl Endpoint for Session {
     }
 
     fn lets_writers_send(&self) -> bool {
-        // Nothing but updates: what the client has asked for is no writer's business.
+        // Writers may send only updates: answers to the client's requests are left to its own
+        // thread.
         self.is_open()
             && self.gathering.is_none()
             && self.answers.is_empty()
