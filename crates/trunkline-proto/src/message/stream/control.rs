@@ -102,7 +102,7 @@ impl Lost {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamLost)?;
         let lost = Self {
@@ -139,7 +139,7 @@ impl Ack {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamAck)?;
         let ack = Self {
@@ -184,7 +184,7 @@ impl Ask {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamAsk)?;
         let number = payload.u8()?;
@@ -210,7 +210,7 @@ pub fn encode_end(position: u64, out: &mut Vec<u8>) {
 /// Reads S_END.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+/// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
 pub fn decode_end(frame: &Frame<'_>) -> Result<u64, DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::StreamEnd)?;
     let position = position(&mut payload)?;
@@ -235,7 +235,7 @@ impl Abort {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamAbort)?;
         let abort = Self {
@@ -263,7 +263,7 @@ pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
 /// Reads S_KEEPALIVE.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+/// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
 pub fn decode_keepalive(frame: &Frame<'_>) -> Result<Keepalive, DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::StreamKeepalive)?;
     let keepalive = Keepalive {

@@ -122,7 +122,7 @@ impl<'a> Data<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let header = FrameHeader {
             length: u32::try_from(frame.payload().len()).unwrap_or(u32::MAX),

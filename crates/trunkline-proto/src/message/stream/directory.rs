@@ -98,7 +98,7 @@ impl Lookup {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let register = Register::read(frame, FrameKind::StreamLookup)?;
         let Register {
@@ -132,7 +132,7 @@ impl Register {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         Self::read(frame, FrameKind::StreamRegister)
     }
@@ -180,7 +180,7 @@ impl TicketGrant {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamTicket)?;
         let grant = Self {
@@ -204,7 +204,7 @@ impl Registered {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamRegistered)?;
         let registered = Self {
@@ -228,7 +228,7 @@ impl<'a> Arrived<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamArrived)?;
         Ok(Self {

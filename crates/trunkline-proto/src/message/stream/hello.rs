@@ -156,7 +156,7 @@ impl StreamHello {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamHello)?;
         read_magic(&mut payload)?;
@@ -216,7 +216,7 @@ impl StreamWelcome {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamWelcome)?;
         read_magic(&mut payload)?;

@@ -110,7 +110,7 @@ impl EndpointsQuery {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamList)?;
         read_magic(&mut payload)?;
@@ -182,7 +182,7 @@ impl EndpointStatus {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamStatus)?;
         Self::read(&mut payload)
