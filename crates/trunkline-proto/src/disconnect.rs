@@ -96,7 +96,7 @@ pub enum Disconnect {
     /// This end has no memory for the data that the other end sends.
     #[error("{sentence}")]
     OutOfMemory {
-        /// What the memory was needed for, and what to do.
+        /// The purpose of the memory, and the remedy.
         sentence: String,
     },
     /// This end closed the connection.

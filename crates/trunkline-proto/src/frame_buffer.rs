@@ -105,8 +105,8 @@ pub struct FrameBuffer {
 }
 
 /// A stretch of a message in parts, as long as a frame may be. It has the deadline of one frame, in
-/// however many parts it arrives. Otherwise a message of small parts would have a deadline for each
-/// part.
+/// however many parts it arrives. Otherwise a message of small parts would get a new deadline with
+/// each part.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     began: Tick,

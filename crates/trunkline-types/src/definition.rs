@@ -109,7 +109,8 @@ pub struct Properties {
     pub precision: Option<u8>,
     /// Access allowed to anyone, whatever their rights.
     pub access: Access,
-    /// Where the variable can be reached: over the network, or only within its own process.
+    /// The scope in which the variable can be reached: over the network, or only in its own
+    /// process.
     pub scope: Scope,
     /// Conversion between the source's raw value and the engineering value (H-01..H-03).
     pub scaling: Option<Scaling>,
@@ -137,13 +138,13 @@ pub struct Properties {
     /// Selects whether client writes are entered in the engine's audit, and what happens when the
     /// audit has no room (B-24).
     pub audit: AuditMode,
-    /// Where the value comes from, as `io-server:item`; empty if there is no source.
+    /// The source of the value, as `io-server:item`; empty if there is none.
     pub source: String,
     /// Full name of the variable of the same engine whose value this one shows and writes (H-20);
     /// empty if this is not an alias. The alias has its own access, scaling, range, deadband and
     /// units. Its scaling takes the target's value as the raw value.
     pub alias: String,
-    /// Where the variable was configured, as `file:line`; empty if a program made it.
+    /// The place of its configuration, as `file:line`; empty if a program made it.
     pub origin: String,
 }
 
@@ -187,16 +188,14 @@ pub enum Fifo {
     Off,
     /// One element, which always holds the newest value and is never empty or full (SP-14, SP-15).
     Single {
-        /// Elements of an array or waveform in each value; ignored for scalars, but never 0
-        /// (SP-22).
+        /// Elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
     /// Many elements, each of which is taken once (SP-16..SP-19).
     Multi {
         /// Number of values that the FIFO can hold.
         capacity: u32,
-        /// Elements of an array or waveform in each value; ignored for scalars, but never 0
-        /// (SP-22).
+        /// Elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
 }

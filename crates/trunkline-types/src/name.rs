@@ -157,7 +157,7 @@ impl Name {
     /// Returns the full name of the variable `path` of `library`; both are given escaped.
     ///
     /// # Errors
-    /// [`NameError`] as in [`Name::parse`], and when `library` is not a single segment.
+    /// [`NameError`] as in [`Name::parse`], also if `library` is not a single segment.
     pub fn join(library: &str, path: &str) -> Result<Self, NameError> {
         check_segment(library)?;
         Self::parse(&format!("{library}/{path}"))

@@ -19,7 +19,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quality(u32);
 
-/// How far a value can be trusted; ordered from best to worst.
+/// The trust in a value, ordered from best to worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Level {
     /// The value can be trusted.
@@ -93,7 +93,7 @@ impl Quality {
         self.0
     }
 
-    /// How far the value can be trusted.
+    /// The trust in the value.
     pub const fn level(self) -> Level {
         match self.0 & LEVEL_MASK {
             0 => Level::Good,

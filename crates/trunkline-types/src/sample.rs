@@ -13,7 +13,7 @@ pub struct Sample {
     pub source_timestamp: Timestamp,
     /// Time at which the engine accepted the value, by the engine's wall clock.
     pub engine_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// The quality of the value: level, reason and clock.
     pub quality: Quality,
 }
 
@@ -87,7 +87,7 @@ pub struct Reading {
     pub sample: Sample,
     /// The epoch and sequence of the update.
     pub position: Position,
-    /// What this reader missed between its previous reading and this one.
+    /// The updates that this reader missed between its previous reading and this one.
     pub lost: Lost,
     /// Age of the value, if it may no longer be the current one because the connection is down or
     /// the value is older than the variable's `max_age`; otherwise `None`.

@@ -108,7 +108,7 @@ pub struct AuditPageHead<'a> {
     pub next: Option<u64>,
     /// Number of entries removed so far, oldest first.
     pub removed: u64,
-    /// Where the entries are stored and what is wrong with the store, in a sentence.
+    /// The place where the entries are stored and any problem of the store, in a sentence.
     pub state: &'a str,
 }
 

@@ -64,7 +64,7 @@ pub struct VariableInfo {
     pub subscriptions: Vec<SubscriptionInfo>,
     /// Sessions that subscribe to it, at most 32; not only this client's.
     pub readers: Vec<ReaderInfo>,
-    /// Where the audit of its writes is stored; empty if they are not audited.
+    /// The place where the audit of its writes is stored; empty if they are not audited.
     pub audit: String,
     /// The forced value, who forced it, and the value that its source delivers meanwhile.
     pub forced: Option<ForcedEntry>,

@@ -11,9 +11,9 @@
 //!
 //! The client numbers its watches. The engine answers with pages of the existing names, under the
 //! request number of the WATCH; the last page has `listed` = 1. Names that appear and vanish
-//! afterwards are reported in order under request 0. `revision` is the number of names that had
-//! appeared or vanished at the engine when the frame was made. Handles are encoded as the
-//! difference from the previous one.
+//! afterwards are reported in order under request 0. A frame with `listed` = 2 starts the listing
+//! again. `revision` is the number of names that had appeared or vanished at the engine when the
+//! frame was made. Handles are encoded as the difference from the previous one.
 
 use trunkline_types::wire::{put_str, put_u32, put_u64, put_zigzag};
 use trunkline_types::{Access, DataType};

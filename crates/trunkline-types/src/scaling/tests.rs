@@ -43,7 +43,7 @@ fn linear_scaling_maps_raw_zero_and_full_to_engineering_zero_and_full() {
         (CURRENT, 4.0, 0.0),
         (CURRENT, 12.0, 50.0),
         (CURRENT, 20.0, 100.0),
-        (CURRENT, 3.6, -2.5),   // under range goes on: (3.6 - 4) * 100 / 16
+        (CURRENT, 3.6, -2.5),   // under range continues: (3.6 - 4) * 100 / 16
         (CURRENT, 22.0, 112.5), // so does over range
         (
             Scaling::Linear {
