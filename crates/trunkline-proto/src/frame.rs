@@ -15,9 +15,9 @@
 //!
 //! All numbers are little-endian. `length` counts the bytes after the header. `request` matches an
 //! answer to its request; in UPDATES, LOST and ENDED it is the subscription. `count` is the number
-//! of items of a list, and 0 in frames without a list. Extension fields are `varint id, varint
-//! length, bytes`; unknown ones are skipped. Without EXT nothing may follow the payload that the
-//! kind defines.
+//! of items of a list, and 0 in frames without a list. An extension field has the form `varint id,
+//! varint length, bytes`; unknown fields are skipped. Without EXT nothing may follow the payload
+//! that the kind defines.
 
 use crate::FrameKind;
 use crate::frame_buffer::FrameError;

@@ -33,7 +33,7 @@ pub struct Liveness {
     round_trip: Option<Duration>,
 }
 
-/// Fractions of an interval at which connections that send keep-alives together are due.
+/// Number of phases in an interval; connections that send keep-alives together use the same ones.
 const PHASES: u32 = 4;
 
 /// The action that is due.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{AuditMode, DataType, Scaling, Value};
 
-/// Most variables that one engine can have in one epoch, including undeployed ones.
+/// Most variables that one engine can have at a time: one for each slot that a handle can name.
 pub const VARIABLES_MAX: usize = 2 << 20;
 
 /// Longest description of a library or a variable, in bytes.
@@ -86,7 +86,7 @@ pub struct LibraryDefinition {
 pub struct VariableDefinition {
     /// Name within the library, such as `pump/mode`; escaped as in a full name.
     pub path: String,
-    /// All other properties; variables with equal properties share one allocation.
+    /// All other properties; variables with equal properties may share one allocation.
     pub properties: Arc<Properties>,
 }
 

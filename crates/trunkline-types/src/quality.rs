@@ -225,7 +225,7 @@ impl Default for Quality {
     }
 }
 
-/// Writes `good`, `uncertain: retained` or `bad: sensor-failure`, followed by the marks: `good
+/// Writes the level, such as `good`, the reason, `bad: sensor-failure`, and the marks, `good
 /// (forced, coerced)`.
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,7 +22,7 @@ use crate::message::stream::{Ack, Lost, ReaderState};
 pub(super) struct Drops {
     /// True if the writer may drop elements.
     pub(super) may: bool,
-    /// Difference between the ring's positions and the reader's.
+    /// Bytes by which the ring's positions are ahead of the reader's.
     shift: u64,
     /// Number of elements that the reader will never receive.
     lost: u64,
@@ -181,7 +181,8 @@ impl Link<Writer> {
         elements.saturating_add(self.half.drops.lost)
     }
 
-    /// Difference between the ring's positions and the reader's, from [`freed`](Self::freed) on.
+    /// Bytes by which the ring's positions are ahead of the reader's, from [`freed`](Self::freed)
+    /// on.
     pub fn ring_shift(&self) -> u64 {
         self.half.drops.shift
     }

@@ -108,7 +108,8 @@ impl Reader {
         }
     }
 
-    /// Called when the last byte of a frame has arrived: checks it, and counts its bytes.
+    /// Called when the last byte of a frame has arrived. With a checksum, its bytes count only
+    /// after the checksum is verified here.
     fn end_of_frame(&mut self) -> Result<(), Disconnect> {
         let Some(incoming) = self.incoming.take() else {
             return Ok(());

@@ -95,8 +95,8 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
 /// Reads properties written by [`encode_properties`]; fields with unknown ids are skipped.
 ///
 /// # Errors
-/// [`DecodeError`] if the data type is missing, a known field appears twice, or the bytes of a
-/// field are malformed. Whether the values are consistent is not checked here but at deployment.
+/// [`DecodeError`] if the data type is missing, a field with an id below 64 appears twice, or the
+/// bytes of a field are malformed. The values are checked for consistency only at deployment.
 pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeError> {
     let offset = reader.offset();
     let length = reader.count("a definition size in bytes", DEFINITION_BYTES_MAX, 1)?;
