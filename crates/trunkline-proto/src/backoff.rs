@@ -1,14 +1,14 @@
-//! When to dial again after a connection failed.
+//! The time to wait before dialling again after a connection failed.
 
 use std::time::Duration;
 
 use trunkline_types::time::duration_nanos;
 
-/// Exponential back-off with full jitter on every attempt, the first one included (F3): the wait is
-/// uniform between nothing and a ceiling that doubles from attempt to attempt.
+/// Exponential back-off with full jitter on every attempt, including the first (F3). The wait is
+/// uniform between zero and a ceiling that doubles with each attempt.
 ///
-/// Full jitter spreads the clients of a restarted engine over the whole interval, so that none of
-/// them arrives in a wave.
+/// Full jitter spreads the clients of a restarted engine over the whole interval, so that they do
+/// not arrive in waves.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     base: Duration,
@@ -19,11 +19,11 @@ pub struct Backoff {
 impl Backoff {
     /// Ceiling of the first wait.
     pub const BASE: Duration = Duration::from_millis(100);
-    /// Ceiling of any wait: whatever has happened before, a client is back within 2 s of the heal
-    /// (B-11). An engine that has no room for so many says when each is to come.
+    /// Ceiling of any wait. Whatever happened before, a client is back within 2 s after the fault
+    /// is repaired (B-11). An engine without room for all of them tells each client when to return.
     pub const CAP: Duration = Duration::from_millis(1600);
 
-    /// A back-off whose first wait is below `base` and whose longest is below `cap`.
+    /// Creates a back-off whose first wait is below `base` and whose longest is below `cap`.
     pub const fn new(base: Duration, cap: Duration) -> Self {
         Self {
             base,
@@ -32,16 +32,16 @@ impl Backoff {
         }
     }
 
-    /// How long to wait before the next attempt: `retry_after` as the engine asked, and the jitter
-    /// on top, so that clients told the same time do not return together. `random` is any uniformly
-    /// random number, from the caller because this crate has no source of its own.
+    /// Returns the wait before the next attempt: `retry_after` as requested by the engine, plus the
+    /// jitter, so that clients given the same time do not return together. `random` is a uniformly
+    /// random number. The caller supplies it because this crate has no source of randomness.
     pub fn next(&mut self, random: u64, retry_after: Option<Duration>) -> Duration {
         let jitter = Duration::from_nanos(scale(random, duration_nanos(self.ceiling())));
         self.attempts = self.attempts.saturating_add(1);
         retry_after.unwrap_or(Duration::ZERO).saturating_add(jitter)
     }
 
-    /// The connection is up: the next failure starts from the first ceiling again.
+    /// Called when the connection is up: the next failure starts at the first ceiling again.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }
@@ -64,7 +64,7 @@ impl Default for Backoff {
     }
 }
 
-/// `random` of the whole u64 range, mapped to `0..ceiling` without a modulo's bias.
+/// Maps a uniform `u64` to `0..ceiling`, without the bias of a modulo.
 fn scale(random: u64, ceiling: u64) -> u64 {
     (u128::from(random).wrapping_mul(u128::from(ceiling)) >> 64) as u64
 }

@@ -1,32 +1,33 @@
-//! What every decoder is made of: a checked cursor over a payload, and iterators over its items.
+//! The parts that all decoders share: a checked cursor over a payload, and iterators over its
+//! items.
 //!
-//! Nothing here allocates. A list's `count` is held against the bytes present before its first item
-//! is read, and bytes that follow the last item are an error (F13, F16).
+//! Nothing here allocates. The `count` of a list is checked against the bytes present before the
+//! first item is read, and bytes after the last item are an error (F13, F16).
 
 use trunkline_types::wire::{self, Reader};
 
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::{FaultCode, FaultRef, Frame, FrameKind};
 
-/// A frame's payload is not what its kind says. The peer's program is at fault; the connection is
-/// closed.
+/// The payload of a frame does not match its kind. The peer's program is at fault, and the
+/// connection is closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} frame, {cause}")]
 pub struct DecodeError {
     /// The kind of the frame.
     pub kind: FrameKind,
-    /// What is wrong; offsets count from the start of the payload.
+    /// The error; its offsets count from the start of the payload.
     pub cause: wire::DecodeError,
 }
 
-/// A cursor over the payload of a frame. A failed read ends the decoding of the frame.
+/// A cursor over the payload of a frame. After a failed read the frame must not be decoded further.
 #[derive(Clone, Debug)]
 pub struct Payload<'a> {
     kind: FrameKind,
     reader: Reader<'a>,
 }
 
-/// Iterates over the items of a payload: the part that all lists share.
+/// Iterates over the items of a payload; shared by all lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     payload: Payload<'a>,
@@ -34,7 +35,7 @@ pub(crate) struct Items<'a> {
     ended: bool,
 }
 
-/// Reads forwarded to the reader, with the kind of the frame added to the error.
+/// Defines reads that add the kind of the frame to the reader's error.
 macro_rules! forward {
     ($($name:ident -> $ty:ty),+) => {
         $(#[inline]
@@ -46,7 +47,7 @@ macro_rules! forward {
 }
 
 impl<'a> Payload<'a> {
-    /// The payload of a frame that must be of this kind.
+    /// The payload of a frame, which must be of this kind.
     pub(crate) fn of(frame: &Frame<'a>, kind: FrameKind) -> Result<Self, DecodeError> {
         let payload = Self {
             kind,
@@ -79,7 +80,7 @@ impl<'a> Payload<'a> {
         read(&mut self.reader).map_err(|cause| DecodeError { kind, cause })
     }
 
-    /// A varint that must fit u32.
+    /// Reads a varint that must fit into a `u32`.
     pub(crate) fn varint_u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
         let offset = self.reader.offset();
         let length = self.varint()?;
@@ -94,7 +95,7 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// A handle, coded as the difference to the one before.
+    /// Reads a handle, encoded as the difference from the previous one.
     #[inline]
     pub(crate) fn handle(&mut self, previous: u32) -> Result<u32, DecodeError> {
         let delta = self.zigzag()?;
@@ -104,7 +105,7 @@ impl<'a> Payload<'a> {
             .ok_or_else(|| self.unexpected("a handle within 32 bits", delta as u64))
     }
 
-    /// A varint length and that many bytes.
+    /// Reads a varint length and that many bytes.
     #[inline]
     pub(crate) fn prefixed(&mut self, what: &'static str) -> Result<&'a [u8], DecodeError> {
         let kind = self.kind;
@@ -113,12 +114,12 @@ impl<'a> Payload<'a> {
             .map_err(|cause| DecodeError { kind, cause })
     }
 
-    /// Text of at most `max` bytes.
+    /// Reads text of at most `max` bytes.
     pub(crate) fn text(&mut self, max: usize) -> Result<&'a str, DecodeError> {
         self.read(|reader| reader.str(max))
     }
 
-    /// A fault's code and sentence; 0 is no fault.
+    /// Reads the code and the sentence of a fault; a code of 0 is an error here.
     pub(crate) fn fault(&mut self) -> Result<FaultRef<'a>, DecodeError> {
         match self.status()? {
             Some(code) => self.fault_sentence(code),
@@ -126,7 +127,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// A status: `None` for success, else the code of the fault whose sentence follows.
+    /// Reads a status: `None` for success, otherwise the code of a fault whose sentence follows.
     #[inline]
     pub(crate) fn status(&mut self) -> Result<Option<FaultCode>, DecodeError> {
         let status = self.varint()?;
@@ -136,7 +137,7 @@ impl<'a> Payload<'a> {
         Ok((number != 0).then(|| FaultCode::from_number(number)))
     }
 
-    /// The sentence of a fault.
+    /// Reads the sentence of a fault.
     pub(crate) fn fault_sentence(&mut self, code: FaultCode) -> Result<FaultRef<'a>, DecodeError> {
         Ok(FaultRef {
             code,
@@ -144,17 +145,17 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// What is left, of which nothing is read yet.
+    /// Takes all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         self.reader.rest()
     }
 
-    /// Whether everything was read.
+    /// Returns true if everything was read.
     pub(crate) fn is_empty(&self) -> bool {
         self.reader.is_empty()
     }
 
-    /// A payload of the next `length` bytes.
+    /// Splits off the next `length` bytes as a payload.
     pub(crate) fn sub(&mut self, length: usize) -> Result<Payload<'a>, DecodeError> {
         let kind = self.kind;
         self.read(|reader| reader.sub(length))
@@ -166,7 +167,7 @@ impl<'a> Payload<'a> {
         self.reader.finish().map_err(|cause| self.error(cause))
     }
 
-    /// The error that something else was found here.
+    /// The error for finding something else at this position.
     #[cold]
     pub(crate) fn unexpected(&self, expected: &'static str, found: u64) -> DecodeError {
         let offset = self.reader.offset();
@@ -187,7 +188,7 @@ impl<'a> Payload<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The rest of `payload` as `count` items of at least `item_bytes` each.
+    /// Treats the rest of `payload` as `count` items of at least `item_bytes` each.
     pub(crate) fn new(
         payload: Payload<'a>,
         count: u32,
@@ -210,12 +211,13 @@ impl<'a> Items<'a> {
         })
     }
 
-    /// Items that were not read yet.
+    /// Number of items not yet read.
     pub(crate) fn left(&self) -> u32 {
         if self.ended { 0 } else { self.left }
     }
 
-    /// Reads one item; after the last one checks that nothing follows. Ends after an error.
+    /// Reads one item. After the last one it checks that nothing follows. Iteration ends after an
+    /// error.
     #[inline(always)]
     pub(crate) fn next_with<T>(
         &mut self,

@@ -1,6 +1,6 @@
-//! Digests by which two ends find out whether they hold the same (B-10).
+//! Digests by which two ends find out if they hold the same data (B-10).
 //!
-//! They find faults, not forgers: whoever can alter frames can alter digests as well.
+//! They detect faults, not forgery: anyone who can alter frames can alter digests as well.
 
 use crate::message::record::UpdateRecord;
 
@@ -8,20 +8,21 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
-/// What one update record adds to the running digest: its handle and sequence, mixed so that sums
-/// of different records hardly ever agree.
+/// The contribution of one update record to the running digest: its handle and sequence, mixed so
+/// that sums of different records hardly ever agree.
 #[inline]
 pub const fn of_position(handle: u32, sequence: u64) -> u64 {
     finish(sequence.wrapping_add((handle as u64).wrapping_mul(SPREAD)))
 }
 
-/// What the news that an item has ended adds to the running digest, of GONE and of ENDED.
+/// The contribution of the end of an item, reported by GONE or ENDED, to the running digest.
 pub const fn of_end(handle: u32) -> u64 {
     of_position(handle, u64::MAX)
 }
 
-/// Everything about a record that the reader of an item sees: handle, sequence, times, quality and
-/// every bit of the value; not whether this session wrote it.
+/// The digest of everything that the reader of an item sees in a record: handle, sequence, times,
+/// quality and every bit of the value. It does not cover the mark that this session wrote the
+/// update.
 pub fn of_record(record: &UpdateRecord<'_>) -> u64 {
     let position = of_position(record.handle, record.sequence);
     let quality = u64::from(record.quality.to_bits());

@@ -1,4 +1,4 @@
-//! Why a connection ended.
+//! The reasons why connections end.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::frame_buffer::FrameError;
 use crate::message::closing::{Goodbye, Refused};
 use crate::{FaultCode, VersionMismatch, VersionRange};
 
-/// Why a connection ended, or never came to be. Shown to people as it is: the sentence says who is
-/// at fault and what to do next.
+/// The reason why a connection ended or could not be established. Shown to people as it is: the
+/// sentence names the party at fault and what to do next.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disconnect {
-    /// The other end closed the connection without a word.
+    /// The other end closed the connection without a goodbye.
     #[error(
         "the other end closed the connection without saying why; it may have been stopped or killed"
     )]
@@ -22,37 +22,37 @@ pub enum Disconnect {
     /// The transport failed.
     #[error("{}", io_sentence(*kind, text))]
     Io {
-        /// What the system reported.
+        /// The kind of error that the system reported.
         kind: ErrorKind,
-        /// The system's words.
+        /// The system's message.
         text: String,
     },
-    /// The host's name has no address.
+    /// The host name could not be resolved.
     #[error("the host name \"{host}\" has no address ({text}); check its spelling and the DNS")]
     NameLookup {
-        /// The name.
+        /// The host name.
         host: String,
-        /// The resolver's words.
+        /// The resolver's message.
         text: String,
     },
     /// The engine refused the connection.
     #[error("the engine refused the connection: {sentence}")]
     Refused {
-        /// Why.
+        /// The reason, for programs.
         code: FaultCode,
-        /// Why, in the engine's words.
+        /// The reason, in the engine's words.
         sentence: String,
-        /// When it asks to be dialled again.
+        /// The time after which the engine asks to be dialled again.
         retry_after: Option<Duration>,
     },
-    /// The other end closed the connection in order.
+    /// The other end closed the connection in an orderly way.
     #[error("the other end closed the connection: {sentence}")]
     Goodbye {
-        /// Why.
+        /// The reason, for programs.
         code: FaultCode,
-        /// Why, in its words.
+        /// The reason, in the other end's words.
         sentence: String,
-        /// When it asks to be dialled again.
+        /// The time after which the other end asks to be dialled again.
         retry_after: Option<Duration>,
     },
     /// Nothing came from the other end within the keep-alive deadline.
@@ -61,28 +61,28 @@ pub enum Disconnect {
          network between is cut", silent_for.as_secs_f64()
     )]
     Dead {
-        /// How long.
+        /// Time since the last bytes arrived.
         silent_for: Duration,
     },
-    /// The other end sent something that is not the protocol.
+    /// The other end violated the protocol.
     #[error("the other end does not keep to the protocol ({sentence}); its program is at fault")]
     Malformed {
-        /// What it sent.
+        /// Description of the violation.
         sentence: String,
     },
-    /// The other end is no Trunkline at all.
+    /// The program at the other end is not Trunkline.
     #[error(
         "the program at the other end does not speak Trunkline's protocol (its first bytes were \
          {first_bytes}); check host and port"
     )]
     NotTrunkline {
-        /// Printable form of its first bytes.
+        /// Printable form of the first bytes received.
         first_bytes: String,
     },
-    /// The two programs are of versions that do not work together.
+    /// The protocol versions of the two programs do not overlap.
     #[error("{0}")]
     VersionMismatch(VersionMismatch),
-    /// A frame, or the hello, took too long to arrive.
+    /// A frame, or the hello, did not arrive in time.
     #[error(
         "the other end did not complete its {what} within {:.1} s; its program or the network \
          stands still", deadline.as_secs_f64()
@@ -90,13 +90,13 @@ pub enum Disconnect {
     Slow {
         /// "frame" or "hello".
         what: &'static str,
-        /// How long it had.
+        /// The time allowed.
         deadline: Duration,
     },
-    /// This end has no memory for what the other end sends.
+    /// This end has no memory for the data that the other end sends.
     #[error("{sentence}")]
     OutOfMemory {
-        /// What there is no memory for, and what to do.
+        /// The purpose of the memory, and the remedy.
         sentence: String,
     },
     /// This end closed the connection.
@@ -104,12 +104,13 @@ pub enum Disconnect {
     Local,
 }
 
-/// When a peer that there was no memory for may come again.
+/// Time after which a peer may reconnect if it was refused for lack of memory.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Disconnect {
-    /// Whether dialling again by itself can help. False only when a person must act first; a client
-    /// says so at once instead of trying for ever.
+    /// Returns true if dialling again can help without further action. It is false only if a person
+    /// must act first; the client then reports the failure at once instead of retrying
+    /// indefinitely.
     pub fn may_retry(&self) -> bool {
         match self {
             Disconnect::VersionMismatch(_) | Disconnect::NotTrunkline { .. } => false,
@@ -121,7 +122,7 @@ impl Disconnect {
         }
     }
 
-    /// When the other end asked to be dialled again.
+    /// The time after which the other end asked to be dialled again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Disconnect::Refused { retry_after, .. } | Disconnect::Goodbye { retry_after, .. } => {
@@ -131,7 +132,7 @@ impl Disconnect {
         }
     }
 
-    /// The reason of the quality that readings behind this connection have now.
+    /// The reason for the quality of readings that come over this connection.
     pub fn quality_reason(&self) -> Reason {
         match self {
             Disconnect::NameLookup { .. } => Reason::NameLookupFailed,
@@ -154,7 +155,7 @@ impl Disconnect {
         }
     }
 
-    /// The goodbye that tells the other end why this end closes; `None` where it would not be read.
+    /// The goodbye that tells the other end why this end closes; `None` if it would not be read.
     pub fn goodbye(&self) -> Option<Goodbye> {
         let code = match self {
             Disconnect::Dead { .. } | Disconnect::Slow { .. } => FaultCode::PeerSilent,
@@ -177,7 +178,7 @@ impl Disconnect {
         })
     }
 
-    /// What a refusal means to a client that speaks `ours`.
+    /// Converts a refusal received by a client that speaks `ours`.
     pub fn from_refused(refused: &Refused, ours: VersionRange) -> Self {
         if refused.code == FaultCode::VersionMismatch {
             let engine = refused.versions;
@@ -259,7 +260,7 @@ fn is_unreachable(kind: ErrorKind) -> bool {
 
 fn io_sentence(kind: ErrorKind, text: &str) -> String {
     let advice = match kind {
-        // The path of a Unix socket; an address begins otherwise.
+        // The path of a Unix socket; an IP address does not begin with a slash.
         ErrorKind::ConnectionRefused if text.starts_with('/') => {
             "no program listens there: is the engine running, and is the path right?"
         }

@@ -1,10 +1,10 @@
-//! A sans-IO end of a connection.
+//! The sans-IO interface of one end of a connection.
 
 use trunkline_types::{Tick, Timestamp};
 
 use crate::Disconnect;
 
-/// One end of a connection, as its transport sees it. `trunkline-net` drives any of these.
+/// One end of a connection, as its transport sees it. `trunkline-net` drives any endpoint.
 ///
 /// The driver calls, in any order the transport dictates:
 ///
@@ -14,87 +14,91 @@ use crate::Disconnect;
 ///        +---------------------- client only, at poll_dial ---------------------+
 /// ```
 ///
-/// After every `handle_*` call the driver asks `poll_output` until nothing is ready or the
-/// transport is full, then `wants_close`, then `poll_timeout`. `now` never goes backwards. No call
+/// After every `handle_*` call the driver calls `poll_output` until nothing is ready or the
+/// transport is full, then `wants_close`, then `poll_timeout`. `now` never decreases. No call
 /// blocks, sleeps or reads a clock.
 pub trait Endpoint: Send {
-    /// A transport is up (client: dialled; server: accepted). Output may be produced at once.
+    /// Called when a transport is up (client: dialled; server: accepted). Output may be ready at
+    /// once.
     fn handle_connected(&mut self, now: Tick, wall: Timestamp);
 
-    /// Bytes arrived, in order. Never called while [`wants_input`](Self::wants_input) is false.
+    /// Called with received bytes, in order, but never while [`wants_input`](Self::wants_input) is
+    /// false.
     fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]);
 
-    /// False while this end cannot take more input: the driver leaves the bytes in the transport,
-    /// so that the peer is slowed by its own send buffer. Asked again after every other call.
+    /// Returns false while this end cannot accept more input. The driver then leaves the bytes in
+    /// the transport, so that the peer's send buffer slows it down. Called again after every other
+    /// call.
     fn wants_input(&self) -> bool {
         true
     }
 
-    /// Appends to `out` what is to be sent now, at most about `budget` bytes (one frame may exceed
-    /// it); true when more is ready at once.
+    /// Appends to `out` the bytes to send now, at most about `budget` (one frame may exceed it).
+    /// Returns true if more is ready at once.
     fn poll_output(&mut self, now: Tick, wall: Timestamp, budget: usize, out: &mut Vec<u8>)
     -> bool;
 
-    /// Server only: whether a thread that has just changed something may ask for the output itself
-    /// and send it, because there is nothing to send but such changes. False leaves it to whoever
-    /// drives.
+    /// Server only: returns true if a thread that has just changed something may poll the output
+    /// itself and send it, because such changes are all there is to send. If false, the driver
+    /// sends.
     fn lets_writers_send(&self) -> bool {
         false
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called next (keep-alive, sampled,
-    /// deadlines); `None` for never.
+    /// The time of the next [`handle_timeout`](Self::handle_timeout) call (keep-alive, sampled
+    /// subscriptions, deadlines); `None` if none is needed.
     fn poll_timeout(&self) -> Option<Tick>;
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) named has passed. Called too early, it
-    /// does nothing.
+    /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has passed. An early
+    /// call has no effect.
     fn handle_timeout(&mut self, now: Tick, wall: Timestamp);
 
-    /// The transport is gone: the peer closed it, it failed, or this end wanted it closed. A client
-    /// plans its next dial, a server session ends.
+    /// Called when the transport is gone: the peer closed it, it failed, or this end asked to close
+    /// it. A client plans its next dial; a server session ends.
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect);
 
-    /// Why the transport is to be closed once all output is sent; `None` while it is to stay.
+    /// The reason to close the transport once all output is sent; `None` while it stays open.
     fn wants_close(&self) -> Option<Disconnect>;
 
-    /// Server only: whether the peer has yet to introduce itself. Few connections may be in this
-    /// state at a time, so it must end by itself.
+    /// Server only: returns true until the peer has introduced itself. The number of connections in
+    /// this state is limited, so the state must end by itself.
     fn is_in_handshake(&self) -> bool {
         false
     }
 
-    /// Client only: when to dial next (a tick that has passed means now); `None`: do not dial.
+    /// Client only: the time of the next dial (a past tick means now); `None` to not dial.
     fn poll_dial(&self) -> Option<Tick> {
         None
     }
 
-    /// Server only: the transport is somebody else's, by a number that means something to whoever
-    /// made this endpoint. Asked when all output is sent; this endpoint ends with it.
+    /// Server only: the number of the party to which the transport is to be handed over; the
+    /// creator of this endpoint defines its meaning. Called when all output is sent; this endpoint
+    /// then ends.
     fn wants_handover(&self) -> Option<u64> {
         None
     }
 
-    /// Client only: the bytes that this endpoint has in a place of its own, and wants sent from
-    /// there and received there. Always there, or never.
+    /// Client only: gives access to bytes that this endpoint sends from, and receives into, a place
+    /// of its own. The result is always `Some` or always `None`.
     fn direct(&mut self) -> Option<&mut dyn DirectBytes> {
         None
     }
 }
 
-/// Bytes that a driver sends from where they lie and receives where they belong, beside those that
-/// an [`Endpoint`] appends and is handed.
+/// Bytes that a driver sends from, or receives into, the place where they belong, in addition to
+/// those that pass through an [`Endpoint`]'s buffers.
 pub trait DirectBytes {
-    /// What follows the output that was appended last, as far as it is not sent yet. The endpoint
-    /// is asked for more output only when this is empty.
+    /// The unsent bytes that follow the output appended last. The endpoint is asked for more output
+    /// only when this is empty.
     fn region(&mut self) -> &[u8];
 
-    /// So many bytes of the region, from its beginning on, are with the transport.
+    /// Called when the first `count` bytes of the region were handed to the transport.
     fn handle_sent(&mut self, now: Tick, count: usize);
 
-    /// Where the next received bytes belong; empty when they go to
+    /// The place for the next received bytes; empty if they are for
     /// [`handle_input`](Endpoint::handle_input).
     fn space(&mut self) -> &mut [u8];
 
-    /// So many bytes were received into the space, from its beginning on.
+    /// Called when `count` bytes were received into the start of the space.
     fn handle_received(&mut self, now: Tick, count: usize);
 }

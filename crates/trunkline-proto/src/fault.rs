@@ -1,24 +1,24 @@
-//! Why a request, or one item of it, was refused.
+//! The reasons why a request, or one of its items, is refused.
 
 use std::fmt;
 
 macro_rules! fault_codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
-        /// The number of a fault. Numbers that this version does not know are kept: the sentence
-        /// that comes with them still says what is wrong.
+        /// The number of a fault. Numbers unknown to this version are preserved; the sentence that
+        /// comes with them still describes the problem.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum FaultCode {
             $($(#[doc = $doc])+ $variant,)+
-            /// A number from a newer version.
+            /// A number of a newer version.
             Unknown(u16),
         }
 
         impl FaultCode {
-            /// Every code this version knows, in ascending order of its number.
+            /// Every code known to this version, in ascending order of its number.
             pub const ALL: &[FaultCode] = &[$(FaultCode::$variant,)+];
 
-            /// The code with this number.
+            /// Returns the code with this number.
             pub const fn from_number(number: u16) -> Self {
                 match number {
                     $($number => FaultCode::$variant,)+
@@ -34,7 +34,7 @@ macro_rules! fault_codes {
                 }
             }
 
-            /// The name that programs and scripts match on.
+            /// The name for programs and scripts to match on.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(FaultCode::$variant => $name,)+
@@ -42,8 +42,8 @@ macro_rules! fault_codes {
                 }
             }
 
-            /// What it means, who is at fault and what to do next: used where no sentence about
-            /// the very case came with it.
+            /// The general sentence of the fault: its meaning, the party at fault and what to do
+            /// next. Used if no specific sentence came with it.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(FaultCode::$variant => concat!($($doc),+).trim_start(),)+
@@ -187,27 +187,27 @@ fault_codes! {
     StreamDestroyed = 112, "stream-destroyed";
 }
 
-/// A fault with the sentence about its very case.
+/// A fault with a sentence about the specific case.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub struct Fault {
-    /// What programs match on.
+    /// The code for programs to match on.
     pub code: FaultCode,
-    /// What people read: who is at fault and what to do next.
+    /// The sentence for people: the party at fault and what to do next.
     pub sentence: String,
 }
 
-/// A fault as it stands in a received frame.
+/// A fault in a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultRef<'a> {
-    /// What programs match on.
+    /// The code for programs to match on.
     pub code: FaultCode,
-    /// What people read; may be empty, see [`FaultRef::to_fault`].
+    /// The sentence for people; may be empty, see [`FaultRef::to_fault`].
     pub sentence: &'a str,
 }
 
 impl Fault {
-    /// A fault with its sentence.
+    /// Creates a fault with a specific sentence.
     pub fn new(code: FaultCode, sentence: impl Into<String>) -> Self {
         Self {
             code,
@@ -225,14 +225,14 @@ impl Fault {
 }
 
 impl From<FaultCode> for Fault {
-    /// The fault with the code's general sentence.
+    /// Creates a fault with the general sentence of its code.
     fn from(code: FaultCode) -> Self {
         Self::new(code, code.meaning())
     }
 }
 
 impl FaultRef<'_> {
-    /// The owned form; an empty sentence becomes the code's general one.
+    /// Converts to the owned form; an empty sentence is replaced by the general one of the code.
     pub fn to_fault(self) -> Fault {
         if self.sentence.is_empty() {
             self.code.into()

@@ -1,4 +1,4 @@
-//! The header of every frame, a received frame, and writing one.
+//! The frame header, received frames, and the frame writer.
 //!
 //! ```text
 //!  0        4    5     6         8          12         16
@@ -13,16 +13,16 @@
 //! +--------------------------------+-----------------------+------------------+
 //! ```
 //!
-//! All numbers are little-endian. `length` counts the bytes after the header. `request` joins an
+//! All numbers are little-endian. `length` counts the bytes after the header. `request` matches an
 //! answer to its request; in UPDATES, LOST and ENDED it is the subscription. `count` is the number
-//! of items of a list, and 0 in frames that are none. Extension fields are
-//! `varint id, varint length, bytes`; unknown ones are skipped. Without EXT nothing may follow what
-//! the kind says.
+//! of items of a list, and 0 in frames without a list. An extension field has the form `varint id,
+//! varint length, bytes`; unknown fields are skipped. Without EXT nothing may follow the payload
+//! that the kind defines.
 
 use crate::FrameKind;
 use crate::frame_buffer::FrameError;
 
-/// Bytes of the header.
+/// Size of the header, in bytes.
 pub const HEADER_BYTES: usize = 16;
 const LENGTH: usize = 0;
 const KIND: usize = 4;
@@ -30,30 +30,30 @@ const FLAGS: usize = 5;
 const REQUEST: usize = 8;
 const COUNT: usize = 12;
 
-/// Flag: further frames of this request or answer follow.
+/// Flag: more frames of this request or answer follow.
 pub const MORE: u8 = 1;
 /// Flag: the payload ends with an extension block.
 pub const EXT: u8 = 2;
 
-/// Bytes of the length at the end of an extension block.
+/// Size of the length field at the end of an extension block.
 const EXT_LENGTH_BYTES: usize = 4;
 
 /// The fields of a frame header, as drawn in the [module](self).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameHeader {
-    /// Bytes after the header.
+    /// Number of bytes after the header.
     pub length: u32,
-    /// A [`FrameKind`]'s number, or one this version does not know.
+    /// The number of a [`FrameKind`], or one unknown to this version.
     pub kind: u8,
-    /// [`MORE`], [`EXT`]; other bits are ignored.
+    /// [`MORE`] and [`EXT`]; other bits are ignored.
     pub flags: u8,
-    /// The request, or the subscription.
+    /// The number of the request, or of the subscription.
     pub request: u32,
-    /// Items in the payload.
+    /// Number of items in the payload.
     pub count: u32,
 }
 
-/// A complete frame that was received; its bytes stand in the frame buffer or the input.
+/// A complete received frame; its bytes are in the frame buffer or in the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     header: FrameHeader,
@@ -62,7 +62,7 @@ pub struct Frame<'a> {
 }
 
 impl FrameHeader {
-    /// The header in these bytes; every 16 bytes are one.
+    /// Parses a header; any 16 bytes are valid.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Self {
         let [
             l0,
@@ -91,7 +91,7 @@ impl FrameHeader {
         }
     }
 
-    /// The bytes of this header.
+    /// Encodes this header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let mut put = |offset: usize, field: &[u8]| {
@@ -109,10 +109,10 @@ impl FrameHeader {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame of this header and payload.
+    /// Builds a frame from its header and payload.
     ///
     /// # Errors
-    /// [`FrameError::Extension`] when EXT is set but the payload does not end with a block.
+    /// [`FrameError::Extension`] if EXT is set but the payload does not end with a block.
     pub fn new(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
         if header.flags & EXT == 0 {
             return Ok(Self {
@@ -135,9 +135,9 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Takes the first frame off `bytes` without any limit: for tests and tools that hold whole
-    /// frames. Connections use a [`FrameBuffer`](crate::FrameBuffer). `None` when no complete frame
-    /// is there.
+    /// Takes the first frame off `bytes` without any limit, for tests and tools that hold whole
+    /// frames. Returns `None` if there is no complete frame. Connections use a
+    /// [`FrameBuffer`](crate::FrameBuffer).
     ///
     /// # Errors
     /// As [`Frame::new`].
@@ -153,22 +153,23 @@ impl<'a> Frame<'a> {
         Frame::new(header, payload).map(Some)
     }
 
-    /// What it is; `None` when this version does not know the kind: skip the frame (B-51).
+    /// The kind; `None` if it is unknown to this version, in which case the frame is skipped
+    /// (B-51).
     pub fn kind(&self) -> Option<FrameKind> {
         FrameKind::from_number(self.header.kind)
     }
 
-    /// The request it belongs to; in UPDATES, LOST and ENDED the subscription.
+    /// The request that the frame belongs to; in UPDATES, LOST and ENDED the subscription.
     pub fn request(&self) -> u32 {
         self.header.request
     }
 
-    /// Items in the payload, as the peer claims; decoders hold it against the bytes.
+    /// Number of items in the payload as claimed by the peer; decoders check it against the bytes.
     pub fn count(&self) -> u32 {
         self.header.count
     }
 
-    /// Whether further frames of this request or answer follow.
+    /// Returns true if more frames of this request or answer follow.
     pub fn has_more(&self) -> bool {
         self.header.flags & MORE != 0
     }
@@ -183,16 +184,16 @@ impl<'a> Frame<'a> {
         self.payload
     }
 
-    /// The fields of the extension; empty when there is none.
+    /// The fields of the extension; empty if there is none.
     pub fn extension(&self) -> &'a [u8] {
         self.extension
     }
 }
 
-/// Writes one frame at the end of a buffer: the header is reserved first and filled in at the end.
+/// Writes one frame at the end of a buffer. The header is reserved first and filled in at the end.
 ///
-/// The buffer's earlier content stays. One that is dropped without [`finish`](Self::finish) or
-/// [`abandon`](Self::abandon) leaves a frame of length 0 and garbage behind it.
+/// The earlier content of the buffer is kept. Dropping the writer without [`finish`](Self::finish)
+/// or [`abandon`](Self::abandon) leaves a frame of length 0 with garbage after it.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct FrameWriter<'a> {
@@ -217,17 +218,17 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// Where the payload is appended.
+    /// The buffer to which the payload is appended.
     pub fn payload(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// Counts one item.
+    /// Adds one to the header's item count.
     pub fn count_item(&mut self) {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Items so far.
+    /// Number of items counted so far.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -237,15 +238,15 @@ impl<'a> FrameWriter<'a> {
         self.out.len().saturating_sub(self.start)
     }
 
-    /// Completes the frame; `more`: further frames of the same request or answer follow. A frame is
-    /// below 4 GiB; one over the connection's `frame_max` is cut by
+    /// Completes the frame; `more` is true if further frames of the same request or answer follow.
+    /// A frame is shorter than 4 GiB. One longer than the connection's `frame_max` is cut by
     /// [`part::split_oversized`](crate::part::split_oversized).
     pub fn finish(self, more: bool) {
         let flags = if more { MORE } else { 0 };
         self.fill_header(flags);
     }
 
-    /// Completes the frame with an extension block of these fields.
+    /// Completes the frame with an extension block made of these fields.
     pub fn finish_with_extension(self, more: bool, fields: &[u8]) {
         self.out.extend_from_slice(fields);
         let length = u32::try_from(fields.len()).unwrap_or(u32::MAX);
@@ -254,7 +255,7 @@ impl<'a> FrameWriter<'a> {
         self.fill_header(flags);
     }
 
-    /// Takes the frame back, as if it had not been begun.
+    /// Removes the frame from the buffer.
     pub fn abandon(self) {
         self.out.truncate(self.start);
     }

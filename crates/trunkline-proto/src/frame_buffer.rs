@@ -1,4 +1,4 @@
-//! Bytes in, frames out, under limits that are checked before anything is buffered.
+//! Splits incoming bytes into frames, under limits that are checked before anything is buffered.
 
 use std::time::Duration;
 
@@ -10,70 +10,71 @@ use crate::limits::{
     FRAME_DEADLINE, FRAME_MAX_DEFAULT, HELLO_DEADLINE, HELLO_FRAME_MAX, MESSAGE_MAX_DEFAULT,
 };
 
-/// What a frame buffer accepts.
+/// The limits of a frame buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameLimits {
-    /// Longest payload of one frame.
+    /// Longest payload of one frame, in bytes.
     pub frame_max: u32,
-    /// Longest payload of a message in parts, all parts together.
+    /// Longest payload of a message in parts, in bytes, all parts together.
     pub message_max: u32,
-    /// Time from the first byte of a frame to its last (slow-loris).
+    /// Longest time from the first byte of a frame to its last (against slow-loris attacks).
     pub frame_deadline: Duration,
-    /// Before the hello is done: only its frames are accepted.
+    /// True until the hello is done: only the frames of the hello are accepted.
     pub hello: bool,
 }
 
-/// The bytes are no frame that may come now. The connection is closed: nothing after them can be
-/// read.
+/// The bytes are not a frame that is legal now. The connection is closed, because the bytes after
+/// them cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
     /// The first bytes of the connection are not a hello.
     #[error("the first bytes are no hello but \"{}\"", first_bytes.escape_ascii())]
     NotTrunkline {
-        /// Those bytes.
+        /// The first bytes.
         first_bytes: [u8; HEADER_BYTES],
     },
-    /// A frame is longer than agreed.
+    /// A frame exceeds the agreed length.
     #[error("a frame of kind {kind} announces {length} bytes where at most {max} are agreed")]
     TooLong {
-        /// The number of its kind.
+        /// Number of the frame's kind.
         kind: u8,
-        /// What its header says.
+        /// The length in the header.
         length: u32,
-        /// What is agreed.
+        /// The agreed maximum.
         max: u32,
     },
-    /// The parts of a message are longer than agreed.
+    /// The parts of a message exceed the agreed length.
     #[error("the parts of a message exceed {max} bytes")]
     MessageTooLong {
-        /// What is agreed.
+        /// The agreed maximum.
         max: u32,
     },
     /// The flag EXT is set, but the payload does not end with an extension block.
     #[error("a frame of kind {kind} announces an extension block that is not there")]
     Extension {
-        /// The number of its kind.
+        /// Number of the frame's kind.
         kind: u8,
     },
-    /// The system gives no memory for a frame or a message.
+    /// There is no memory for a frame or a message.
     #[error("there is no memory for {bytes} bytes of a frame")]
     NoMemory {
-        /// How many were asked for.
+        /// Number of bytes requested.
         bytes: usize,
     },
-    /// A frame did not arrive completely in time.
+    /// A frame did not arrive in time.
     #[error("a frame was not complete within {} ms", deadline.as_millis())]
     Slow {
-        /// The time it had.
+        /// The time allowed.
         deadline: Duration,
     },
 }
 
-/// Cuts the incoming bytes into frames.
+/// Splits incoming bytes into frames.
 ///
-/// Frames that are whole in the input are handed out from there without a copy; only the incomplete
-/// rest is kept. Memory grows with the bytes that have arrived, never with what a header announces.
+/// Frames that are complete in the input are returned from there without a copy; only the
+/// incomplete rest is buffered. Memory grows with the bytes that have arrived, never with the
+/// length that a header announces.
 ///
 /// ```
 /// # use trunkline_proto::{FrameBuffer, FrameLimits, message::why::Why};
@@ -92,34 +93,35 @@ pub enum FrameError {
 #[derive(Clone, Debug, Default)]
 pub struct FrameBuffer {
     limits: FrameLimits,
-    /// An incomplete frame, header first; or the frame handed out last, when `spent`.
+    /// An incomplete frame, header first; or the frame returned last, if `spent`.
     pending: Vec<u8>,
-    /// The parts of a message whose last frame has not come yet.
+    /// The parts of a message whose last frame has not arrived yet.
     parts: Vec<u8>,
-    /// `pending` (and `parts`) hold what was handed out last.
+    /// True if `pending` (and `parts`) hold the frame returned last.
     spent: bool,
     started_at: Option<Tick>,
-    /// Of a message in parts, what `frame_max` bytes more have to be there in time for.
+    /// The stretch of a message in parts that must arrive in time.
     stretch: Option<Stretch>,
 }
 
-/// So much of a message in parts as a frame may be long: it has the time of a frame, in however
-/// many parts it comes. A message of small parts would otherwise have as much time as it has bytes.
+/// A stretch of a message in parts, as long as a frame may be. It has the deadline of one frame, in
+/// however many parts it arrives. Otherwise a message of small parts would get a new deadline with
+/// each part.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     began: Tick,
-    /// Bytes of the message before it.
+    /// Bytes of the message before this stretch.
     before: usize,
 }
 
-/// Where the payload of a complete frame stands.
+/// The location of a complete frame's payload.
 enum Place<'i> {
     Input(&'i [u8]),
     Pending,
 }
 
 impl FrameLimits {
-    /// Before the hello is done.
+    /// The limits before the hello is done.
     pub const HELLO: FrameLimits = FrameLimits {
         frame_max: HELLO_FRAME_MAX,
         message_max: HELLO_FRAME_MAX,
@@ -129,7 +131,7 @@ impl FrameLimits {
 }
 
 impl Default for FrameLimits {
-    /// After the hello, when nothing else was agreed.
+    /// The limits after the hello if nothing else was agreed.
     fn default() -> Self {
         Self {
             frame_max: FRAME_MAX_DEFAULT,
@@ -141,7 +143,7 @@ impl Default for FrameLimits {
 }
 
 impl FrameBuffer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new(limits: FrameLimits) -> Self {
         Self {
             limits,
@@ -154,19 +156,19 @@ impl FrameBuffer {
         self.limits = limits;
     }
 
-    /// Forgets everything, for the next connection.
+    /// Discards everything, for the next connection.
     pub fn reset(&mut self, limits: FrameLimits) {
         *self = Self::new(limits);
     }
 
-    /// The next complete frame; `None` when all of `input` is taken and none is complete. The parts
-    /// of a message are joined here: PART frames are never handed out.
+    /// Returns the next complete frame; `None` if all of `input` is consumed and no frame is
+    /// complete. The parts of a message are joined here: PART frames are never returned.
     ///
-    /// The limits may be changed between two calls: call until it returns `None`, with the same
-    /// `input`.
+    /// The limits may be changed between two calls. Call this with the same `input` until it
+    /// returns `None`.
     ///
     /// # Errors
-    /// [`FrameError`]; the connection is of no more use.
+    /// [`FrameError`]; the connection can no longer be used.
     pub fn next_frame<'a, 'i: 'a>(
         &'a mut self,
         now: Tick,
@@ -210,22 +212,22 @@ impl FrameBuffer {
         }
     }
 
-    /// When the frame that is incomplete now began to arrive.
+    /// The time at which the incomplete frame began to arrive.
     pub fn frame_started_at(&self) -> Option<Tick> {
         self.started_at
     }
 
-    /// When the incomplete frame must be complete, or the next stretch of a message in parts.
+    /// The deadline of the incomplete frame, or of the next stretch of a message in parts.
     pub fn poll_timeout(&self) -> Option<Tick> {
         let stretch = self.stretch.map(|stretch| stretch.began);
         let began = Tick::earliest([self.started_at, stretch]);
         began.map(|began| began.saturating_add(self.limits.frame_deadline))
     }
 
-    /// Checks the deadline of what is incomplete.
+    /// Checks the deadline of the incomplete frame or stretch.
     ///
     /// # Errors
-    /// [`FrameError::Slow`] when it has passed; the connection is to be closed.
+    /// [`FrameError::Slow`] if it has passed; the connection must be closed.
     pub fn handle_timeout(&self, now: Tick) -> Result<(), FrameError> {
         match self.poll_timeout() {
             Some(due) if now >= due => Err(FrameError::Slow {
@@ -235,7 +237,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Bytes kept of incomplete frames and messages.
+    /// Bytes buffered of incomplete frames and messages.
     pub fn buffered_bytes(&self) -> usize {
         if self.spent {
             0
@@ -244,14 +246,14 @@ impl FrameBuffer {
         }
     }
 
-    /// Memory that it has, used or not.
+    /// Allocated memory in bytes, used or not.
     pub fn held_bytes(&self) -> usize {
         self.pending
             .capacity()
             .saturating_add(self.parts.capacity())
     }
 
-    /// A part has made the message `length` bytes long.
+    /// Records that a part has extended the message to `length` bytes.
     fn note_part(&mut self, now: Tick, length: usize) {
         let stretch = self.stretch.get_or_insert(Stretch {
             began: now,
@@ -273,7 +275,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Takes from `input` what completes one frame.
+    /// Takes the bytes that complete one frame from `input`.
     fn complete_one<'i>(
         &mut self,
         now: Tick,
@@ -306,7 +308,7 @@ impl FrameBuffer {
         Ok(Some((header, Place::Pending)))
     }
 
-    /// Moves bytes from `input` until `pending` has `whole`, or the input is empty.
+    /// Moves bytes from `input` until `pending` has `whole` bytes or the input is empty.
     fn take(&mut self, input: &mut &[u8], whole: usize) -> Result<(), FrameError> {
         let missing = whole.saturating_sub(self.pending.len()).min(input.len());
         let (taken, rest) = input.split_at(missing);
@@ -331,7 +333,7 @@ impl FrameBuffer {
     }
 }
 
-/// Appends, if there is memory for it.
+/// Appends the bytes, or fails if there is no memory for them.
 fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
     if buffer.try_reserve(bytes.len()).is_err() {
         let bytes = buffer.len().saturating_add(bytes.len());
@@ -341,7 +343,7 @@ fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Empties a buffer; one that a long frame has made large gives its memory back (F25).
+/// Empties a buffer; one that a long frame has enlarged releases its memory (F25).
 fn empty(buffer: &mut Vec<u8>) {
     const KEPT_BYTES_MAX: usize = 128 << 10;
     if buffer.capacity() > KEPT_BYTES_MAX {

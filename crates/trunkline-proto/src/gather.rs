@@ -1,9 +1,9 @@
-//! Throughput mode: what is to be sent is gathered, and sent when it has become much or has waited
-//! long.
+//! Throughput mode: output is gathered, and sent when there is enough of it or it has waited long
+//! enough.
 //!
-//! Without it everything is sent as soon as the transport takes it, and packed by itself where
-//! there is much ("natural batching"). With it a connection has one buffer for each direction,
-//! which all variables, requests and answers share in the order they were made:
+//! Without this mode everything is sent as soon as the transport accepts it, and batched only if
+//! there is much of it ("natural batching"). With it a connection has one buffer for each
+//! direction, shared by all variables, requests and answers in the order in which they were made:
 //!
 //! ```text
 //! frames --> | gathered | --> transport     when `bytes` of them are there,
@@ -19,12 +19,12 @@ use trunkline_types::Tick;
 use trunkline_types::contract::parse_duration;
 use trunkline_types::text::parse_size;
 
-/// When what was gathered is sent: whichever comes first.
+/// The two conditions for sending gathered bytes; whichever is met first applies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Throughput {
-    /// As soon as there are this many bytes; 1 to [`THROUGHPUT_BYTES_MAX`].
+    /// Send once this many bytes are gathered; 1 to [`THROUGHPUT_BYTES_MAX`].
     pub bytes: u32,
-    /// As soon as the first of them has waited this long; 1 µs to [`THROUGHPUT_DELAY_MAX`].
+    /// Send once the first of them has waited this long; 1 µs to [`THROUGHPUT_DELAY_MAX`].
     pub delay: Duration,
 }
 
@@ -32,10 +32,10 @@ pub struct Throughput {
 pub const THROUGHPUT_BYTES_MAX: u32 = 64 << 10;
 /// Longest time that bytes are gathered. Far below the deadline of keep-alives, which do not wait.
 pub const THROUGHPUT_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Asked for at once at least, however little is missing: small pieces would cost more than they
-/// bring, and what is more than enough is sent at once.
+/// Smallest amount requested at once, even if less is missing. Smaller pieces would cost more than
+/// they gain, and any excess is sent at once.
 const ROOM_MIN: usize = 4 << 10;
-/// Shortest one: below, there is nothing to gather.
+/// Shortest delay; below it there is nothing to gather.
 const DELAY_MIN: Duration = Duration::from_micros(1);
 
 impl Throughput {
@@ -45,13 +45,13 @@ impl Throughput {
         delay: Duration::from_millis(10),
     };
 
-    /// The nearest figures within the bounds, in whole microseconds.
+    /// Returns the nearest values within the bounds, in whole microseconds.
     #[must_use]
     pub fn within_bounds(self) -> Self {
         let delay = self.delay.clamp(DELAY_MIN, THROUGHPUT_DELAY_MAX);
         Self {
             bytes: self.bytes.clamp(1, THROUGHPUT_BYTES_MAX),
-            // At most a second, which fits.
+            // At most one second, so the microseconds fit.
             delay: Duration::from_micros(delay.as_micros() as u64),
         }
     }
@@ -64,7 +64,7 @@ impl Throughput {
 )]
 pub struct ThroughputError;
 
-/// Bytes and time with a comma between them: `8KiB,10ms`, `1500,500us`.
+/// Parses bytes and time separated by a comma: `8KiB,10ms`, `1500,500us`.
 impl FromStr for Throughput {
     type Err = ThroughputError;
 
@@ -83,7 +83,7 @@ impl FromStr for Throughput {
     }
 }
 
-/// As it is written in text.
+/// Writes the bytes and the delay, separated by a comma.
 impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{:?}", self.bytes, self.delay)
@@ -96,17 +96,17 @@ impl Default for Throughput {
     }
 }
 
-/// The buffer of one direction. Holds at most [`Throughput::bytes`] and one run of frames.
+/// The send buffer of one direction. Holds at most [`Throughput::bytes`] plus one run of frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gather {
     terms: Throughput,
     bytes: Vec<u8>,
-    /// When the first of them has waited long enough.
+    /// The time at which the first of them has waited long enough.
     due: Option<Tick>,
 }
 
 impl Gather {
-    /// An empty one.
+    /// Creates an empty buffer.
     pub fn new(terms: Throughput) -> Self {
         Self {
             terms: terms.within_bounds(),
@@ -115,19 +115,19 @@ impl Gather {
         }
     }
 
-    /// What it was made with.
+    /// The terms in effect, within their bounds.
     pub fn terms(&self) -> Throughput {
         self.terms
     }
 
-    /// When what is gathered is to be sent at the latest; `None` while there is nothing.
+    /// The latest time to send the gathered bytes; `None` if there are none.
     pub fn poll_timeout(&self) -> Option<Tick> {
         self.due
     }
 
-    /// Takes in what `produce` appends, and appends to `out` what is to be sent now, about `budget`
-    /// bytes of it. `produce` is given the room there is and says whether it has more at once, as
-    /// [`Endpoint::poll_output`](crate::Endpoint::poll_output) does; so does this.
+    /// Gathers the bytes that `produce` appends, and appends to `out` those to send now, about
+    /// `budget` bytes. `produce` gets the available room and returns true if it has more at once,
+    /// as [`Endpoint::poll_output`](crate::Endpoint::poll_output) does. So does this method.
     pub fn poll_output(
         &mut self,
         now: Tick,
@@ -159,8 +159,9 @@ impl Gather {
         more
     }
 
-    /// Whether what is gathered has waited long enough. It is to be released with the next output
-    /// then, and no longer asks for a call: a transport that is full may let that take a while.
+    /// Returns true if the gathered bytes have waited long enough. They are then due for release
+    /// with the next output and no longer need a timeout, because a full transport may delay that
+    /// output.
     pub fn expire(&mut self, now: Tick) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
         if is_due {
@@ -169,7 +170,7 @@ impl Gather {
         is_due
     }
 
-    /// Appends everything that is gathered: a flush, or the end.
+    /// Appends all gathered bytes, for a flush or at the end.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.due = None;
         out.append(&mut self.bytes);

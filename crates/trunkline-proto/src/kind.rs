@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Who may send a frame.
+/// The ends that may send a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sender {
     /// The end that dialled.
@@ -18,7 +18,7 @@ macro_rules! frame_kinds {
         $(#[doc = $doc:literal])+
         $variant:ident = $number:literal, $name:literal, $sender:ident;
     )+) => {
-        /// What a frame is. Kinds that this version does not know are skipped (B-51).
+        /// The kind of a frame. Kinds unknown to this version are skipped (B-51).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         #[repr(u8)]
@@ -30,7 +30,7 @@ macro_rules! frame_kinds {
             /// Every kind, in ascending order of its number.
             pub const ALL: &[FrameKind] = &[$(FrameKind::$variant,)+];
 
-            /// The kind with this number, if this version knows it.
+            /// Returns the kind with this number, if this version knows it.
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number {
                     $($number => Some(FrameKind::$variant),)+
@@ -45,14 +45,14 @@ macro_rules! frame_kinds {
                 }
             }
 
-            /// Who sends it.
+            /// The ends that may send it.
             pub const fn sender(self) -> Sender {
                 match self {
                     $(FrameKind::$variant => Sender::$sender,)+
                 }
             }
 
-            /// What it is for, in a sentence.
+            /// Its purpose, in a sentence.
             pub fn purpose(self) -> &'static str {
                 match self {
                     $(FrameKind::$variant => concat!($($doc),+).trim_start(),)+

@@ -1,9 +1,9 @@
 //! Trunkline's network protocol as state machines: no socket, clock, thread or environment.
 //!
-//! Bytes and the time come in, bytes and the time of the next call go out. `trunkline-net` drives
-//! any [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two ends that exist. What
-//! both need is here: how bytes become frames, what each frame holds, how two versions agree, when
-//! a peer counts as dead and when to dial again.
+//! Bytes and the time go in; bytes and the time of the next call come out. `trunkline-net` drives
+//! any [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two existing ends. This crate
+//! holds what both need: framing, the content of each frame, version negotiation, detection of dead
+//! peers, and back-off.
 //!
 //! ```text
 //!        bytes in                                             bytes out
@@ -17,22 +17,23 @@
 //!           +---------------> an Endpoint (serve, client) --------+
 //! ```
 //!
-//! `docs/reference/protocol.md` draws every frame; `vectors/frames.json` holds golden ones.
+//! `docs/reference/protocol.md` draws every frame; `vectors/frames.json` holds golden frames.
 //!
 //! # Layout
-//! - [`frame`], [`kind`]: the header, a received frame, writing one; the table of frame kinds.
-//! - [`frame_buffer`], [`part`]: bytes to frames under limits; messages longer than a frame.
-//! - [`message`]: one module per group of frames, the payload drawn above each codec.
-//! - [`endpoint`], [`disconnect`]: what drives a connection, and why one ended.
-//! - [`fault`]: why a request or one item of it was refused.
+//! - [`frame`], [`kind`]: the header, received frames, the frame writer; the table of frame kinds.
+//! - [`frame_buffer`], [`part`]: splits bytes into frames under limits; messages longer than a
+//!   frame.
+//! - [`message`]: one module per group of frames, with the payload drawn above each codec.
+//! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
+//! - [`fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
-//! - [`liveness`], [`backoff`]: keep-alive, dead peers, the time of the next dial.
-//! - [`digest`]: by which two ends find out whether they hold the same.
+//! - [`liveness`], [`backoff`]: keep-alive, dead peers, and the time of the next dial.
+//! - [`digest`]: digests by which two ends find out if they hold the same data.
 //! - [`stream`]: the two ends of a stream, and the directory of a machine's endpoints.
-//! - [`decode`], [`tlv`]: what every decoder is made of.
+//! - [`decode`], [`tlv`]: the parts that all decoders share.
 
 #![forbid(unsafe_code)]
-// A decoder that can panic on a length or an index is a way to stop an engine from outside.
+// A decoder that panics on a length or an index would let a peer stop the engine.
 #![cfg_attr(
     not(test),
     deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)

@@ -1,4 +1,4 @@
-//! Keep-alive and dead peers, the same on both sides (B-13).
+//! Keep-alive and detection of dead peers, the same on both sides (B-13).
 
 use std::time::Duration;
 
@@ -8,49 +8,50 @@ use trunkline_types::time::duration_nanos;
 use crate::limits::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL};
 use crate::message::keepalive::Keepalive;
 
-/// When to send a keep-alive, when to give up on the peer, and how long a round trip takes.
+/// Decides when to send a keep-alive and when to give up on the peer, and measures the round trip.
 ///
-/// A keep-alive goes out once per interval whatever else is sent: it carries counts and the digest.
-/// Neither end is to be woken more often than that: an engine sends those of many connections
-/// [together](Self::together), and a client [answers](Self::answering) the engine's with its own.
-/// Any bytes from the peer count as life. Read what has arrived before calling
-/// [`poll`](Self::poll), or a stall of one's own looks like the peer's.
+/// A keep-alive is sent once per interval regardless of other traffic, because it carries counts
+/// and the digest. Neither end should wake more often than that: an engine sends the keep-alives of
+/// many connections [together](Self::together), and a client [answers](Self::answering) the
+/// engine's with its own. Any bytes from the peer count as a sign of life. Read the bytes that have
+/// arrived before calling [`poll`](Self::poll), otherwise a stall of this process looks like one of
+/// the peer.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     interval: Duration,
     deadline: Duration,
     last_received: Tick,
     next_send: Tick,
-    /// Keep-alives go out at multiples of this; zero: whenever they are due.
+    /// Keep-alives are sent at multiples of this; zero sends them whenever they are due.
     grid: Duration,
-    /// A keep-alive of the peer is answered with one.
+    /// True if each keep-alive of the peer is answered with one.
     answers: bool,
-    /// Set once when this process itself was late: what the peer sent may not be read yet.
+    /// Set once if this process itself was late, because bytes of the peer may still be unread.
     grace_until: Option<Tick>,
-    /// `sent` of the peer's last keep-alive and when it came, for the echo.
+    /// The field `sent` of the peer's last keep-alive and its arrival time, for the echo.
     peer_sent: Option<(u64, Tick)>,
     round_trip: Option<Duration>,
 }
 
-/// Parts of an interval: when keep-alives of connections that send them together are due.
+/// Number of phases in an interval; connections that send keep-alives together use the same ones.
 const PHASES: u32 = 4;
 
-/// What is due.
+/// The action that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LivenessAction {
     /// Nothing before [`Liveness::poll_timeout`].
     Idle,
-    /// A keep-alive is to be sent now.
+    /// Send a keep-alive now.
     SendKeepalive,
-    /// The peer counts as dead.
+    /// The peer is considered dead.
     Dead {
-        /// How long nothing came from it.
+        /// Time since the last bytes from the peer.
         silent_for: Duration,
     },
 }
 
 impl Liveness {
-    /// A connection that is up since `now`, with these intervals.
+    /// Starts at `now`, when the connection came up, with these intervals.
     pub fn new(now: Tick, interval: Duration, deadline: Duration) -> Self {
         Self {
             interval,
@@ -65,14 +66,14 @@ impl Liveness {
         }
     }
 
-    /// A connection that is up since `now`: a keep-alive each second, dead after three.
+    /// Starts at `now`, when the connection came up: a keep-alive each second, dead after three.
     pub fn with_defaults(now: Tick) -> Self {
         Self::new(now, KEEPALIVE_INTERVAL, KEEPALIVE_DEADLINE)
     }
 
-    /// Keep-alives go out at multiples of a quarter of the interval, as those of every other
-    /// connection do whose ticks have the same origin: one wake-up serves them all. The first one
-    /// goes up to a quarter earlier for it.
+    /// Sends keep-alives at multiples of a quarter of the interval. All connections whose ticks
+    /// have the same origin then share one wake-up. The first keep-alive is sent up to a quarter
+    /// earlier.
     #[must_use]
     pub fn together(mut self) -> Self {
         self.grid = self.quarter();
@@ -80,9 +81,9 @@ impl Liveness {
         self
     }
 
-    /// A keep-alive goes out as soon as the peer's comes, unless one went out in the last half
-    /// interval; one that is due by itself waits a quarter of the interval longer, for the peer's
-    /// to come first.
+    /// Sends a keep-alive as soon as the peer's arrives, unless one was sent in the last half
+    /// interval. A keep-alive that is due on its own waits a quarter of the interval longer, to let
+    /// the peer's arrive first.
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.answers = true;
@@ -90,13 +91,13 @@ impl Liveness {
         self
     }
 
-    /// Bytes came from the peer.
+    /// Called when bytes came from the peer.
     pub fn handle_received(&mut self, now: Tick) {
         self.last_received = now;
         self.grace_until = None;
     }
 
-    /// A keep-alive came from the peer. True when one is to be sent for it.
+    /// Called when a keep-alive came from the peer. Returns true if one must be sent in answer.
     pub fn handle_keepalive(&mut self, now: Tick, keepalive: &Keepalive) -> bool {
         self.peer_sent = Some((keepalive.sent, now));
         if keepalive.echo != 0 {
@@ -112,7 +113,7 @@ impl Liveness {
         answers
     }
 
-    /// A keep-alive goes out at `now`; when the next one is due.
+    /// Schedules the next keep-alive after one is sent at `now`.
     fn plan(&mut self, now: Tick) {
         let due = now.saturating_add(self.interval);
         self.next_send = match self.answers {
@@ -125,13 +126,13 @@ impl Liveness {
         self.interval.checked_div(PHASES).unwrap_or_default()
     }
 
-    /// The last multiple of the grid until `due`.
+    /// The last multiple of the grid that is not after `due`.
     fn on_grid(&self, due: Tick) -> Tick {
         let past = due.as_nanos().checked_rem(duration_nanos(self.grid));
         Tick::from_nanos(due.as_nanos().saturating_sub(past.unwrap_or(0)))
     }
 
-    /// The keep-alive to send at `now`.
+    /// Builds the keep-alive to send at `now`.
     pub fn keepalive(&self, now: Tick, records_received: u64, digest: u64) -> Keepalive {
         let (echo, came) = self.peer_sent.unwrap_or((0, now));
         Keepalive {
@@ -143,12 +144,13 @@ impl Liveness {
         }
     }
 
-    /// When [`poll`](Self::poll) has something to say.
+    /// The time at which [`poll`](Self::poll) next returns an action.
     pub fn poll_timeout(&self) -> Tick {
         self.next_send.min(self.dead_at())
     }
 
-    /// What is due at `now`. `SendKeepalive` is said once per interval, never in bursts.
+    /// Returns the action due at `now`. `SendKeepalive` is returned once per interval, never in
+    /// bursts.
     pub fn poll(&mut self, now: Tick) -> LivenessAction {
         let dead_at = self.dead_at();
         if now >= dead_at {
@@ -158,8 +160,8 @@ impl Liveness {
                     silent_for: now.since(self.last_received),
                 };
             }
-            // This process slept through the deadline (a stopped process, a suspended machine): the
-            // peer's bytes may be waiting unread. One interval to find out.
+            // This process slept through the deadline (it was stopped, or the machine was
+            // suspended), so the peer's bytes may be unread. Allow one interval to find out.
             self.grace_until = Some(now.saturating_add(self.interval));
         }
         if now >= self.next_send {
@@ -169,12 +171,12 @@ impl Liveness {
         LivenessAction::Idle
     }
 
-    /// How long nothing has come from the peer.
+    /// Time since the last bytes came from the peer.
     pub fn silent_for(&self, now: Tick) -> Duration {
         now.since(self.last_received)
     }
 
-    /// The last measured round trip, without the time the peer held the echo.
+    /// The last measured round trip, less the time for which the peer held the echo.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn keepalives_of_many_connections_go_out_at_the_same_ticks() {
-        // The ticks of a process begin anywhere.
+        // The ticks of a process have an arbitrary origin.
         let tick = |ms: u64| Tick::from_nanos(ms * 1_000_000);
         for opened in [3, 249, 250, 1499, 7000] {
             let mut sut = Liveness::with_defaults(tick(opened)).together();
@@ -217,7 +219,7 @@ mod tests {
             assert_eq!(first.as_nanos() % 250_000_000, 0);
             let after = first.since(tick(opened));
             assert!(after > Duration::from_millis(750) && after <= Duration::from_secs(1));
-            // Late by less than a quarter: the next one is where it was to be.
+            // Late by less than a quarter: the next one keeps its place.
             let late = first.saturating_add(Duration::from_millis(30));
             sut.handle_received(late);
             assert_eq!(sut.poll(late), LivenessAction::SendKeepalive);
@@ -237,7 +239,7 @@ mod tests {
             assert_eq!(sut.poll_timeout(), at(second * 1000 + 1250));
             assert_eq!(sut.poll(at(second * 1000 + 990)), LivenessAction::Idle);
         }
-        // Without the peer's it goes by itself.
+        // Without the peer's keep-alive this end sends its own.
         assert_eq!(sut.poll(at(5250)), LivenessAction::SendKeepalive);
         assert_eq!(sut.poll(at(6500)), LivenessAction::SendKeepalive);
         let mut sut = Liveness::with_defaults(at(0));

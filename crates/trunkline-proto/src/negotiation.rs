@@ -1,8 +1,9 @@
-//! How two ends agree on version, features and limits (B-50).
+//! Agreement on version, features and limits between two ends (B-50).
 //!
-//! The client names the oldest and newest version it speaks; the engine picks the newest both know.
-//! A release speaks its own version N and N-1. The hello, the refusal and the goodbye keep their
-//! form for ever, so that any two versions can at least tell each other why it will not do.
+//! The client names the oldest and newest version it speaks; the engine picks the newest version
+//! that both speak. A release speaks its own version N and N-1. The forms of hello, refusal and
+//! goodbye never change, so that any two versions can at least tell each other why they are
+//! incompatible.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -16,59 +17,59 @@ use crate::message::hello::{Hello, Welcome};
 /// The protocol version of this release.
 pub const PROTOCOL_VERSION: u8 = 1;
 
-/// The versions a program speaks, both ends included.
+/// The versions that a program speaks, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionRange {
-    /// The oldest.
+    /// The oldest version.
     pub min: u8,
-    /// The newest.
+    /// The newest version.
     pub max: u8,
 }
 
-/// Features beyond the version, one bit each; both ends must have one for it to be used.
+/// Features in addition to the version, one bit each. A feature is used only if both ends have it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Features(u64);
 
-/// The versions of two programs do not meet.
+/// The versions of two programs do not overlap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionMismatch {
-    /// What the engine speaks.
+    /// The versions that the engine speaks.
     pub engine: VersionRange,
-    /// What the client speaks.
+    /// The versions that the client speaks.
     pub client: VersionRange,
 }
 
-/// What one end brings to the hello.
+/// The offer of one end in the hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiation {
-    /// The versions it speaks.
+    /// The versions that this end speaks.
     pub versions: VersionRange,
-    /// The features it has.
+    /// The features that this end has.
     pub features: Features,
-    /// The longest frame payload it takes.
+    /// The longest frame payload that this end accepts, in bytes.
     pub frame_max: u32,
-    /// The longest payload of a message in parts it takes.
+    /// The longest payload of a message in parts that this end accepts, in bytes.
     pub message_max: u32,
 }
 
-/// What holds on a connection after the hello, for both directions.
+/// The terms of a connection after the hello, for both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreement {
-    /// The version spoken.
+    /// The version in use.
     pub version: u8,
-    /// The features both have.
+    /// The features that both ends have.
     pub features: Features,
-    /// The longest frame payload.
+    /// The longest frame payload, in bytes.
     pub frame_max: u32,
-    /// The longest payload of a message in parts.
+    /// The longest payload of a message in parts, in bytes.
     pub message_max: u32,
 }
 
 impl VersionRange {
-    /// The versions this release speaks.
+    /// The versions that this release speaks.
     pub const OURS: VersionRange = VersionRange::of_release(PROTOCOL_VERSION);
 
-    /// The versions that a release whose newest is `newest` speaks: that one and the one before.
+    /// The versions of a release whose newest is `newest`: that one and the one before.
     pub const fn of_release(newest: u8) -> Self {
         let previous = newest.saturating_sub(1);
         Self {
@@ -77,12 +78,12 @@ impl VersionRange {
         }
     }
 
-    /// Whether `version` is one of them.
+    /// Returns true if `version` is in the range.
     pub const fn contains(self, version: u8) -> bool {
         self.min <= version && version <= self.max
     }
 
-    /// The newest version both speak.
+    /// The newest version in both ranges; `None` if they do not overlap.
     pub fn newest_common(self, peer: VersionRange) -> Option<u8> {
         let newest = self.max.min(peer.max);
         (self.contains(newest) && peer.contains(newest)).then_some(newest)
@@ -90,13 +91,13 @@ impl VersionRange {
 }
 
 impl Features {
-    /// None.
+    /// No features.
     pub const NONE: Features = Features(0);
     /// The provider's frames: PROVIDE to PROVIDER_ANSWER.
     pub const PROVIDER: Features = Features(1);
     /// Libraries over the network: DEPLOY, ORDER, REPORT.
     pub const ADMINISTRATION: Features = Features(2);
-    /// What WRITE says in its extension: send, request, force, expected positions.
+    /// The extension of WRITE: send, request, force and expected positions.
     pub const REGISTERS: Features = Features(4);
     /// Many variables at one instant, and leases: GROUP_WRITE to LEASED.
     pub const GROUPS: Features = Features(8);
@@ -110,40 +111,40 @@ impl Features {
     pub const FORCING: Features = Features(128);
     /// Running digest and sweep: the digest of KEEPALIVE, CHECK, COMPARE, REPAIRED.
     pub const CONVERGENCE: Features = Features(256);
-    /// Who did what: AUDIT, AUDIT_PAGE.
+    /// The audit: AUDIT, AUDIT_PAGE.
     pub const AUDIT: Features = Features(512);
     /// The running digest counts GONE and ENDED as well.
     pub const ENDS: Features = Features(1 << 20);
-    /// Of a stream: both ends are processes of one machine and share one ring, which is the buffers
-    /// of both. Nothing of it goes over their connection.
+    /// Streams only: both ends are processes of one machine and share one ring as the buffer of
+    /// both. No stream data passes over their connection.
     pub const SHARED_RING: Features = Features(1 << 21);
-    /// Of a stream: the writer may drop elements for a slow reader, and says so with S_LOST.
+    /// Streams only: the writer may drop elements for a slow reader, and reports it with S_LOST.
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
     pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1 << 20);
 
-    /// The bits on the wire; bits this release does not know are kept and mean nothing.
+    /// The bits on the wire; bits unknown to this release are kept and have no effect.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// From the bits on the wire.
+    /// Reads the bits on the wire.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Whether every feature of `other` is in.
+    /// Returns true if every feature of `other` is included.
     pub const fn contains(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The features that either has.
+    /// The features that either side has.
     #[must_use]
     pub const fn or(self, other: Features) -> Features {
         Features(self.0 | other.0)
     }
 
-    /// The features that both have.
+    /// The features that both sides have.
     #[must_use]
     pub const fn and(self, other: Features) -> Features {
         Features(self.0 & other.0)
@@ -151,7 +152,7 @@ impl Features {
 }
 
 impl Negotiation {
-    /// What this release brings.
+    /// The offer of this release.
     pub const OURS: Negotiation = Negotiation {
         versions: VersionRange::OURS,
         features: Features::OURS,
@@ -162,7 +163,7 @@ impl Negotiation {
     /// The engine's decision on a client's hello.
     ///
     /// # Errors
-    /// [`VersionMismatch`] when no version is common; it goes back in a REFUSED frame.
+    /// [`VersionMismatch`] if there is no common version; it is sent back in a REFUSED frame.
     pub fn accept(&self, hello: &Hello) -> Result<Agreement, VersionMismatch> {
         let version = self
             .versions
@@ -174,10 +175,10 @@ impl Negotiation {
         Ok(self.agree(version, hello.features, hello.frame_max, hello.message_max))
     }
 
-    /// What a client makes of the engine's welcome.
+    /// The client's evaluation of the engine's welcome.
     ///
     /// # Errors
-    /// [`VersionMismatch`] when the engine chose a version that was not offered.
+    /// [`VersionMismatch`] if the engine chose a version that was not offered.
     pub fn confirm(&self, welcome: &Welcome) -> Result<Agreement, VersionMismatch> {
         if !self.versions.contains(welcome.version) {
             let engine = VersionRange {

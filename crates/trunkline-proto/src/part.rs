@@ -1,4 +1,4 @@
-//! Messages longer than a frame: a 16 MiB value crosses a connection whose frames are 1 MiB.
+//! Messages longer than a frame: a 16 MiB value over a connection whose frames have at most 1 MiB.
 //!
 //! ```text
 //! +------------------+------------------+ ... +---------------------------------+
@@ -6,22 +6,22 @@
 //! +------------------+------------------+ ... +---------------------------------+
 //! ```
 //!
-//! The payloads of the PART frames are prepended to the payload of the next frame that is no PART;
-//! the receiver's [`FrameBuffer`](crate::FrameBuffer) joins them, so no decoder knows of it.
-//! Nothing may come between the parts of one message. Every `frame_max` bytes of it have the
-//! deadline of a frame, in however many parts they come.
+//! The payloads of the PART frames are prepended to the payload of the next frame of another kind.
+//! The receiver's [`FrameBuffer`](crate::FrameBuffer) joins them, so decoders are not aware of
+//! parts. No other frame may come between the parts of one message. Every `frame_max` bytes of the
+//! message have the deadline of a frame, in however many parts they arrive.
 
 use crate::FrameKind;
 use crate::frame::{FrameHeader, HEADER_BYTES};
 
-/// Cuts the frames in `out` from `start` on that are longer than `frame_max` into parts.
+/// Cuts into parts the frames in `out`, from `start` on, that are longer than `frame_max`.
 ///
-/// `out[start..]` must hold whole frames, as encoders write them. Costs one look per frame; only
-/// when there is something to cut is anything moved. It is done in place: a caller that has made
-/// room for [`part_bytes`] beforehand needs no memory here.
+/// `out[start..]` must hold whole frames, as encoders write them. Each frame is only inspected;
+/// bytes are moved only if there is something to cut. The cut is done in place: if the caller has
+/// reserved [`part_bytes`] beforehand, `out` does not grow its allocation here.
 #[inline]
 pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
-    // Without a look when all of it together is no longer.
+    // Nothing to inspect if all frames together are no longer than one frame may be.
     if out.len().saturating_sub(start) > frame_max as usize {
         split(out, start, frame_max.max(1) as usize);
     }
@@ -40,7 +40,8 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     let end = out.len();
     out.reserve_exact(more);
     out.resize(end.saturating_add(more), 0);
-    // From the last one on, each moves behind all that is to stay before it.
+    // From the last piece to the first, each moves past the headers that will be inserted before
+    // it.
     let mut shift = more;
     for piece in pieces.iter().rev() {
         let from = start.saturating_add(piece.at);
@@ -56,7 +57,7 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     }
 }
 
-/// Bytes that a message with a value of `value_bytes` may become longer by when it is
+/// Most bytes by which a message with a value of `value_bytes` grows when it is
 /// [cut](split_oversized).
 pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     let parts = value_bytes
@@ -65,22 +66,22 @@ pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     parts.saturating_add(2).saturating_mul(HEADER_BYTES)
 }
 
-/// A piece of a payload, and the header that goes before it.
+/// A piece of a payload, with its header.
 struct Piece {
     at: usize,
     bytes: usize,
     header: FrameHeader,
-    /// The header is not that which the frame had.
+    /// True if the header is inserted, false if it replaces the frame's own header.
     is_new: bool,
 }
 
-/// The payloads of frames in pieces that are no longer than a frame may be.
+/// Iterates over the payloads of frames, in pieces no longer than a frame may be.
 struct Pieces<'a> {
     rest: &'a [u8],
     frame_max: usize,
-    /// Where the next piece begins.
+    /// Offset of the next piece.
     at: usize,
-    /// What is left of the payload of the frame that is being cut.
+    /// The header of the frame being cut, and the number of payload bytes left.
     open: Option<(FrameHeader, usize)>,
 }
 
@@ -181,7 +182,7 @@ mod tests {
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
         assert!(whole.len() - before <= lengths.len() * part_bytes(95, max as u32));
-        // Nothing is left to be cut.
+        // Nothing is left to cut.
         split_oversized(&mut whole, 3, max as u32);
         assert_eq!(whole, expected);
     }

@@ -1,35 +1,35 @@
 //! Fields that an older version can skip: `varint id, varint length, bytes` (B-51).
 //!
-//! A field of a known id has exactly the form its message says; what a newer version adds comes
-//! under a new id. A field that is absent has its default; of a field that comes twice the last one
-//! counts, unless the message says that it repeats.
+//! A field with a known id has exactly the form that its message defines; additions of newer
+//! versions use new ids. An absent field has its default. If a field appears twice, the last one
+//! counts, unless the message defines it as repeated.
 
 use trunkline_types::wire::{put_bytes, put_i64, put_str, put_varint, varint_len};
 
 use crate::DecodeError;
 use crate::decode::Payload;
 
-/// Appends a field of these bytes.
+/// Appends a field with these bytes.
 pub fn put_field(out: &mut Vec<u8>, id: u64, bytes: &[u8]) {
     put_varint(out, id);
     put_bytes(out, bytes);
 }
 
-/// Appends a field that holds a varint.
+/// Appends a field with a varint.
 pub fn put_number(out: &mut Vec<u8>, id: u64, number: u64) {
     put_varint(out, id);
     put_varint(out, varint_len(number) as u64);
     put_varint(out, number);
 }
 
-/// Appends a field that holds 8 bytes.
+/// Appends a field with 8 bytes.
 pub fn put_fixed(out: &mut Vec<u8>, id: u64, number: i64) {
     put_varint(out, id);
     put_varint(out, 8);
     put_i64(out, number);
 }
 
-/// Appends a field that holds text, unless it is empty.
+/// Appends a field with text, unless the text is empty.
 pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
     if !text.is_empty() {
         put_varint(out, id);
@@ -37,15 +37,15 @@ pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
     }
 }
 
-/// Appends a field whose content `encode` appends.
+/// Appends a field whose content `encode` writes.
 pub fn put_nested(out: &mut Vec<u8>, id: u64, encode: impl FnOnce(&mut Vec<u8>)) {
     let mut content = Vec::new();
     encode(&mut content);
     put_field(out, id, &content);
 }
 
-/// Calls `read` with the id and content of every field up to the end of `payload`. `read` says
-/// whether it knows the id; a known field must have been read to its end.
+/// Calls `read` with the id and content of every field up to the end of `payload`. `read` returns
+/// true if it knows the id; a known field must be read to its end.
 pub(crate) fn read_fields<'a>(
     payload: &mut Payload<'a>,
     mut read: impl FnMut(u64, &mut Payload<'a>) -> Result<bool, DecodeError>,
@@ -62,7 +62,7 @@ pub(crate) fn read_fields<'a>(
 }
 
 impl<'a> Payload<'a> {
-    /// The whole field as text.
+    /// Reads the whole field as text.
     pub(crate) fn whole_text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.rest();
         std::str::from_utf8(bytes).map_err(|_| self.unexpected("text in UTF-8", 0))
@@ -71,7 +71,7 @@ impl<'a> Payload<'a> {
     /// Reads the fields of an extension block; see the [module](self). Unknown ids are skipped.
     ///
     /// # Errors
-    /// [`DecodeError`] when the block is not made of fields.
+    /// [`DecodeError`] if the block is not a sequence of fields.
     pub fn for_each_field(
         mut self,
         mut read: impl FnMut(u64, &'a [u8]),

@@ -1,4 +1,4 @@
-//! Where an engine listens: a TCP port, or a Unix socket.
+//! The addresses at which an engine listens: a TCP port or a Unix socket.
 //!
 //! ```text
 //! 127.0.0.1:5850                         TCP
@@ -12,86 +12,86 @@ use std::str::FromStr;
 
 use crate::text::clip;
 
-/// Longest path of a socket in bytes: what fits into a socket address of Linux, with the zero byte
-/// that ends it.
+/// Longest path of a Unix socket in bytes: the size of a Linux socket address, less the terminating
+/// zero byte.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// The path of a Unix socket: absolute, at most [`SOCKET_PATH_BYTES_MAX`] bytes, and ending in
-/// `.sock`, so that a URL can have a name behind it.
+/// `.sock`, so that a URL can append a name to it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SocketPath(String);
 
-/// One place to listen at.
+/// One address to listen at.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ListenAddress {
-    /// A TCP port of an address; port 0 is any that is free.
+    /// An IP address and TCP port; port 0 selects any free port.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(SocketPath),
 }
 
-/// The text is no path of a Unix socket.
+/// The text is not a valid path of a Unix socket.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketPathError {
-    /// It does not begin with `/`.
+    /// The path does not begin with `/`.
     #[error("{path:?} is not a whole path: write it from the root, /run/user/1000/plant.sock")]
     Relative {
-        /// What stands there, shortened.
+        /// The path as given, shortened.
         path: String,
     },
-    /// It does not end in `.sock`.
+    /// The path does not end in `.sock`, or its last segment is only `.sock`.
     #[error(
         "{path:?} does not end in .sock: the path of a Unix socket does, which tells it from the \
          name of a variable behind it"
     )]
     Ending {
-        /// What stands there, shortened.
+        /// The path as given, shortened.
         path: String,
     },
-    /// It does not fit into a socket address.
+    /// The path does not fit into a socket address.
     #[error(
         "the path of the Unix socket has {bytes} bytes, and the system takes {SOCKET_PATH_BYTES_MAX}: \
          choose a folder with a shorter path"
     )]
     TooLong {
-        /// How long it is.
+        /// Length of the path, in bytes.
         bytes: usize,
     },
-    /// A character that no path here may have.
+    /// The path contains a control character or one of `#`, `*`, `%` and `?`.
     #[error("the path of a Unix socket has {character:?}, which is reserved: choose another name")]
     Character {
-        /// Which one.
+        /// The reserved character.
         character: char,
     },
-    /// `.`, `..` or nothing between two slashes.
+    /// A segment is `.`, `..` or empty.
     #[error("{path:?} goes by way of . or .. or //: write the path without them")]
     Roundabout {
-        /// What stands there, shortened.
+        /// The path as given, shortened.
         path: String,
     },
 }
 
-/// Neither an address nor a socket.
+/// The text is neither an IP address with a port nor a Unix socket.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenAddressError {
-    /// Not an IP address with a port.
+    /// The text is not an IP address with a port.
     #[error("{text:?} is no address: write one such as 127.0.0.1:5850, or unix:/path/of/a.sock")]
     Address {
-        /// What stands there, shortened.
+        /// The text as given, shortened.
         text: String,
     },
-    /// What stands behind `unix:` is wrong.
+    /// The path after `unix:` is not valid.
     #[error(transparent)]
     Socket(#[from] SocketPathError),
 }
 
 impl SocketPath {
-    /// Checks a path.
+    /// Checks the path of a Unix socket.
     ///
     /// # Errors
-    /// [`SocketPathError`] says what is wrong with it.
+    /// [`SocketPathError`] names the broken rule.
     pub fn parse(text: &str) -> Result<Self, SocketPathError> {
         let path = || clip(text);
         let Some(below) = text.strip_prefix('/') else {
@@ -119,20 +119,20 @@ impl SocketPath {
         &self.0
     }
 
-    /// The path.
+    /// The path as a `Path`.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }
 }
 
-/// How the path of a socket ends.
+/// The ending that every socket path has.
 pub(crate) const SOCKET_ENDING: &str = ".sock";
 
-/// What stands before the path of a socket where an address is expected.
+/// The prefix of a socket path where an address is expected.
 const UNIX_PREFIX: &str = "unix:";
 
 impl ListenAddress {
-    /// The address and port, unless it is a Unix socket.
+    /// The IP address and port; `None` for a Unix socket.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             ListenAddress::Tcp(address) => Some(*address),
@@ -140,10 +140,10 @@ impl ListenAddress {
         }
     }
 
-    /// A Unix socket, when the text begins with `unix:`.
+    /// Parses a Unix socket; `None` if the text does not begin with `unix:`.
     ///
     /// # Errors
-    /// What is wrong with the path behind it.
+    /// The path after the prefix is not valid.
     pub fn parse_unix(text: &str) -> Option<Result<Self, SocketPathError>> {
         let path = text.strip_prefix(UNIX_PREFIX)?;
         Some(SocketPath::parse(path).map(ListenAddress::Unix))
@@ -190,7 +190,7 @@ impl fmt::Display for SocketPath {
     }
 }
 
-/// As it is written in a configuration.
+/// The form used in configuration files.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

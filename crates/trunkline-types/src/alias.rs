@@ -1,18 +1,19 @@
-//! Which variables can be aliases of which (H-20). One rule for everybody: the engine deploys and
-//! binds aliases by it, and a configuration that breaks it is refused where it is read.
+//! The rules for aliases (H-20). The engine applies them when it deploys and binds aliases, and a
+//! configuration is checked against the same rules when it is read.
 
 use std::collections::HashMap;
 
 use crate::name::NameError;
 use crate::{Access, DataType, Fifo, Name, Properties, Reason, Scaling, Scope};
 
-/// Aliases of aliases: steps from the last one to a variable that is none.
+/// Longest chain of aliases: steps from the first alias to a variable that is not an alias.
 pub const ALIAS_DEPTH_MAX: usize = 8;
-/// Aliases that may lead to one variable, directly or through others: each of its updates becomes
-/// one of theirs.
+/// Most aliases that may lead to one variable, directly or through others. Each update of the
+/// variable becomes an update of all of them.
 pub const ALIASES_MAX: usize = 4096;
 
-/// Why a variable cannot be an alias; what is said stands behind its name.
+/// The reason why a variable cannot be an alias. The message is written to follow the variable's
+/// name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AliasFault {
@@ -22,74 +23,75 @@ pub enum AliasFault {
          `library/path`"
     )]
     Url {
-        /// As given.
+        /// The target as given.
         target: String,
     },
-    /// The target is no name.
+    /// The target is not a valid name.
     #[error("its alias: {error}")]
     InvalidName {
-        /// The rule.
+        /// The broken rule.
         error: NameError,
     },
     /// The target is a field.
     #[error("its alias {target} is a field; an alias leads to a whole variable")]
     Field {
-        /// As given.
+        /// The target as given.
         target: String,
     },
-    /// A property that says where the value comes from.
+    /// The alias also has a property that determines where its value comes from.
     #[error("an alias has its value from its target, so it cannot have `{key}`; leave one out")]
     Contradicted {
-        /// The property.
+        /// The key of that property.
         key: &'static str,
     },
-    /// It would lead to itself.
+    /// The alias would lead back to itself.
     #[error("its alias leads back to itself: {path}; one of them must be a variable of its own")]
     Cycle {
-        /// Each name, then the next it leads to.
+        /// The names on the cycle, joined by `->`.
         path: String,
     },
-    /// Too many steps.
+    /// The chain has more than `ALIAS_DEPTH_MAX` steps.
     #[error(
         "{steps} aliases lead one to the next, at most {ALIAS_DEPTH_MAX} may; make it an alias of \
          {root}"
     )]
     TooDeep {
-        /// How many.
+        /// Number of steps found.
         steps: usize,
-        /// Where they end.
+        /// The variable at the end of the chain.
         root: String,
     },
-    /// Too many aliases of one variable.
+    /// More than `ALIASES_MAX` aliases lead to one variable.
     #[error("{count} aliases would lead to {root}, at most {ALIASES_MAX} may")]
     TooMany {
-        /// The variable.
+        /// Full name of that variable.
         root: String,
-        /// How many.
+        /// Number of aliases counted when the limit was passed.
         count: usize,
     },
-    /// The target is of another type, or may not be shown.
+    /// The target has an incompatible type, or its value may not be shown by this alias.
     #[error("it cannot be an alias: {sentence}")]
     Misfit {
-        /// What is wrong and what to do.
+        /// The problem and the remedy.
         sentence: String,
     },
 }
 
-/// Why a variable cannot show another.
+/// The reason why a variable cannot show another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Misfit {
-    /// The reason in the quality of an alias that was bound before.
+    /// The reason in the quality of an alias that was already bound.
     pub reason: Reason,
-    /// What is wrong and what to do, for people.
+    /// The problem and the remedy, for people.
     pub sentence: String,
 }
 
-/// What is wrong with one variable's properties for itself, and where it leads; `None` for
-/// what is no alias.
+/// Checks the properties of one variable by themselves and returns the name of its target; `None`
+/// if the variable is not an alias.
 ///
 /// # Errors
-/// The target is none, or the properties say otherwise where the value comes from.
+/// The target is not the name of a variable, or another property determines where the value comes
+/// from.
 pub fn target_of(properties: &Properties) -> Result<Option<Name>, AliasFault> {
     if properties.alias.is_empty() {
         return Ok(None);
@@ -114,7 +116,8 @@ pub fn target_of(properties: &Properties) -> Result<Option<Name>, AliasFault> {
     }
 }
 
-/// Why a variable of the properties `alias` cannot show `target`, whose full name is `name`.
+/// Returns the reason why a variable with the properties `alias` cannot show `target`, whose full
+/// name is `name`; `None` if it can.
 pub fn misfit(alias: &Properties, name: &str, target: &Properties) -> Option<Misfit> {
     let misfit = |reason, sentence| Some(Misfit { reason, sentence });
     if alias.scope == Scope::Network && target.scope == Scope::Process {
@@ -136,7 +139,7 @@ pub fn misfit(alias: &Properties, name: &str, target: &Properties) -> Option<Mis
     None
 }
 
-/// Whether values of one type can become values of the other, and back.
+/// Returns true if values of one type can be converted to the other, and back.
 fn converts(scaling: Option<&Scaling>, from: &DataType, to: &DataType) -> bool {
     match scaling {
         None => from == to || (from.is_numeric() && to.is_numeric()),
@@ -144,16 +147,16 @@ fn converts(scaling: Option<&Scaling>, from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Follows every alias to the variable that is none; `targets` says of each alias whom it leads to,
-/// by full names.
+/// Follows every alias to a variable that is not an alias. `targets` maps the full name of each
+/// alias to the full name of its target.
 ///
 /// # Errors
-/// The alias that is at fault: there is a cycle, a chain is too long, or too many lead to one
-/// variable.
+/// The name of the offending alias and its fault: a cycle, a chain that is too long, or too many
+/// aliases of one variable.
 pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasFault)> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut names: Vec<&&str> = targets.keys().collect();
-    // The same one is named every time.
+    // Sorted, so that the same alias is reported every time.
     names.sort_unstable();
     for name in names {
         let refuse = |fault| ((*name).to_owned(), fault);
@@ -162,7 +165,7 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
         while let Some(next) = targets.get(at) {
             let is_cycle = path.contains(next);
             path.push(next);
-            // One that leads into a cycle of others: theirs is told, at one of them.
+            // This alias leads into a cycle of others, which is reported at one of those.
             if is_cycle && next == name {
                 let path = path.join(" -> ");
                 return Err(refuse(AliasFault::Cycle { path }));
@@ -175,7 +178,7 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
         let steps = path.len() - 1;
         let root = path.last().copied().unwrap_or_default();
         if targets.contains_key(root) && steps <= CHAIN_LOOKED_AT {
-            // It leads into a cycle that the names on it will tell.
+            // This alias leads into a cycle, which is reported at one of the names on it.
             continue;
         }
         if steps > ALIAS_DEPTH_MAX {
@@ -192,5 +195,5 @@ pub fn check_chains(targets: &HashMap<&str, &str>) -> Result<(), (String, AliasF
     Ok(())
 }
 
-/// A chain is followed this far, so that a cycle of that length is told as one.
+/// Chains are followed this far, so that a cycle of up to this length is reported as a cycle.
 const CHAIN_LOOKED_AT: usize = 64;

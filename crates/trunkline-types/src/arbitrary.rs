@@ -206,7 +206,7 @@ fn elements(
     }
 }
 
-/// What a form keeps that has one NaN: every NaN the same.
+/// Replaces every NaN by one and the same, as forms with a single NaN do.
 pub fn normal(value: &Value, ty: &DataType) -> Value {
     let number = |v: f64| if v.is_nan() { f64::NAN } else { v };
     let small = |v: f32| if v.is_nan() { f32::NAN } else { v };
@@ -254,7 +254,8 @@ impl IntoValue for Vec<Value> {
     }
 }
 
-/// The bits of a value: tells -0.0 from 0.0 and finds every NaN equal to itself.
+/// The wire form of a value, for comparison: it distinguishes -0.0 from 0.0, and equal NaNs compare
+/// equal.
 pub fn bits(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     crate::wire::encode_value(value, &mut out);

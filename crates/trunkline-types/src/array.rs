@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::{ArrayType, ElementType, Timestamp, Value};
 
-/// An array value: its shape and its elements, row-major (the last dimension varies fastest).
+/// An array value: its shape and its elements in row-major order (the last dimension varies
+/// fastest).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Array {
     shape: Vec<u32>,
@@ -31,23 +32,23 @@ pub enum Elements {
     Timestamp(Vec<Timestamp>),
 }
 
-/// The product of a shape differs from the number of elements.
+/// The product of the shape's lengths differs from the number of elements, or the shape is empty.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("shape {shape:?} needs {needed} elements, but {present} were given")]
 pub struct ShapeError {
-    /// The shape asked for.
+    /// The requested shape.
     pub shape: Vec<u32>,
-    /// Its product.
+    /// The number of elements that the shape needs.
     pub needed: u64,
-    /// Elements present.
+    /// The number of elements given.
     pub present: usize,
 }
 
 impl Array {
-    /// An array of this shape.
+    /// Builds an array of this shape.
     ///
     /// # Errors
-    /// [`ShapeError`] when the product of the shape is not the number of elements.
+    /// [`ShapeError`] if the shape is empty or its product is not the number of elements.
     pub fn new(shape: Vec<u32>, elements: Elements) -> Result<Self, ShapeError> {
         let needed = shape
             .iter()
@@ -62,7 +63,7 @@ impl Array {
         Ok(Self { shape, elements })
     }
 
-    /// A one-dimensional array; at most `u32::MAX` elements are kept.
+    /// Builds a one-dimensional array; elements after the first `u32::MAX` are dropped.
     pub fn vector(mut elements: Elements) -> Self {
         elements.truncate(u32::MAX as usize);
         Self {
@@ -71,8 +72,8 @@ impl Array {
         }
     }
 
-    /// The array of zeros with the fixed lengths of `ty`; free dimensions are empty. Its size is
-    /// bounded for types that pass [`DataType::check`](crate::DataType::check).
+    /// Returns the array of zeros with the fixed lengths of `ty`; free dimensions are empty. Its
+    /// size is bounded for types that pass [`DataType::check`](crate::DataType::check).
     pub fn default_of(ty: &ArrayType) -> Self {
         let shape: Vec<u32> = ty.shape.iter().map(|length| length.unwrap_or(0)).collect();
         let count = shape
@@ -89,17 +90,17 @@ impl Array {
         &self.shape
     }
 
-    /// The elements, row-major.
+    /// The elements in row-major order.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
-    /// The elements, taken out.
+    /// Consumes the array and returns its elements.
     pub fn into_elements(self) -> Elements {
         self.elements
     }
 
-    /// Whether element type, rank and fixed lengths are those of `ty`.
+    /// Returns true if the element type, rank and fixed lengths match `ty`.
     pub fn has_type(&self, ty: &ArrayType) -> bool {
         self.elements.element_type() == ty.element
             && self.shape.len() == ty.shape.len()
@@ -111,7 +112,7 @@ impl Array {
     }
 }
 
-/// Calls one expression for whichever vector is inside.
+/// Evaluates one expression for the vector of any variant.
 macro_rules! each {
     ($elements:expr, $v:ident => $body:expr) => {
         match $elements {
@@ -133,7 +134,7 @@ macro_rules! each {
 }
 
 impl Elements {
-    /// `count` zeros, falses, empty strings or Unix epochs.
+    /// Returns `count` default elements: zeros, `false`, empty strings or the Unix epoch.
     pub fn zeros(element: ElementType, count: usize) -> Self {
         match element {
             ElementType::Bool => Elements::Bool(vec![false; count]),
@@ -157,12 +158,12 @@ impl Elements {
         each!(self, v => v.len())
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element at `index` as a value of its own.
+    /// The element at `index` as a separate value; `None` if it is out of range.
     pub fn value_at(&self, index: usize) -> Option<Value> {
         Some(match self {
             Elements::Bool(v) => Value::Bool(*v.get(index)?),
@@ -186,7 +187,7 @@ impl Elements {
         each!(self, v => v.truncate(len));
     }
 
-    /// What they are.
+    /// The type of the elements.
     pub fn element_type(&self) -> ElementType {
         match self {
             Elements::Bool(_) => ElementType::Bool,

@@ -1,70 +1,71 @@
-//! The audit: who did what to an engine, from where, when, and what came of it (B-24).
+//! The audit: a record of who acted on an engine, from where, when and with what outcome (B-24).
 //!
 //! ```text
 //! number | when | who | from | action | name | type | old -> new | outcome
 //! ```
 //!
-//! Entries are numbered from 1 on without a gap, whatever happens to the engine; the oldest are
-//! removed, and those that are left say by their numbers how many.
+//! Entries are numbered from 1 without a gap, whatever happens to the engine. The oldest entries
+//! are removed; the number of the oldest remaining entry shows how many.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::{Effort, Pattern, Position, Timestamp};
 
-/// Longest text of a value, bytes; what is longer is cut and ends in `…`.
+/// Longest text of a value, in bytes; a longer text is cut and ends in `…`.
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
-/// Longest other text of an entry, bytes.
+/// Longest text of any other part of an entry, in bytes.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
 /// Most entries of one page.
 pub const AUDIT_PAGE_MAX: usize = 500;
-/// Entries that are looked at for one page, whether they are asked for or not.
+/// Most entries examined for one page, including those that do not match.
 pub const AUDIT_SCAN_MAX: usize = 5_000;
-/// Steps of an [`Effort`] after which a page ends, however few entries were looked at: a slow
-/// pattern costs as many pages more as it is slower.
+/// Steps of an [`Effort`] after which a page ends, however few entries were examined. A slow
+/// pattern therefore costs proportionally more pages.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
 
-/// Whether writes of clients to a variable get entries in the audit.
+/// Selects whether client writes to a variable are entered in the audit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AuditMode {
-    /// They do not.
+    /// Writes are not audited.
     #[default]
     Off,
-    /// They do while there is room; a write never waits for the audit. Entries that find no room
-    /// are counted, and one entry in their place says how many are missing.
+    /// Writes are audited while there is room, and never wait for the audit. Entries that find no
+    /// room are counted, and one entry in their place reports how many are missing.
     BestEffort,
-    /// Each does: a write waits until there is room for its entry, and is refused where the audit
-    /// cannot be stored.
+    /// Every write is audited: it waits until there is room for its entry, and is refused if the
+    /// audit cannot be stored.
     Complete,
 }
 
-/// One thing that somebody did, or tried to do.
+/// One action, carried out or attempted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
-    /// Its number: one more than that of the entry before it.
+    /// Number of the entry: one more than the previous entry's.
     pub number: u64,
-    /// When it ended, by the engine's clock.
+    /// Time at which the action ended, by the engine's clock.
     pub when: Timestamp,
-    /// On whose behalf.
+    /// The principal on whose behalf it was done.
     pub who: String,
-    /// From where: address, program and process as far as they are known.
+    /// The origin: address, program and process, as far as they are known.
     pub from: String,
-    /// What was to be done.
+    /// The action.
     pub action: AuditAction,
-    /// With what: a variable's full name, or that of a library; empty: the whole engine.
+    /// Full name of the variable or name of the library; empty for the whole engine.
     pub name: String,
-    /// The type of the values; empty without values.
+    /// The type of the values; empty if there are none.
     pub data_type: String,
-    /// The value before, as text; empty when there was none.
+    /// The value before, as text; empty if there was none.
     pub old: String,
-    /// The value that was to be written, as text; of an order, what it changed.
+    /// The value to be written, as text; for an order, a description of the change.
     pub new: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: AuditOutcome,
 }
 
 impl AuditEntry {
-    /// The entry that reports the removal of the oldest entries, with their numbers and times.
+    /// Builds the entry that reports the removal of the oldest entries, with their numbers and
+    /// times.
     pub fn of_removal(
         number: u64,
         when: Timestamp,
@@ -91,20 +92,20 @@ impl AuditEntry {
 
 macro_rules! actions {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
-        /// What was to be done.
+        /// The kind of an audited action.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
         pub enum AuditAction {
             $($(#[doc = $doc])+ $variant,)+
-            /// Something that only a newer version knows, by its number.
+            /// An action of a newer version, by its number.
             Other(u8),
         }
 
         impl AuditAction {
-            /// Every action that this version knows.
+            /// Every action known to this version.
             pub const ALL: &[AuditAction] = &[$(AuditAction::$variant,)+];
 
-            /// The number that stands for it in stores and frames.
+            /// The number of the action in stores and frames.
             pub const fn number(self) -> u8 {
                 match self {
                     $(AuditAction::$variant => $number,)+
@@ -112,7 +113,7 @@ macro_rules! actions {
                 }
             }
 
-            /// The action of this number.
+            /// Returns the action with this number.
             pub const fn from_number(number: u8) -> Self {
                 match number {
                     $($number => AuditAction::$variant,)+
@@ -120,7 +121,7 @@ macro_rules! actions {
                 }
             }
 
-            /// What people call it.
+            /// The name shown to people.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(AuditAction::$variant => $name,)+
@@ -138,17 +139,17 @@ actions! {
     Set = 2, "set";
     /// The engine's value was sent to the device.
     Send = 3, "send";
-    /// A variable was held at a value.
+    /// A variable was forced to a value.
     Force = 4, "force";
-    /// A variable was let go.
+    /// A variable was released from forcing.
     Unforce = 5, "unforce";
-    /// Forced values hold from now on.
+    /// Forcing was switched on for the engine: forced values take effect.
     ForcingOn = 10, "forcing on";
-    /// Forced values no longer hold.
+    /// Forcing was switched off for the engine: forced values no longer take effect.
     ForcingOff = 11, "forcing off";
-    /// Every variable was let go.
+    /// Every variable was released from forcing.
     ForcingClear = 12, "forcing clear";
-    /// A library was deployed, or replaced.
+    /// A library was deployed or replaced.
     Deploy = 20, "deploy";
     /// A library was undeployed.
     Undeploy = 21, "undeploy";
@@ -158,64 +159,64 @@ actions! {
     Stop = 23, "stop";
     /// The engine was started.
     EngineStart = 30, "engine start";
-    /// The engine was stopped in order; before a start it is missing when it was not.
+    /// The engine was stopped in an orderly way. A start without a stop before it follows a crash.
     EngineStop = 31, "engine stop";
-    /// Entries found no room.
+    /// Entries found no room and are missing.
     Lost = 40, "lost";
     /// The oldest entries were removed.
     Removed = 41, "removed";
 }
 
-/// What came of it.
+/// The outcome of an audited action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AuditOutcome {
-    /// An order was carried out.
+    /// The order was carried out.
     Done,
-    /// The write is the update at this position.
+    /// The write became the update at this position.
     Applied(Position),
-    /// The write changed nothing: the variable held that already, at this position.
+    /// The write changed nothing: the variable already had the value, at this position.
     Unchanged(Position),
-    /// Nothing was changed; the rule, in a sentence.
+    /// Nothing was changed; the broken rule, in a sentence.
     Refused(String),
-    /// Nobody can say; the cause, in a sentence.
+    /// It is not known whether anything was changed; the cause, in a sentence.
     Unknown(String),
-    /// So many entries found no room and are missing here.
+    /// The number of entries that found no room and are missing here.
     Lost(u64),
 }
 
-/// Which entries are asked for.
+/// Selects entries of the audit.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AuditQuery {
-    /// Where the page begins: the number of its first entry, the newest first as well as the
-    /// oldest first; `None`: at the end where it begins.
+    /// Number of the first entry of the page, in either order. `None` starts at the newest or the
+    /// oldest entry, according to the order.
     pub from: Option<u64>,
-    /// Only those from then on.
+    /// Only entries from this time on.
     pub since: Option<Timestamp>,
-    /// Only those with a matching name.
+    /// Only entries whose name matches.
     pub pattern: Option<Pattern>,
-    /// Only those of whom this says.
+    /// Only entries of this principal.
     pub who: Option<String>,
-    /// From the newest to the oldest, instead of the other way.
+    /// Returns entries from newest to oldest; the default is oldest first.
     pub newest_first: bool,
-    /// Most entries in the answer; 0: as many as a page holds.
+    /// Most entries in the answer; 0 means as many as a page may hold.
     pub limit: u32,
 }
 
 /// A page of the audit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AuditPage {
-    /// In the order that was asked for; a page may be empty although others follow.
+    /// The entries in the requested order. A page may be empty although more pages follow.
     pub entries: Vec<AuditEntry>,
-    /// Where the next page begins; `None`: this is the last.
+    /// Number of the first entry of the next page; `None` if this is the last page.
     pub next: Option<u64>,
-    /// How many entries were removed so far, the oldest ones.
+    /// Number of entries removed so far, oldest first.
     pub removed: u64,
-    /// Where the entries are kept and what is wrong with that, in a sentence.
+    /// The place where the entries are stored and any problem of the store, in a sentence.
     pub state: String,
 }
 
 impl AuditQuery {
-    /// Whether an entry is one of those asked for, wherever it stands.
+    /// Returns true if the entry matches the filters, regardless of its position.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
         self.matches_within(&mut Effort::new(usize::MAX), entry)
     }
@@ -231,11 +232,11 @@ impl AuditQuery {
         is_since && is_whose && is_named()
     }
 
-    /// Takes a page out of the entries from [`from`](Self::from) on, in the order that is asked
-    /// for: the entries, and where the next page begins.
+    /// Takes a page out of `entries`, which start at [`from`](Self::from) and are in the requested
+    /// order. Returns the matching entries and the number at which the next page begins.
     ///
     /// # Errors
-    /// The first error of `entries`.
+    /// The first error that `entries` yields.
     pub fn take_page<E>(
         &self,
         entries: impl Iterator<Item = Result<AuditEntry, E>>,
@@ -260,7 +261,7 @@ impl AuditQuery {
 }
 
 impl AuditOutcome {
-    /// Its kind, in a word.
+    /// The kind of outcome, in one word.
     pub fn name(&self) -> &'static str {
         match self {
             AuditOutcome::Done => "done",
@@ -273,7 +274,7 @@ impl AuditOutcome {
     }
 }
 
-/// At most `max` bytes of `text`, and at the end `…` when something is missing.
+/// Cuts `text` to at most `max` bytes; a text that was cut ends in `…`.
 pub fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

@@ -1,42 +1,42 @@
-//! What a subscriber asks for: which of the updates it gets when it cannot have them all at once.
+//! Delivery contracts: which updates a subscriber gets when it cannot have them all at once.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Elements an `all` subscription may have waiting when the subscriber names no bound.
+/// Updates that may wait for an `all` subscription that names no bound.
 pub const ALL_ELEMENTS_DEFAULT: u32 = 65_536;
-/// Bytes an `all` subscription may have waiting when the subscriber names no bound.
+/// Bytes that may wait for an `all` subscription that names no bound.
 pub const ALL_BYTES_DEFAULT: u32 = 16 << 20;
-/// Most elements a `last:n` or `first:n` buffer may have.
+/// Most elements of a `last:n` or `first:n` buffer; the text form `all:N` has the same limit.
 pub const BUFFER_ELEMENTS_MAX: u32 = 1_000_000;
 /// Shortest period of `sampled`.
 pub const SAMPLED_PERIOD_MIN: Duration = Duration::from_micros(100);
 
-/// The delivery contract of a subscription: stated by the subscriber, never guessed, never
+/// The delivery contract of a subscription. The subscriber states it; it is never guessed and never
 /// degraded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Contract {
     /// The newest value; older ones not yet sent are coalesced into it.
     Latest,
-    /// A buffer of this many updates that drops the oldest when full, and counts it.
+    /// A buffer of this many updates; when it is full the oldest is dropped and counted.
     Last(u32),
-    /// A buffer of this many updates that drops the newest when full, and counts it.
+    /// A buffer of this many updates; when it is full the newest is dropped and counted.
     First(u32),
-    /// Every update, or the end of the subscription told in band: at most so many elements and
-    /// bytes may wait for the subscriber.
+    /// Every update. If more than `elements` updates or `bytes` bytes would have to wait, the
+    /// subscription ends and the subscriber is notified in band.
     All {
-        /// Updates that may wait.
+        /// Updates that may wait for the subscriber.
         elements: u32,
-        /// Bytes of their values in wire form that may wait.
+        /// Bytes of values in wire form that may wait for the subscriber.
         bytes: u32,
     },
-    /// The newest value, once per period and only if it changed.
+    /// The newest value, at most once per period, and only if it changed.
     Sampled(Duration),
 }
 
 impl Contract {
-    /// `all` with the default bounds.
+    /// The contract `all` with the default bounds.
     pub const ALL: Contract = Contract::All {
         elements: ALL_ELEMENTS_DEFAULT,
         bytes: ALL_BYTES_DEFAULT,
@@ -50,7 +50,7 @@ impl Contract {
      (N from 1 to {BUFFER_ELEMENTS_MAX}, PERIOD such as 100ms or 1s, at least 100us)"
 )]
 pub struct ContractError {
-    /// What was given.
+    /// The text as given.
     pub text: String,
 }
 
@@ -115,9 +115,9 @@ impl FromStr for Contract {
     }
 }
 
-/// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m`, `h` or `d`; a
-/// bare number is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not
-/// one or does not fit.
+/// Parses a duration: a decimal number with `ns`, `us`, `ms`, `s`, `m`, `h` or `d`; a bare number
+/// is in seconds. The result is exact to the nanosecond, and finer digits are cut off. Returns
+/// `None` if the text is not a duration or does not fit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text

@@ -1,4 +1,4 @@
-//! The types a variable can have.
+//! The data types of variables.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub const ARRAY_RANK_MAX: usize = 8;
 /// Longest label of an enum and longest field name of a struct, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;
 
-/// The type of a variable's value. Fixed when the variable is deployed.
+/// The type of a variable's value. It is fixed when the variable is deployed.
 ///
-/// Cloning is cheap: the variable parts are shared.
+/// Cloning is cheap: the parts of variable size are shared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DataType {
@@ -52,7 +52,7 @@ pub enum DataType {
     F64,
     /// UTF-8 text.
     String,
-    /// Bytes without meaning to the engine.
+    /// Bytes that the engine does not interpret.
     Bytes,
     /// A point in time, UTC nanoseconds.
     Timestamp,
@@ -66,7 +66,7 @@ pub enum DataType {
     Waveform(ElementType),
 }
 
-/// The scalar types that arrays and waveforms are made of.
+/// The scalar types that arrays and waveforms consist of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ElementType {
@@ -98,32 +98,32 @@ pub enum ElementType {
     Timestamp,
 }
 
-/// An enum's labels; a value is the index of one of them.
+/// The labels of an enum. A value is the index of one of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EnumType {
-    /// The labels in order of their number, at least one, all different.
+    /// The labels in order of their number: at least one, all different.
     pub labels: Vec<Arc<str>>,
 }
 
-/// An array's element type and shape.
+/// The element type and shape of an array.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArrayType {
-    /// What it holds.
+    /// The type of each element.
     pub element: ElementType,
     /// Length of each dimension, outermost first; `None` where any length is allowed.
     /// One to [`ARRAY_RANK_MAX`] dimensions.
     pub shape: Vec<Option<u32>>,
 }
 
-/// A struct's fields in order.
+/// The fields of a struct, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StructType {
-    /// Name and type of each field; names are all different and not empty.
+    /// Name and type of each field; the names are all different and not empty.
     pub fields: Vec<(Arc<str>, DataType)>,
 }
 
 impl DataType {
-    /// Whether it is an integer or floating-point type.
+    /// Returns true for integer and floating-point types.
     pub fn is_numeric(&self) -> bool {
         use DataType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
         matches!(
@@ -132,12 +132,12 @@ impl DataType {
         )
     }
 
-    /// Whether it is `f32` or `f64`, the types that deadbands apply to.
+    /// Returns true for `f32` and `f64`, the types to which deadbands apply.
     pub fn is_float(&self) -> bool {
         matches!(self, DataType::F32 | DataType::F64)
     }
 
-    /// The number of bytes of every value of this type in wire form, if it is the same for all.
+    /// The size in bytes of every value of this type in wire form; `None` if sizes differ.
     pub fn fixed_size(&self) -> Option<usize> {
         match self {
             DataType::Bool | DataType::I8 | DataType::U8 => Some(1),
@@ -151,7 +151,7 @@ impl DataType {
 }
 
 impl ElementType {
-    /// Bytes of one element in wire form; `None` for strings.
+    /// The size in bytes of one element in wire form; `None` for strings.
     pub fn fixed_size(self) -> Option<usize> {
         match self {
             ElementType::Bool | ElementType::I8 | ElementType::U8 => Some(1),
@@ -164,7 +164,7 @@ impl ElementType {
         }
     }
 
-    /// The element type with the values of this scalar; `None` for bytes and everything composed.
+    /// The element type of this scalar; `None` for bytes, enums and composite types.
     pub fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Bool => ElementType::Bool,
@@ -208,9 +208,9 @@ impl ElementType {
     }
 }
 
-/// The form used in configuration files and by the command line: `f64`, `enum(OFF, AUTO)`,
-/// `array(f64, 3, *)`, `struct(x: f64, ok: bool)`, `waveform(i16)`; labels and field names that
-/// contain punctuation stand in JSON quotes. Parsed back by
+/// Writes the form used in configuration files and by the command line: `f64`, `enum(OFF, AUTO)`,
+/// `array(f64, 3, *)`, `struct(x: f64, ok: bool)`, `waveform(i16)`. Labels and field names that
+/// contain punctuation are written in JSON quotes. Parsed back by
 /// [`text::parse_type`](crate::text::parse_type).
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,7 +265,7 @@ impl fmt::Display for DataType {
     }
 }
 
-/// Writes a label or field name, in quotes where it would not be read back as it is.
+/// Writes a label or field name, in quotes if the bare form could not be parsed back.
 fn write_label(f: &mut fmt::Formatter<'_>, label: &str) -> fmt::Result {
     let special = |c: char| is_unprintable(c) || matches!(c, '"' | '\\' | ',' | ':' | '(' | ')');
     if label.is_empty() || label.trim() != label || label.contains(special) {

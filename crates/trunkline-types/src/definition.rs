@@ -1,30 +1,31 @@
-//! What configuration says about a variable: the same words in files, in code and on the wire.
+//! The configuration of a library and its variables, in the terms shared by files, code and the
+//! wire.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{AuditMode, DataType, Scaling, Value};
 
-/// Most variables one engine has in one epoch, undeployed ones included.
+/// Most variables that one engine can have at a time: one for each slot that a handle can name.
 pub const VARIABLES_MAX: usize = 2 << 20;
 
-/// Longest description of a library or a variable, bytes.
+/// Longest description of a library or a variable, in bytes.
 pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
-/// Longest source of a variable, and longest name of an alias's target, bytes.
+/// Longest source of a variable and longest target of an alias, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1_024;
-/// Longest unit, bytes.
+/// Longest unit, in bytes.
 pub const UNITS_BYTES_MAX: usize = 64;
 
-/// Why a text cannot be part of a definition.
+/// The reason why a text cannot be part of a definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TextFault {
-    /// It is too long.
+    /// The text is too long.
     #[error("is longer than {max} bytes; shorten it")]
     TooLong {
-        /// The limit.
+        /// The limit, in bytes.
         max: usize,
     },
-    /// It holds a control character other than a line break or a tab.
+    /// The text contains a control character other than a line break or a tab.
     #[error("contains a control character (U+{code:04X}); leave it out")]
     ControlCharacter {
         /// Its code point.
@@ -32,11 +33,11 @@ pub enum TextFault {
     },
 }
 
-/// Checks a text of a definition, wherever it comes from: at most `max` bytes, and of control
-/// characters only line breaks and tabs.
+/// Checks a text of a definition: at most `max` bytes, and no control characters other than line
+/// breaks and tabs.
 ///
 /// # Errors
-/// [`TextFault`] says what is wrong with it.
+/// [`TextFault`] names the problem.
 pub fn check_text(text: &str, max: usize) -> Result<(), TextFault> {
     if text.len() > max {
         return Err(TextFault::TooLong { max });
@@ -50,33 +51,33 @@ pub fn check_text(text: &str, max: usize) -> Result<(), TextFault> {
     }
 }
 
-/// Bits of a handle that are its slot; above them is its generation.
+/// Number of low bits of a handle that hold the slot; the bits above hold the generation.
 pub const HANDLE_SLOT_BITS: u32 = 21;
 
-/// The slot of a handle: the place of its variable in tables. The slot of a variable that is gone
-/// is used again.
+/// Returns the slot of a handle: the index of its variable in tables. The slot of a removed
+/// variable is reused.
 #[must_use]
 #[inline]
 pub const fn slot_of(handle: u32) -> u32 {
     handle & ((1 << HANDLE_SLOT_BITS) - 1)
 }
 
-/// The generation of a handle: how many variables had its slot before.
+/// Returns the generation of a handle: the number of variables that had its slot before.
 #[must_use]
 #[inline]
 pub const fn generation_of(handle: u32) -> u16 {
-    // 11 bits are left.
+    // 11 bits remain, so the value fits a `u16`.
     (handle >> HANDLE_SLOT_BITS) as u16
 }
 
-/// A library: the unit that is deployed, with every variable in it.
+/// A library: the unit of deployment, with all its variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LibraryDefinition {
-    /// First segment of the full name of every variable in it.
+    /// Name of the library: the first segment of the full name of each of its variables.
     pub name: String,
-    /// For people.
+    /// Description for people; may be empty.
     pub description: String,
-    /// Its variables.
+    /// The variables of the library.
     pub variables: Vec<VariableDefinition>,
 }
 
@@ -85,118 +86,123 @@ pub struct LibraryDefinition {
 pub struct VariableDefinition {
     /// Name within the library, such as `pump/mode`; escaped as in a full name.
     pub path: String,
-    /// Everything else; variables that agree share it.
+    /// All other properties; variables with equal properties may share one allocation.
     pub properties: Arc<Properties>,
 }
 
-/// What variables made from the same template share.
+/// The properties of a variable other than its name. Variables made from the same template share
+/// them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Properties {
-    /// The type of its value.
+    /// The type of the variable's value.
     pub data_type: DataType,
-    /// For people; may be empty.
+    /// Description for people; may be empty.
     pub description: String,
     /// Engineering unit, such as `%` or `m3/h`; may be empty.
     pub units: String,
-    /// Lowest and highest engineering value. Deadbands are a percentage of it; `coerce` uses it.
+    /// Lowest and highest engineering value. Deadbands are a percentage of this range, and `coerce`
+    /// uses its ends.
     pub range: Option<(f64, f64)>,
-    /// Pull values from outside `range` to its nearest end instead of refusing them (H-04).
+    /// Replace values outside `range` by its nearest end instead of refusing them (H-04).
     pub coerce: bool,
-    /// Digits after the point when shown to people.
+    /// Number of decimal places shown to people.
     pub precision: Option<u8>,
-    /// Who may read and write at all, whatever their rights.
+    /// Access allowed to anyone, whatever their rights.
     pub access: Access,
-    /// Reachable over the network, or in its own process only.
+    /// The scope in which the variable can be reached: over the network, or only in its own
+    /// process.
     pub scope: Scope,
-    /// Raw value of the source to engineering value and back (H-01..H-03).
+    /// Conversion between the source's raw value and the engineering value (H-01..H-03).
     pub scaling: Option<Scaling>,
-    /// Changes too small to be an update (H-05).
+    /// The range within which changes are too small to be updates (H-05).
     pub deadband: Deadband,
-    /// The real-time FIFO (SP-10).
+    /// The real-time FIFO of the variable (SP-10).
     pub fifo: Fifo,
-    /// Whether updates carry timestamps; off is faster within one process (SP-03).
+    /// True if updates carry timestamps; without them, writes within one process are faster
+    /// (SP-03).
     pub timestamps: bool,
-    /// How long a writer waits for an `all` subscription at its bound; zero: never, the slow
-    /// subscription ends with `overrun`.
+    /// Longest time that a writer waits for an `all` subscription that has reached its bound. With
+    /// zero a writer never waits, and the slow subscription ends with `overrun`.
     pub stall: Duration,
-    /// A reading older than this says `stale`.
+    /// Age above which a reading is marked `stale`.
     pub max_age: Option<Duration>,
-    /// The value at start when the source has none yet (H-17).
+    /// The value at start while the source has not delivered one (H-17).
     pub initial: Option<Value>,
-    /// Keep the newest value over a restart of the engine; it goes before `initial`.
+    /// Keep the newest value across a restart of the engine; it takes precedence over `initial`.
     pub retain: bool,
-    /// A register number, by which it can be named as well: `:/20` is the variable numbered 20
-    /// (LM-01). Unique within the engine.
+    /// A register number, under which the variable can also be named: `:/20` is the variable with
+    /// the number 20 (LM-01). Unique within the engine.
     pub number: Option<u32>,
-    /// Only one client may write it: the first that does, until it goes (H-19).
+    /// Only one client may write the variable: the first that does, until it disconnects (H-19).
     pub single_writer: bool,
-    /// Whether each write of a client gets an entry in the engine's audit, and what happens when
-    /// the audit has no room for it (B-24).
+    /// Selects whether client writes are entered in the engine's audit, and what happens when the
+    /// audit has no room (B-24).
     pub audit: AuditMode,
-    /// Where the value comes from: `io-server:item`, empty for none.
+    /// The source of the value, as `io-server:item`; empty if there is none.
     pub source: String,
-    /// Full name of the variable of the same engine whose value this one shows and writes
-    /// (H-20), empty for none. The alias has access, scaling, range, deadband and units of its own;
-    /// to its scaling, the other's value is the raw one.
+    /// Full name of the variable of the same engine whose value this one shows and writes (H-20);
+    /// empty if this is not an alias. The alias has its own access, scaling, range, deadband and
+    /// units. Its scaling takes the target's value as the raw value.
     pub alias: String,
-    /// Where it was configured, `file:line`; empty when made by a program.
+    /// The place of its configuration, as `file:line`; empty if a program made it.
     pub origin: String,
 }
 
-/// Access type (H-20).
+/// The access type of a variable (H-20).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Access {
-    /// Reading and writing.
+    /// Reading and writing are allowed.
     #[default]
     ReadWrite,
-    /// Reading only; only its source writes it.
+    /// Only reading is allowed; only the source writes.
     ReadOnly,
-    /// Writing only.
+    /// Only writing is allowed.
     WriteOnly,
 }
 
-/// Where a variable can be reached.
+/// The scope in which a variable can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Scope {
-    /// Hosted: within the process and through the network.
+    /// Hosted: within the process and over the network.
     #[default]
     Network,
-    /// Single-process: never seen by a connection.
+    /// Single-process: never visible to a connection.
     Process,
 }
 
-/// Deadbands in percent of the engineering range (100 when no range is set); 0 passes everything.
+/// Deadbands in percent of the engineering range (100 if no range is set). With 0 every change
+/// passes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Deadband {
-    /// For values that clients write, 0 to 100.
+    /// Deadband for values that clients write, 0 to 100.
     pub user_percent: f64,
-    /// For values that the source delivers, 0 to 100.
+    /// Deadband for values that the source delivers, 0 to 100.
     pub source_percent: f64,
 }
 
 /// The real-time FIFO of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Fifo {
-    /// None.
+    /// The variable has no FIFO.
     #[default]
     Off,
-    /// One element: always the newest, never empty, never full (SP-14, SP-15).
+    /// One element, which always holds the newest value and is never empty or full (SP-14, SP-15).
     Single {
-        /// Elements of an array or bytes of text that a value may have; 1 for scalars (SP-22).
+        /// Elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
-    /// Many elements, each taken once (SP-16..SP-19).
+    /// Many elements, each of which is taken once (SP-16..SP-19).
     Multi {
-        /// Number of values it holds.
+        /// Number of values that the FIFO can hold.
         capacity: u32,
-        /// Elements of an array or bytes of text that a value may have; 1 for scalars (SP-22).
+        /// Elements in each array or waveform value; 1 for scalars, never 0 (SP-22).
         length: u32,
     },
 }
 
 impl Properties {
-    /// The type of the raw values that the source delivers and takes. Of a scaled number it is f64:
-    /// a whole number would be rounded before it is scaled.
+    /// The type of the raw values that the source delivers and accepts. It is `f64` for scaled
+    /// numbers, because an integer would be rounded before it is scaled.
     pub fn raw_type(&self) -> &DataType {
         match self.scaling {
             Some(Scaling::Linear { .. } | Scaling::SquareRoot { .. }) => &DataType::F64,
@@ -204,8 +210,8 @@ impl Properties {
         }
     }
 
-    /// The properties of a plain variable of this type: read-write, hosted, unscaled, everything
-    /// passes.
+    /// The properties of a plain variable of this type: read-write, hosted, unscaled, without a
+    /// deadband.
     pub fn new(data_type: DataType) -> Self {
         Self {
             data_type,
@@ -233,14 +239,14 @@ impl Properties {
         }
     }
 
-    /// Width of the engineering range: 100 when none is set (H-05).
+    /// Width of the engineering range; 100 if no range is set (H-05).
     pub fn span(&self) -> f64 {
         self.range.map_or(100.0, |(low, high)| high - low)
     }
 }
 
 impl VariableDefinition {
-    /// A plain variable.
+    /// Defines a variable with the default properties of its type.
     pub fn new(path: impl Into<String>, data_type: DataType) -> Self {
         Self {
             path: path.into(),

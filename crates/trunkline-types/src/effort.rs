@@ -1,33 +1,33 @@
-//! How much a search may do before others get their turn.
+//! A budget for searches, so that one search cannot delay others for long.
 
-/// What is left of the work that one slice of a search may do, in steps: about as much as comparing
-/// one character. A search that counts names only is as slow as the names and the pattern make it
-/// (F22 of the reliability plan).
+/// The remaining budget of one slice of a search, in steps. One step is about as much work as
+/// comparing one character. Counting names alone would not bound the time, which depends on the
+/// names and the pattern (F22 of the reliability plan).
 ///
-/// What is begun is finished, however little was left: a slice takes as much longer as its last
-/// step of work does.
+/// Work that has begun is finished even if the budget runs out, so a slice may overrun by its last
+/// step of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     left: usize,
 }
 
 impl Effort {
-    /// For so many steps.
+    /// A budget of this many steps.
     pub const fn new(steps: usize) -> Self {
         Self { left: steps }
     }
 
-    /// Counts steps that were done.
+    /// Subtracts steps that were done.
     pub fn spend(&mut self, steps: usize) {
         self.left = self.left.saturating_sub(steps);
     }
 
-    /// Whether it is time to stop.
+    /// Returns true if no steps are left.
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }
 
-    /// Steps that are left.
+    /// Number of steps left.
     pub fn left(&self) -> usize {
         self.left
     }

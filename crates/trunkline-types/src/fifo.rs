@@ -1,106 +1,107 @@
-//! What an element of a real-time FIFO is, and which FIFOs can be made (SP-08, SP-09, SP-22).
+//! The elements of real-time FIFOs, and the rules for which FIFOs can be made (SP-08, SP-09,
+//! SP-22).
 //!
-//! One rule for everybody: the engine makes FIFOs by it, and a configuration that breaks it is
-//! refused where it is read.
+//! The engine applies these rules when it makes FIFOs, and a configuration is checked against the
+//! same rules when it is read.
 
 use crate::wire::Reader;
 use crate::{DataType, ElementType, Fifo, Properties};
 
-/// The most words that one element may have: values beyond belong in streams or recordings.
+/// Most words in one element; larger values belong in streams or recordings.
 pub const ELEMENT_WORDS_MAX: usize = 1 << 20;
-/// The most words that one FIFO may have: 512 MiB, all taken when it is made.
+/// Most words in one FIFO: 512 MiB, all allocated when the FIFO is made.
 pub const FIFO_WORDS_MAX: usize = 1 << 26;
 
-/// Words before the samples of a waveform: its start time and its interval.
+/// Words before the samples of a waveform: start time and interval.
 pub const WAVEFORM_WORDS: usize = 2;
 
-/// What one element of a FIFO holds: so many numbers, each in a word.
+/// The layout of one FIFO element: a fixed count of numbers, each in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FifoElement {
-    /// How a value lies in it.
+    /// Layout of a value in the element.
     pub shape: FifoShape,
-    /// Numbers of a value, at least 1.
+    /// Numbers in a value, at least 1.
     pub length: usize,
-    /// The type of an array's or waveform's elements; `None` for a scalar.
+    /// Type of the elements of an array or waveform; `None` for a scalar.
     pub element: Option<ElementType>,
-    /// Whether a source timestamp stands behind them.
+    /// True if a source timestamp follows the numbers.
     pub stamped: bool,
 }
 
-/// How a value lies in an element of a FIFO.
+/// The layout of a value in a FIFO element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FifoShape {
-    /// One number.
+    /// A single number.
     Scalar,
-    /// Its elements.
+    /// The elements of a one-dimensional array.
     Array,
-    /// Its start time, its interval, its samples.
+    /// Start time, interval and samples of a waveform.
     Waveform,
 }
 
-/// What stands before the elements of a value in wire form.
+/// The part of a value in wire form before its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FifoHead {
     /// Start time and interval of a waveform, as words.
     pub waveform: Option<[u64; WAVEFORM_WORDS]>,
-    /// How many elements follow.
+    /// Number of elements that follow.
     pub length: u64,
 }
 
-/// Why a FIFO cannot be made.
+/// The reason why a FIFO cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FifoError {
-    /// The length is 0.
+    /// The configured length is 0.
     #[error("an element of the FIFO is never empty; set `fifo.length`")]
     NoLength,
-    /// The capacity is 0.
+    /// The configured capacity is 0.
     #[error("a multi-element FIFO has at least one element; set `fifo.capacity`")]
     NoCapacity,
-    /// An array of length 0.
+    /// The array type has a fixed length of 0.
     #[error("an array of length 0 has nothing for a FIFO to hold")]
     EmptyArray,
-    /// An array of several dimensions.
+    /// The array type has more than one dimension.
     #[error(
         "a real-time FIFO takes one-dimensional arrays only; flatten the array or switch `fifo` off"
     )]
     Dimensions,
-    /// Text has no fixed length.
+    /// The elements are text, which has no fixed length.
     #[error("a real-time FIFO cannot hold text; its length is not fixed")]
     Text,
-    /// No other type.
+    /// The type is neither a scalar of fixed size nor an array or waveform.
     #[error(
         "a real-time FIFO cannot hold {data_type}; it takes scalars, and arrays and waveforms of \
          fixed length"
     )]
     Type {
-        /// The type.
+        /// The type as text.
         data_type: String,
     },
-    /// More than [`ELEMENT_WORDS_MAX`].
+    /// An element would have more than [`ELEMENT_WORDS_MAX`] words.
     #[error(
         "an element of the FIFO may have {ELEMENT_WORDS_MAX} words, not {words}; use a stream or a \
          recording for larger blocks"
     )]
     ElementTooLong {
-        /// Words of one.
+        /// Words in one element.
         words: usize,
     },
-    /// More than [`FIFO_WORDS_MAX`].
+    /// The FIFO would have more than [`FIFO_WORDS_MAX`] words.
     #[error(
         "{capacity} elements of {words} words are more than the {FIFO_WORDS_MAX} words that a FIFO \
          may have; make it shorter"
     )]
     TooLong {
-        /// Elements.
+        /// Elements in the FIFO.
         capacity: usize,
-        /// Words of one.
+        /// Words in one element.
         words: usize,
     },
 }
 
 impl FifoElement {
-    /// An element of the FIFO that the properties ask for; `None` when they ask for none.
+    /// Returns the layout for the FIFO that the properties ask for; `None` if they ask for none.
     ///
     /// # Errors
     /// The type cannot be in a FIFO, or the length is 0.
@@ -137,7 +138,7 @@ impl FifoElement {
         }))
     }
 
-    /// Words of one element, timestamp included.
+    /// Words in one element, timestamp included.
     pub fn words(&self) -> usize {
         let head = match self.shape {
             FifoShape::Waveform => WAVEFORM_WORDS,
@@ -146,11 +147,11 @@ impl FifoElement {
         head + self.length + usize::from(self.stamped)
     }
 
-    /// Whether a value in wire form has the declared number of elements; attributes of a waveform
-    /// do not travel through a FIFO and do not count. If not, the number that it has.
+    /// Checks that a value in wire form has the declared number of elements. The attributes of a
+    /// waveform do not pass through a FIFO and are not counted.
     ///
     /// # Errors
-    /// That number, 0 for what is no value of the type.
+    /// The number of elements that the value has; 0 if the bytes are cut short.
     pub fn check_length(&self, bytes: &[u8]) -> Result<(), u64> {
         match self.shape.head(&mut Reader::new(bytes)) {
             Some(head) if head.length == self.length as u64 => Ok(()),
@@ -160,7 +161,7 @@ impl FifoElement {
 }
 
 impl FifoShape {
-    /// What stands before the elements of a value in wire form; `None` when it is cut short.
+    /// Reads the part of a value in wire form before its elements; `None` if it is cut short.
     #[inline]
     pub fn head(self, reader: &mut Reader<'_>) -> Option<FifoHead> {
         match self {
@@ -183,10 +184,10 @@ impl FifoShape {
     }
 }
 
-/// Whether the FIFO that the properties ask for can be made (SP-08, SP-09, SP-22).
+/// Checks that the FIFO requested by the properties can be made (SP-08, SP-09, SP-22).
 ///
 /// # Errors
-/// What is wrong and what to do.
+/// The problem and the remedy.
 pub fn check(properties: &Properties) -> Result<(), FifoError> {
     let Some(element) = FifoElement::of(properties)? else {
         return Ok(());

@@ -1,34 +1,34 @@
-//! The loss ledger: what became of every update, counted exactly, with its cause.
+//! The loss ledger: exact counters of what happened to every update, by cause.
 //!
-//! The same counters are kept by the engine and the client, sent by the protocol and shown to
-//! people. All are cumulative; what was lost between two readings is a difference of two. Each
+//! The engine and the client keep the same counters, the protocol sends them, and tools show them.
+//! All are cumulative: the losses between two readings are the difference of two values. Each
 //! ledger has an identity that holds at any moment at which its owner is not just changing it.
 
-/// What became of the writes offered to a variable.
+/// Counts what happened to the writes offered to a variable.
 ///
 /// `offered = written + unchanged + superseded + refused + unknown + fifo_overflow + upstream_lost`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct UpstreamLedger {
-    /// Writes that reached the variable; one that was answered would-block is not yet offered.
+    /// Writes that reached the variable; a write answered with would-block is not offered yet.
     pub offered: u64,
-    /// They became updates and were numbered.
+    /// Writes that became updates and were numbered.
     pub written: u64,
-    /// They were within the deadband.
+    /// Writes within the deadband.
     pub unchanged: u64,
-    /// A later write took their place (write mode `newest`).
+    /// Writes that were replaced by a later one (write mode `newest`).
     pub superseded: u64,
-    /// A rule refused them.
+    /// Writes refused by a rule.
     pub refused: u64,
-    /// Nobody knows whether they were carried out.
+    /// Writes of which it is not known whether they were carried out.
     pub unknown: u64,
-    /// They were lost in a full real-time FIFO.
+    /// Writes lost in a full real-time FIFO.
     pub fifo_overflow: u64,
-    /// They were lost before they came to this engine, as a mirrored engine counted.
+    /// Writes lost before they reached this engine, as counted by a mirrored engine.
     pub upstream_lost: u64,
 }
 
-/// What became of the updates of a variable on their way to one subscription, from the sequence at
-/// which it opened.
+/// Counts what happened to a variable's updates on their way to one subscription, from the sequence
+/// at which it opened.
 ///
 /// ```text
 /// written = filtered + coalesced + dropped_queue + dropped_overrun + dropped_disconnect
@@ -38,48 +38,48 @@ pub struct UpstreamLedger {
 pub struct SubscriptionLedger {
     /// Updates numbered since the subscription opened.
     pub written: u64,
-    /// Withheld by the subscription's own filters.
+    /// Withheld by the subscription's filters.
     pub filtered: u64,
-    /// Merged into a newer value, as the contract says.
+    /// Replaced by a newer value, as the contract allows.
     pub coalesced: u64,
-    /// Dropped by a full bounded buffer.
+    /// Dropped because a bounded buffer was full.
     pub dropped_queue: u64,
     /// Dropped because an `all` subscription overran its bound.
     pub dropped_overrun: u64,
     /// Dropped because the connection was down.
     pub dropped_disconnect: u64,
-    /// Not sent yet.
+    /// Waiting to be sent.
     pub waiting: u64,
-    /// Sent, receipt not confirmed yet.
+    /// Sent, but receipt is not confirmed yet.
     pub sent_unconfirmed: u64,
     /// Receipt confirmed.
     pub received: u64,
-    /// Sent once more, because the client was found to have something else (B-10); beside the sum.
+    /// Sent again because the client was found to have something else (B-10); not part of the sum.
     pub repaired: u64,
 }
 
-/// What became of the updates that came to a client.
+/// Counts what happened to the updates that reached a client.
 ///
 /// `received = taken + coalesced + dropped + waiting`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientLedger {
     /// Updates received.
     pub received: u64,
-    /// Taken by the application; what displays call delivered.
+    /// Taken by the application; displays call this "delivered".
     pub taken: u64,
-    /// Merged into a newer value before they were taken.
+    /// Replaced by a newer value before they were taken.
     pub coalesced: u64,
-    /// Dropped by a full queue.
+    /// Dropped because a queue was full.
     pub dropped: u64,
-    /// Not taken yet.
+    /// Waiting to be taken.
     pub waiting: u64,
-    /// Of the received ones, those that the engine sent once more because this client was found to
+    /// Of the received updates, those that the engine sent again because this client was found to
     /// have something else (B-10).
     pub repaired: u64,
 }
 
 impl UpstreamLedger {
-    /// Whether every write offered is accounted for.
+    /// Returns true if every write offered is accounted for.
     pub fn is_balanced(&self) -> bool {
         let Self {
             offered,
@@ -105,7 +105,7 @@ impl UpstreamLedger {
 }
 
 impl SubscriptionLedger {
-    /// Whether every update written is accounted for.
+    /// Returns true if every update written is accounted for.
     pub fn is_balanced(&self) -> bool {
         let parts = [
             self.filtered,
@@ -120,7 +120,7 @@ impl SubscriptionLedger {
         sum(&parts) == u128::from(self.written)
     }
 
-    /// Updates lost against the contract: dropped for whatever cause.
+    /// Updates lost against the contract: dropped for any cause.
     pub fn lost(&self) -> u64 {
         self.dropped_queue
             .saturating_add(self.dropped_overrun)
@@ -129,13 +129,13 @@ impl SubscriptionLedger {
 }
 
 impl ClientLedger {
-    /// Whether every update received is accounted for.
+    /// Returns true if every update received is accounted for.
     pub fn is_balanced(&self) -> bool {
         sum(&[self.taken, self.coalesced, self.dropped, self.waiting]) == u128::from(self.received)
     }
 }
 
-/// The exact sum: eight u64 cannot exceed a u128.
+/// The exact sum: eight `u64` values cannot exceed a `u128`.
 fn sum(parts: &[u64]) -> u128 {
     parts.iter().map(|part| u128::from(*part)).sum()
 }

@@ -1,8 +1,8 @@
 //! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of
 //! Trunkline.
 //!
-//! Everything else stands on this crate: it says what a variable's value *is*, independent of where
-//! it lives. It opens nothing, starts nothing and reads no clock.
+//! Every other crate builds on this one. It defines what a variable's value *is*, independent of
+//! where the value lives. It performs no I/O, starts no thread and reads no clock.
 //!
 //! ```text
 //! Name, Pattern, Url     where a variable is            name, pattern, url
@@ -14,15 +14,15 @@
 //!
 //! # Layout
 //! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`,
-//!   `tl://host/...`); [`stream_url`] the same for endpoints of streams.
+//!   `tl://host/...`); [`stream_url`]: addressing of stream endpoints.
 //! - [`data_type`], [`value`], [`mod@array`], [`waveform`]: the types and their values.
 //! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
-//! - [`scaling`], [`definition`]: what configuration says about a variable.
-//! - [`fifo`], [`alias`]: which real-time FIFOs can be made, and which aliases.
-//! - [`audit`]: who did what to an engine.
+//! - [`scaling`], [`definition`]: the configuration of a variable.
+//! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
+//! - [`audit`]: the record of actions on an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
-//! - [`json`], [`text`]: the forms people and scripts read and write.
+//! - [`json`], [`text`]: the forms for people and scripts.
 
 #![forbid(unsafe_code)]
 

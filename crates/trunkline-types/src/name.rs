@@ -7,10 +7,10 @@
 //!                        --------------  field, after the only '#'
 //! ```
 //!
-//! Every [printable](crate::text::is_unprintable) character is legal. Four have a meaning and are
-//! escaped where they are meant as themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is
-//! `*`. Names are compared byte by byte in that escaped form; `.` and `..` are segments like any
-//! other and never resolved. Case counts.
+//! Every [printable](crate::text::is_unprintable) character is legal. Four characters have a
+//! special meaning and are escaped where they are meant literally: `%2F` is `/`, `%23` is `#`,
+//! `%25` is `%`, `%2A` is `*`. Names are compared byte by byte in escaped form, and case counts.
+//! `.` and `..` are ordinary segments and are never resolved.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -21,16 +21,17 @@ use crate::text::is_unprintable;
 /// Longest full name in bytes, escapes and field included.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// The library in whose place a register number is looked up: `:/20` is another name of the
+/// The library name under which a register number is looked up: `:/20` is another name of the
 /// variable whose `number` is 20. No library can have this name.
 pub const NUMBERS_LIBRARY: &str = ":";
 
-/// Whether the name, of a library or a variable, is for the engine's own.
+/// Returns true if the name, of a library or a variable, is reserved for the engine.
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with('_')
 }
 
-/// The register number that a full name stands for, in decimal digits without a leading zero.
+/// Returns the register number in a full name such as `:/20`: decimal digits without a leading
+/// zero.
 pub fn register_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix(NUMBERS_LIBRARY)?.strip_prefix('/')?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -41,104 +42,104 @@ pub fn register_number(name: &str) -> Option<u32> {
     }
 }
 
-/// A full name that keeps all the rules, in canonical form: hexadecimal digits of escapes are
-/// upper case.
+/// A valid full name in canonical form: the hexadecimal digits of its escapes are upper case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
-/// The text is not a name. Positions are bytes from 0.
+/// The text is not a valid name. Positions are byte offsets from 0.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("the name is empty: write library/path")]
     Empty,
-    /// Not UTF-8: a connection brought other bytes.
+    /// The bytes, received over a connection, are not UTF-8.
     #[error("the name is not UTF-8; the program that sent it is at fault")]
     NotUtf8,
-    /// Longer than its limit.
+    /// The name is longer than its limit.
     #[error("the name has {bytes} bytes; {max} is the limit")]
     TooLong {
-        /// Its length.
+        /// Length of the name, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit, in bytes.
         max: usize,
     },
-    /// One segment only.
+    /// The name has only one segment.
     #[error("{text:?} is not a full name: write library/path")]
     NoPath {
-        /// The name.
+        /// The name as given.
         text: String,
     },
-    /// Two slashes in a row, or one at an end.
+    /// Two consecutive slashes, or a slash at either end.
     #[error(
         "a segment is empty at byte {position}: write single slashes between segments, none at the ends"
     )]
     EmptySegment {
-        /// Where it should stand.
+        /// Offset at which a segment was expected.
         position: usize,
     },
-    /// A character that cannot be seen or that reorders what is seen.
+    /// A character that is invisible or that reorders the displayed text.
     #[error("the character U+{:04X} at byte {position} is not printable", u32::from(*character))]
     Unprintable {
-        /// Where it stands.
+        /// Offset of the character.
         position: usize,
         /// The character.
         character: char,
     },
-    /// A percent sign that begins no escape.
+    /// A percent sign that does not begin one of the four escapes.
     #[error(
         "'%' at byte {position} begins none of %2F %23 %25 %2A: write %25 for a percent sign, other characters as they are"
     )]
     Escape {
-        /// Where it stands.
+        /// Offset of the percent sign.
         position: usize,
     },
     /// A star where no pattern is allowed.
     #[error("'*' at byte {position} is a wildcard and a name has none: write %2A for a star")]
     Wildcard {
-        /// Where it stands.
+        /// Offset of the star.
         position: usize,
     },
-    /// More than one `#`, or a slash after it.
+    /// A second `#`, or a slash after the `#`.
     #[error(
         "{character:?} at byte {position} is inside the field: write {escape} for the character itself"
     )]
     InField {
-        /// Where it stands.
+        /// Offset of the character.
         position: usize,
-        /// What stands there.
+        /// The illegal character.
         character: char,
-        /// How to write it.
+        /// The escape to write instead.
         escape: &'static str,
     },
-    /// Nothing after the `#`.
+    /// The field after the `#` is empty.
     #[error("the field after '#' is empty: write %23 for the character itself")]
     EmptyField,
-    /// A library's or field's name where a single segment is needed, with a slash or hash in it.
+    /// The text must be a single segment, such as a library's name or a field's, but contains a
+    /// slash or a hash.
     #[error(
         "{character:?} at byte {position} ends the segment, but one segment is needed: write {escape}"
     )]
     NotOneSegment {
-        /// Where it stands.
+        /// Offset of the character.
         position: usize,
-        /// What stands there.
+        /// The illegal character.
         character: char,
-        /// How to write it.
+        /// The escape to write instead.
         escape: &'static str,
     },
 }
 
 impl Name {
-    /// Checks a full name and brings it into canonical form.
+    /// Checks a full name and converts it to canonical form.
     ///
     /// # Errors
-    /// [`NameError`] names the first rule that is broken and where.
+    /// [`NameError`] names the first broken rule and its position.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         Ok(Self(Self::canonical(text)?.into()))
     }
 
-    /// The canonical form of a full name, without a name being made of it.
+    /// Returns the canonical form of a full name without building a `Name`.
     ///
     /// # Errors
     /// As [`Name::parse`].
@@ -153,10 +154,10 @@ impl Name {
         Ok(canonical)
     }
 
-    /// The full name of the variable `path` of `library`; both escaped.
+    /// Returns the full name of the variable `path` of `library`; both are given escaped.
     ///
     /// # Errors
-    /// [`NameError`] as in [`Name::parse`], and when `library` is not a single segment.
+    /// [`NameError`] as in [`Name::parse`], also if `library` is not a single segment.
     pub fn join(library: &str, path: &str) -> Result<Self, NameError> {
         check_segment(library)?;
         Self::parse(&format!("{library}/{path}"))
@@ -169,19 +170,19 @@ impl Name {
             .map_or(&*self.0, |(library, _)| library)
     }
 
-    /// What follows the library, without the field, escaped.
+    /// The path after the library, without the field, escaped.
     pub fn path(&self) -> &str {
         self.without_field()
             .split_once('/')
             .map_or("", |(_, path)| path)
     }
 
-    /// The field, such as `units` or `alarm.hi.limit`.
+    /// The field after the `#`, such as `units` or `alarm.hi.limit`.
     pub fn field(&self) -> Option<&str> {
         self.0.split_once('#').map(|(_, field)| field)
     }
 
-    /// The name of the variable itself.
+    /// The name of the variable, without its field.
     pub fn without_field(&self) -> &str {
         self.0.split_once('#').map_or(&*self.0, |(body, _)| body)
     }
@@ -191,7 +192,7 @@ impl Name {
         self.without_field().split('/')
     }
 
-    /// The whole name.
+    /// The whole name, field included, in canonical form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -238,7 +239,7 @@ impl Borrow<str> for Name {
 /// Checks a library's name, or any other single segment, in escaped form.
 ///
 /// # Errors
-/// [`NameError`] names the rule that is broken.
+/// [`NameError`] names the broken rule.
 pub fn check_segment(text: &str) -> Result<(), NameError> {
     for (position, character) in text.char_indices() {
         if let Some(escape) = matches!(character, '/' | '#')
@@ -255,7 +256,7 @@ pub fn check_segment(text: &str) -> Result<(), NameError> {
     scan(text, NAME_BYTES_MAX, Stars::Refused).map(|_| ())
 }
 
-/// Any text as one segment of a name: `/`, `#`, `%` and `*` become escapes.
+/// Escapes any text for use as one segment of a name: `/`, `#`, `%` and `*` become escapes.
 pub fn escape_segment(text: &str) -> Cow<'_, str> {
     if !text.contains(['/', '#', '%', '*']) {
         return Cow::Borrowed(text);
@@ -270,7 +271,7 @@ pub fn escape_segment(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The text that [`escape_segment`] was given; escapes other than the four stay as they are.
+/// Reverses [`escape_segment`]; escapes other than the four are left unchanged.
 pub fn unescape_segment(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -288,12 +289,13 @@ pub fn unescape_segment(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The candidate that `name` was probably meant to be: one that differs only in case, else the
-/// first of the nearest ones within a quarter of its length (at least one) in edits. Two neighbours
-/// that changed places are one edit.
+/// Returns the candidate that `name` was probably meant to be. A candidate that differs only in
+/// case wins; otherwise the first of the nearest candidates within an edit distance of a quarter of
+/// the name's length (at least one). Swapping two neighbouring characters counts as one edit.
 ///
-/// Looks at every candidate and compares those of similar length edit by edit: use it for single
-/// misses, not for each of 100,000 names. Names over 128 characters are compared by case only.
+/// Compares `name` with every candidate, and computes the edit distance to those of similar length.
+/// Use it for single misses, not for each of 100,000 names. Names over 128 characters are compared
+/// by case only.
 pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let length = name.chars().count();
     let lower = name.to_lowercase();
@@ -317,23 +319,23 @@ pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         let distance = strsim::osa_distance(name, candidate);
         if distance <= allowed && distance > 0 {
             nearest = Some(candidate);
-            // Only a nearer one replaces it; at distance 1 none can, but one in another case still
-            // may.
+            // Only a nearer candidate replaces this one. At distance 1 none is nearer, but a
+            // candidate that differs only in case may still follow.
             allowed = distance - 1;
         }
     }
     nearest.map(str::to_owned)
 }
 
-/// Whether stars may stand in what is scanned.
+/// Selects whether wildcards are legal in the scanned text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stars {
     Allowed,
     Refused,
 }
 
-/// Checks everything that names, patterns and the name part of URLs have in common, in one pass,
-/// and brings escapes into upper case.
+/// Checks in one pass the rules that names, patterns and the name part of URLs share, and converts
+/// escapes to upper case.
 pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_, str>, NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
@@ -394,7 +396,7 @@ pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_,
     })
 }
 
-/// Every escape of a checked text in upper case.
+/// Converts every escape of a checked text to upper case.
 fn upper_escapes(text: &str) -> String {
     let mut canonical = String::with_capacity(text.len());
     for (index, piece) in text.split('%').enumerate() {
@@ -418,7 +420,7 @@ fn escape_of(character: char) -> Option<&'static str> {
     }
 }
 
-/// The character of the escape that `text` begins with, and its canonical spelling.
+/// Returns the character of the escape at the start of `text`, and the escape's canonical spelling.
 fn read_escape(text: &str) -> Option<(char, &'static str)> {
     let start = text.get(..3)?;
     ['/', '#', '%', '*'].into_iter().find_map(|character| {
@@ -429,7 +431,7 @@ fn read_escape(text: &str) -> Option<(char, &'static str)> {
     })
 }
 
-/// Longest name for which similar ones are looked for.
+/// Longest name, in characters, for which similar names are suggested.
 const SUGGEST_CHARS_MAX: usize = 128;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Patterns over full names: `*` for a run of characters within one segment, `**` for any number of
+//! Patterns over full names: `*` matches a run of characters within one segment, `**` any number of
 //! whole segments.
 //!
 //! ```text
@@ -9,9 +9,9 @@
 //! boiler/*#units    a field of each; without '#' no field matches
 //! ```
 //!
-//! The matcher never looks back further than the last wildcard of each kind, so its time is at most
-//! proportional to name length times pattern length, whatever the pattern (F22 of the reliability
-//! plan).
+//! The matcher never backtracks further than the last wildcard of each kind. Its time is therefore
+//! at most proportional to name length times pattern length, whatever the pattern (F22 of the
+//! reliability plan).
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,39 +24,39 @@ pub const PATTERN_BYTES_MAX: usize = 256;
 /// Most wildcards in one pattern, `*` and `**` together.
 pub const WILDCARDS_MAX: usize = 16;
 
-/// A checked pattern.
+/// A checked pattern in canonical form.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Pattern {
     text: Box<str>,
 }
 
-/// The text is not a pattern.
+/// The text is not a valid pattern.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// It breaks a rule that names have, too.
+    /// The pattern breaks a rule that also applies to names.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Too many stars.
+    /// The pattern has more than `WILDCARDS_MAX` wildcards.
     #[error("the pattern has {count} wildcards; {WILDCARDS_MAX} is the limit")]
     TooManyWildcards {
-        /// How many there are.
+        /// Number of wildcards found.
         count: usize,
     },
-    /// `**` together with something else in a segment, or in a field.
+    /// `**` is only part of a segment, or is in a field.
     #[error("'**' must be a whole segment, as in library/**; {segment:?} is not")]
     DoubleStar {
-        /// The segment.
+        /// The offending segment.
         segment: String,
     },
 }
 
 impl Pattern {
-    /// Checks a pattern and brings it into canonical form. A text without wildcards is a pattern
+    /// Checks a pattern and converts it to canonical form. A text without wildcards is a pattern
     /// that matches itself.
     ///
     /// # Errors
-    /// [`PatternError`] names the rule that is broken.
+    /// [`PatternError`] names the broken rule.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let canonical = scan(text, PATTERN_BYTES_MAX, Stars::Allowed)?;
         let mut count = 0;
@@ -81,35 +81,35 @@ impl Pattern {
         })
     }
 
-    /// Whether the whole of `name`, in canonical form, is matched.
+    /// Returns true if the pattern matches the whole of `name`, which is in canonical form.
     pub fn matches(&self, name: &str) -> bool {
         name.starts_with(self.literal_prefix()) && matches_counting(&self.text, name, &mut |_| ())
     }
 
-    /// [`matches`](Self::matches) for searches: what it takes is counted.
+    /// [`matches`](Self::matches) for searches: it charges the steps it takes to `effort`.
     pub fn matches_within(&self, effort: &mut Effort, name: &str) -> bool {
         if !name.starts_with(self.literal_prefix()) {
             return false;
         }
-        // The name is gone through once for its field and its segments, many characters at a time.
+        // One pass over the name finds its field and its segments, many characters at a time.
         let mut steps = name.len() / 8;
         let matches = matches_counting(&self.text, name, &mut |cost| steps += cost);
         effort.spend(steps);
         matches
     }
 
-    /// Whether it has no wildcard and so matches at most one name: itself.
+    /// Returns true if the pattern has no wildcard and so matches only one name: itself.
     pub fn is_literal(&self) -> bool {
         !Self::has_wildcards(&self.text)
     }
 
-    /// What every matching name starts with; for looking only at a part of a sorted list.
+    /// The prefix that every matching name has, for searching only a part of a sorted list.
     pub fn literal_prefix(&self) -> &str {
         let Some(star) = self.text.find('*') else {
             return &self.text;
         };
         let prefix = &self.text[..star];
-        // `a/**` matches `a` as well, as long as nothing but `**` follows.
+        // `a/**` matches `a` as well, if nothing but `**` follows.
         let (rest, _) = split_field(&self.text[star..]);
         let only_deep = rest.split('/').all(|segment| segment == DEEP);
         if only_deep {
@@ -119,7 +119,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a text that should be a name or a pattern is a pattern.
+    /// Returns true if a text that is a name or a pattern is a pattern.
     pub fn has_wildcards(text: &str) -> bool {
         text.contains('*')
     }
@@ -150,7 +150,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The matcher; `step` is called once per comparison, with what that costs.
+/// The matcher; it calls `step` for each comparison, with the cost of that comparison.
 fn matches_counting(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
     let (body, field) = split_field(name);
     let (body_pattern, field_pattern) = split_field(pattern);
@@ -167,8 +167,8 @@ fn split_field(text: &str) -> (&str, Option<&str>) {
         .map_or((text, None), |(body, field)| (body, Some(field)))
 }
 
-/// Segments against segments. Once a later `**` is reached, what came before it never has to be
-/// tried again: the leftmost place where it fits leaves the most room.
+/// Matches segments against segments. Once a later `**` is reached, the part before it never has to
+/// be tried again: its leftmost match leaves the most room for the rest.
 fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
     let mut wanted = pattern.split('/');
     let mut found = name.split('/');
@@ -190,7 +190,7 @@ fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool
             }
             _ => {}
         }
-        // Give the last `**` one segment more.
+        // Let the last `**` take one more segment.
         let Some((after_deep, given)) = &mut restart else {
             return false;
         };
@@ -202,7 +202,7 @@ fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool
     }
 }
 
-/// Characters against characters, the same way: only the last `*` is ever given more.
+/// Matches characters against characters in the same way: only the last `*` ever takes more.
 fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut(usize)) -> bool {
     let (pattern, segment) = (pattern.as_bytes(), segment.as_bytes());
     let (mut wanted, mut found) = (0, 0);
@@ -237,7 +237,8 @@ fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut(usize)) -
 
 const DEEP: &str = "**";
 
-/// Going on by a segment takes as long as comparing so many characters does (measured).
+/// Steps charged for advancing by one segment, which takes as long as this many comparisons of
+/// characters (measured).
 const SEGMENT_STEPS: usize = 12;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Bugs that are planted on purpose: the simulator has to find every one of them.
+//! Bugs that are planted on purpose: the simulator must find every one of them.
 //!
-//! Compiled only with the feature `planted`, which no build of the product has. Which bug is
-//! active is chosen per thread, so that tests beside each other choose their own.
+//! This module is compiled only with the feature `planted`, which no product build has. The active
+//! bug is chosen per thread, so that tests running in parallel can each choose their own.
 
 use std::cell::Cell;
 
@@ -18,12 +18,12 @@ macro_rules! bugs {
         }
 
         impl Bug {
-            /// All that are about variables.
+            /// All bugs of variables.
             pub const ALL: &[Bug] = &[$(Bug::$bug,)*];
-            /// All that are about streams.
+            /// All bugs of streams.
             pub const STREAMS: &[Bug] = &[$(Bug::$stream_bug,)*];
 
-            /// Its name, as on a command line.
+            /// The name used on a command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Bug::$bug => $name,)*
@@ -31,7 +31,7 @@ macro_rules! bugs {
                 }
             }
 
-            /// What is wrong, in a sentence.
+            /// A description of the bug, in a sentence.
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Bug::$bug => concat!($($sentence),+).trim_ascii(),)*
@@ -139,12 +139,12 @@ thread_local! {
     static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Makes a bug active on this thread, or none.
+/// Activates a bug on this thread, or deactivates it with `None`.
 pub fn plant(bug: Option<Bug>) {
     ACTIVE.set(bug);
 }
 
-/// Whether this bug is active on this thread.
+/// Returns true if this bug is active on this thread.
 pub fn is(bug: Bug) -> bool {
     ACTIVE.get() == Some(bug)
 }

@@ -1,4 +1,4 @@
-//! How far a sample can be trusted, why, and which clock stamped it.
+//! The quality of a sample: how far it can be trusted, why, and which clock stamped it.
 //!
 //! A quality is one packed `u32`, the same in memory, in cells and on the wire:
 //!
@@ -12,56 +12,56 @@
 
 use std::fmt;
 
-/// Level, reason and clock of a sample.
+/// The level, reason and clock of a sample.
 ///
-/// Any `u32` is a quality: codes that this version does not know are kept as they are, so that an
-/// older engine passes on what a newer one said.
+/// Any `u32` is a quality: codes unknown to this version are preserved, so that an older engine
+/// passes on the quality set by a newer one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quality(u32);
 
-/// How far a value can be trusted; ordered from best to worst.
+/// The trust in a value, ordered from best to worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Level {
-    /// It is what it says.
+    /// The value can be trusted.
     #[default]
     Good,
-    /// It may be old, clipped or estimated; the reason says which.
+    /// The value may be old, clipped or estimated, as the reason explains.
     Uncertain,
-    /// It must not be used; the value is the last one known.
+    /// The value must not be used; it is the last one known.
     Bad,
 }
 
-/// Which clock made the source timestamp (B-40).
+/// The clock that made the source timestamp (B-40).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Clock {
-    /// Nobody said.
+    /// Not known.
     #[default]
     Unknown,
-    /// The engine's: the source gave no timestamp, so both timestamps are the engine's.
+    /// The engine's clock: the source gave no timestamp, so both timestamps are the engine's.
     Engine,
-    /// The source's: a device, an I/O server or a program.
+    /// The clock of the source: a device, an I/O server or a program.
     Source,
 }
 
-/// Whether the clock of the source timestamp was synchronised (B-40, B-41).
+/// The synchronisation of the clock that made the source timestamp (B-40, B-41).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClockSync {
-    /// Nobody said.
+    /// Not known.
     #[default]
     Unknown,
-    /// It followed a reference (PTP, NTP, GPS).
+    /// The clock followed a reference (PTP, NTP, GPS).
     Synchronised,
-    /// It ran free.
+    /// The clock ran free.
     Free,
-    /// It had never been set: the source timestamp is not a time of day.
+    /// The clock had never been set, so the source timestamp is not a time of day.
     Unset,
 }
 
 impl Quality {
-    /// Good, stamped by the engine's clock, whose synchronisation is not known.
+    /// Good, stamped by the engine's clock with unknown synchronisation.
     pub const GOOD: Quality = Quality::new(Level::Good, Reason::None);
 
-    /// This level and reason, stamped by the engine's clock.
+    /// Builds a quality with this level and reason, stamped by the engine's clock.
     pub const fn new(level: Level, reason: Reason) -> Self {
         let bits = (level as u32) | ((reason.code() as u32 & REASON_MASK) << REASON_SHIFT);
         Self(bits).with_clock(Clock::Engine, ClockSync::Unknown)
@@ -72,28 +72,28 @@ impl Quality {
         Self::GOOD
     }
 
-    /// Uncertain for this reason.
+    /// An uncertain quality with this reason.
     pub const fn uncertain(reason: Reason) -> Self {
         Self::new(Level::Uncertain, reason)
     }
 
-    /// Bad for this reason.
+    /// A bad quality with this reason.
     pub const fn bad(reason: Reason) -> Self {
         Self::new(Level::Bad, reason)
     }
 
-    /// The packed form. Every value is legal; a level this version does not know counts as bad.
+    /// Reads the packed form. Every value is legal; a level unknown to this version counts as bad.
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The packed form, as drawn above.
+    /// Returns the packed form, as drawn above.
     pub const fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// How far the value can be trusted.
+    /// The trust in the value.
     pub const fn level(self) -> Level {
         match self.0 & LEVEL_MASK {
             0 => Level::Good,
@@ -102,28 +102,28 @@ impl Quality {
         }
     }
 
-    /// Whether the level is [`Level::Good`].
+    /// Returns true if the level is [`Level::Good`].
     pub const fn is_good(self) -> bool {
         matches!(self.level(), Level::Good)
     }
 
-    /// Whether the level is [`Level::Bad`].
+    /// Returns true if the level is [`Level::Bad`].
     pub const fn is_bad(self) -> bool {
         matches!(self.level(), Level::Bad)
     }
 
-    /// Why it is not good, or what else there is to say.
+    /// The reason for the level, or additional information about a good value.
     pub const fn reason(self) -> Reason {
         Reason::from_code(((self.0 >> REASON_SHIFT) & REASON_MASK) as u16)
     }
 
-    /// Whether this is the reason: cheaper than to name it.
+    /// Returns true if the quality has this reason; cheaper than `reason`.
     #[inline]
     pub const fn has_reason(self, reason: Reason) -> bool {
         ((self.0 >> REASON_SHIFT) & REASON_MASK) as u16 == reason.code()
     }
 
-    /// Whose clock made the source timestamp.
+    /// The clock that made the source timestamp.
     pub const fn clock(self) -> Clock {
         match (self.0 >> CLOCK_SHIFT) & 3 {
             1 => Clock::Engine,
@@ -132,7 +132,7 @@ impl Quality {
         }
     }
 
-    /// Whether that clock was synchronised.
+    /// The synchronisation of that clock.
     pub const fn clock_sync(self) -> ClockSync {
         match (self.0 >> SYNC_SHIFT) & 3 {
             1 => ClockSync::Synchronised,
@@ -142,28 +142,28 @@ impl Quality {
         }
     }
 
-    /// Set by a person over the source's value.
+    /// Returns true if a person or program has forced the value over the source's.
     pub const fn is_forced(self) -> bool {
         self.0 & FORCED != 0
     }
 
-    /// Made by a simulation, not measured.
+    /// Returns true if the value was simulated, not measured.
     pub const fn is_simulated(self) -> bool {
         self.0 & SIMULATED != 0
     }
 
-    /// Pulled to the end of the variable's range (H-04).
+    /// Returns true if the value was coerced to an end of the variable's range (H-04).
     pub const fn is_coerced(self) -> bool {
         self.0 & COERCED != 0
     }
 
-    /// Whether there is a value that it speaks of. Where there is none yet, a sample holds the
-    /// default of its type, which nothing has delivered; the reason says why.
+    /// Returns true if the variable has a value. A sample without one holds the default of its
+    /// type, which nothing has delivered; the reason tells why.
     pub const fn has_value(self) -> bool {
         self.0 & NO_VALUE == 0 && !self.has_reason(Reason::NoValue)
     }
 
-    /// The same for a variable that has no value yet. Such a quality is never good.
+    /// Returns this quality for a variable that has no value yet. The result is never good.
     #[must_use]
     pub const fn without_value(self) -> Self {
         match self.level() {
@@ -173,26 +173,26 @@ impl Quality {
         }
     }
 
-    /// The same with this clock.
+    /// Returns this quality with the given clock.
     #[must_use]
     pub const fn with_clock(self, clock: Clock, sync: ClockSync) -> Self {
         let cleared = self.0 & !((3 << CLOCK_SHIFT) | (3 << SYNC_SHIFT));
         Self(cleared | ((clock as u32) << CLOCK_SHIFT) | ((sync as u32) << SYNC_SHIFT))
     }
 
-    /// The same, marked as forced or not.
+    /// Returns this quality with the forced mark set or cleared.
     #[must_use]
     pub const fn with_forced(self, forced: bool) -> Self {
         self.with_flag(FORCED, forced)
     }
 
-    /// The same, marked as simulated or not.
+    /// Returns this quality with the simulated mark set or cleared.
     #[must_use]
     pub const fn with_simulated(self, simulated: bool) -> Self {
         self.with_flag(SIMULATED, simulated)
     }
 
-    /// The same, marked as coerced or not.
+    /// Returns this quality with the coerced mark set or cleared.
     #[must_use]
     pub const fn with_coerced(self, coerced: bool) -> Self {
         self.with_flag(COERCED, coerced)
@@ -202,8 +202,8 @@ impl Quality {
         Self(if set { self.0 | flag } else { self.0 & !flag })
     }
 
-    /// The quality of a value made from two values: the worse level with its reason and clock (of
-    /// two equal levels the one with a reason, else `self`), and the marks of both.
+    /// The quality of a value computed from two values: the worse level with its reason and clock,
+    /// and the marks of both. Of two equal levels the one with a reason wins, otherwise `self`.
     #[must_use]
     pub fn worst(self, other: Quality) -> Quality {
         let takes_other = match self.level().cmp(&other.level()) {
@@ -225,7 +225,8 @@ impl Default for Quality {
     }
 }
 
-/// `good`, `uncertain: retained`, `bad: sensor-failure`; marks follow: `good (forced, coerced)`.
+/// Writes the level, such as `good`, the reason, `bad: sensor-failure`, and the marks, `good
+/// (forced, coerced)`.
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.level())?;
@@ -262,7 +263,7 @@ impl fmt::Debug for Quality {
     }
 }
 
-/// `good`, `uncertain` or `bad`.
+/// Writes `good`, `uncertain` or `bad`.
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -273,7 +274,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// The reason's name, such as `sensor-failure`, or `reason-123` for a code not known here.
+/// Writes the name of the reason, such as `sensor-failure`, or `reason-123` for an unknown code.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -283,24 +284,24 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Declares the reasons once: code, name and sentence of each.
+/// Declares each reason with its code, name and sentence.
 macro_rules! reasons {
     ($($variant:ident = $code:literal, $name:literal, $sentence:literal;)*) => {
-        /// Why a quality is what it is. Codes are part of the wire form and never reused; those
-        /// below 64 are used with `uncertain`, those from 64 with `bad`.
+        /// The reason for a quality. Codes are part of the wire form and are never reused. Codes
+        /// below 64 are used with `uncertain`, codes from 64 on with `bad`.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]
         pub enum Reason {
-            /// Nothing to say.
+            /// No reason is given.
             #[default]
             None,
             $(#[doc = $sentence] $variant,)*
-            /// A code that this version does not know, 1 to 16,383.
+            /// A code unknown to this version, 1 to 16,383.
             Unlisted(u16),
         }
 
         impl Reason {
-            /// Every reason that this version knows, in the order of their codes.
+            /// Every reason known to this version, in the order of their codes.
             pub const ALL: &[Reason] = &[Reason::None, $(Reason::$variant,)*];
 
             /// The number in the packed form, 14 bits.
@@ -313,7 +314,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason with this code.
+            /// Returns the reason with this code.
             pub const fn from_code(code: u16) -> Self {
                 match code {
                     0 => Reason::None,
@@ -322,7 +323,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The name shown to people and used by scripts; never changes.
+            /// The name shown to people and used by scripts; it never changes.
             pub const fn name(self) -> &'static str {
                 match self {
                     Reason::None => "none",
@@ -331,7 +332,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason with this name; `None` when there is none.
+            /// Returns the reason with this name; `None` if there is none.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     "none" => Some(Reason::None),
@@ -340,7 +341,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What it means, as a sentence.
+            /// The meaning of the reason, as a sentence.
             pub const fn sentence(self) -> &'static str {
                 match self {
                     Reason::None => "There is nothing to say about this value.",

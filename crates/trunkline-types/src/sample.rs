@@ -1,4 +1,4 @@
-//! Samples, and readings: a sample as a reader gets it.
+//! Samples, and readings: samples as a reader gets them.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use crate::{Quality, Timestamp, Value};
 pub struct Sample {
     /// The value, in engineering units.
     pub value: Value,
-    /// When it was measured, by the clock that `quality` names.
+    /// Time of the measurement, by the clock that `quality` names.
     pub source_timestamp: Timestamp,
-    /// When the engine accepted it, by the engine's wall clock.
+    /// Time at which the engine accepted the value, by the engine's wall clock.
     pub engine_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// The quality of the value: level, reason and clock.
     pub quality: Quality,
 }
 
-/// Where an update stands in the life of its variable: equal positions are the same update.
+/// The place of an update in the history of its variable; equal positions are the same update.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Position {
-    /// The engine start; compared for equality only.
+    /// The engine start to which the sequence belongs; compared for equality only.
     pub epoch: u64,
-    /// 1 for the first update within the epoch; 0 means nothing was written yet.
+    /// 1 for the first update within the epoch; 0 if nothing was written yet.
     pub sequence: u64,
 }
 
-/// Updates that a reader did not get between two of its readings, by where they went.
+/// Updates that a reader did not get between two of its readings, by cause.
 ///
-/// `coalesced` is not loss: it is what a `latest` or `sampled` contract asks for.
+/// `coalesced` is not a loss: a `latest` or `sampled` contract asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lost {
-    /// Merged into a newer value, as the contract says.
+    /// Replaced by a newer value, as the contract allows.
     pub coalesced: u64,
-    /// Dropped by a full bounded buffer (`last:n` oldest, `first:n` newest).
+    /// Dropped because a bounded buffer was full (`last:n` oldest, `first:n` newest).
     pub queue: u64,
     /// Dropped because an `all` subscription overran its bound.
     pub overrun: u64,
     /// Written while the connection was down.
     pub disconnect: u64,
-    /// An unknown number was lost: the engine was restarted in between.
+    /// True if an unknown number was lost because the engine was restarted in between.
     pub unknown: bool,
 }
 
 impl Lost {
-    /// Nothing lost, nothing coalesced.
+    /// No losses and nothing coalesced.
     pub const NONE: Lost = Lost {
         coalesced: 0,
         queue: 0,
@@ -53,7 +53,7 @@ impl Lost {
         unknown: false,
     };
 
-    /// Updates lost against the contract, `None` when their number cannot be known.
+    /// Updates lost against the contract; `None` if their number cannot be known.
     pub fn count(&self) -> Option<u64> {
         let known = self
             .queue
@@ -62,12 +62,12 @@ impl Lost {
         (!self.unknown).then_some(known)
     }
 
-    /// Whether the contract was kept: nothing was lost (coalescing aside).
+    /// Returns true if the contract was kept: nothing was lost, apart from coalescing.
     pub fn is_none(&self) -> bool {
         self.count() == Some(0)
     }
 
-    /// The sum of two, cause by cause.
+    /// Adds the counts of both, cause by cause.
     #[must_use]
     pub fn plus(self, other: Lost) -> Lost {
         Lost {
@@ -85,21 +85,20 @@ impl Lost {
 pub struct Reading {
     /// Value, timestamps, quality.
     pub sample: Sample,
-    /// The update's number within its engine's life.
+    /// The epoch and sequence of the update.
     pub position: Position,
-    /// What this reader missed between its previous reading and this one.
+    /// The updates that this reader missed between its previous reading and this one.
     pub lost: Lost,
-    /// Set when the value may no longer be the current one: the connection is down or the value is
-    /// older than the variable's `max_age`. How old it is.
+    /// Age of the value, if it may no longer be the current one because the connection is down or
+    /// the value is older than the variable's `max_age`; otherwise `None`.
     pub stale: Option<Duration>,
-    /// The reader wrote this update itself.
+    /// True if the reader wrote this update itself.
     pub own: bool,
 }
 
 impl Reading {
-    /// Whether the variable has a value. Where it has none yet, `sample.value` is the default of
-    /// its
-    /// type, which nobody wrote and no device delivered; the quality says why.
+    /// Returns true if the variable has a value. Without one, `sample.value` is the default of its
+    /// type, which was neither written nor delivered by a device; the quality tells why.
     pub fn has_value(&self) -> bool {
         self.position.sequence > 0 && self.sample.quality.has_value()
     }

@@ -1,10 +1,11 @@
-//! Between the raw value of a source and the engineering value of its variable (H-01 to H-03).
+//! Conversion between the raw value of a source and the engineering value of its variable (H-01 to
+//! H-03).
 //!
-//! Arithmetic is `f64`: integers of more than 53 bits lose their last digits on the way.
+//! The arithmetic is `f64`: integers of more than 53 bits lose their last digits.
 
 use crate::{DataType, Value};
 
-/// How raw and engineering values belong together.
+/// The relation between raw and engineering values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Scaling {
@@ -12,44 +13,44 @@ pub enum Scaling {
     Linear {
         /// Raw zero and raw full; full is greater.
         raw: [f64; 2],
-        /// Engineering values there, different; the second may be the smaller one.
+        /// Engineering values at these points; they differ, and the second may be the smaller one.
         eng: [f64; 2],
     },
     /// `eng = eng[0] + m * sqrt(raw - raw[0])` with `m = (eng[1] - eng[0]) / sqrt(raw[1] -
-    /// raw[0])`: flow from the pressure across an orifice.
+    /// raw[0])`, for example flow from the pressure across an orifice.
     SquareRoot {
         /// Raw zero and raw full; full is greater.
         raw: [f64; 2],
-        /// Engineering values there, different; the second may be the smaller one.
+        /// Engineering values at these points; they differ, and the second may be the smaller one.
         eng: [f64; 2],
     },
-    /// True becomes false.
+    /// Logical negation.
     Invert,
-    /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The way back is the same formula:
-    /// bits outside `select` are 0 in both, since nothing says what they were.
+    /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The inverse is the same formula.
+    /// Bits outside `select` are 0 in both directions, since their state is not known.
     BitField {
-        /// Bits to turn over.
+        /// Bits to invert.
         invert: u32,
         /// Bits to keep.
         select: u32,
     },
 }
 
-/// The scaling does not fit, or a value cannot be scaled.
+/// The scaling is not valid for the type, or a value cannot be scaled.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScalingError {
-    /// A kind of scaling for another kind of type.
+    /// The data type does not suit this kind of scaling.
     #[error("{scaling} scaling needs {needed}, not {data_type}")]
     WrongType {
         /// The kind of scaling.
         scaling: &'static str,
-        /// What it can be used with.
+        /// The types that it accepts.
         needed: &'static str,
-        /// The type given.
+        /// The given type.
         data_type: String,
     },
-    /// Raw full is not greater than raw zero.
+    /// Raw full is not greater than raw zero, or the difference is not finite.
     #[error("raw full ({full}) must be greater than raw zero ({zero}), and both finite")]
     RawRange {
         /// Raw zero.
@@ -57,7 +58,7 @@ pub enum ScalingError {
         /// Raw full.
         full: f64,
     },
-    /// The engineering range has no width.
+    /// The engineering range has no width, or its width is not finite.
     #[error(
         "engineering full ({full}) must differ from engineering zero ({zero}), and both be finite"
     )]
@@ -67,36 +68,36 @@ pub enum ScalingError {
         /// Engineering full.
         full: f64,
     },
-    /// A square root of a negative number, or its inverse.
+    /// Square root scaling was applied to a value on the wrong side of its zero.
     #[error("{value} is on the wrong side of {zero}, where square root scaling begins")]
     BelowZero {
-        /// The value.
+        /// The offending value.
         value: f64,
-        /// Raw zero, or engineering zero on the way back.
+        /// Raw zero, or engineering zero in the inverse direction.
         zero: f64,
     },
-    /// The result does not fit the type.
+    /// The result cannot be represented in the target type.
     #[error("{value} scales to {result}, which {data_type} cannot hold")]
     OutOfRange {
-        /// The value before.
+        /// The value before scaling.
         value: f64,
-        /// The value after.
+        /// The value after scaling.
         result: f64,
-        /// The type it should have had.
+        /// The target type.
         data_type: String,
     },
-    /// The value has not the kind of type that this scaling works on.
+    /// The type of the value does not suit this scaling.
     #[error("{scaling} scaling cannot be applied to this value: it needs {needed}")]
     WrongValue {
         /// The kind of scaling.
         scaling: &'static str,
-        /// What it can be used with.
+        /// The types that it accepts.
         needed: &'static str,
     },
 }
 
 impl Scaling {
-    /// Checks that a variable of this type can be scaled so.
+    /// Checks that this scaling is valid for variables of this type.
     ///
     /// # Errors
     /// [`ScalingError::WrongType`], [`ScalingError::RawRange`], [`ScalingError::EngineeringRange`].
@@ -130,13 +131,14 @@ impl Scaling {
         Ok(())
     }
 
-    /// The engineering value of a raw one, as a value of type `target`. Integers are rounded to the
-    /// nearest; NaN and infinities pass through to floating-point types.
+    /// Converts a raw value to the engineering value, as a value of type `target`. Integers are
+    /// rounded to the nearest; NaN and infinities pass through to floating-point types.
+    ///
+    /// Assumes that [`Scaling::check`] has passed.
     ///
     /// # Errors
-    /// [`ScalingError`] when the value has not the right kind of type, lies below the zero of a
-    /// square root, or its result does not fit `target`. Assumes that [`Scaling::check`] has
-    /// passed.
+    /// [`ScalingError`] if the value has the wrong kind of type, lies below the zero of a square
+    /// root, or its result does not fit `target`.
     pub fn to_engineering(&self, raw: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, raw) {
             (
@@ -154,7 +156,7 @@ impl Scaling {
                 raw,
             ) => {
                 self.number(raw, target, |raw| {
-                    // The formula with the quotient under one root: exact at both ends.
+                    // This form has the quotient under one root, which makes it exact at both ends.
                     let root = root_of((raw - r0) / (r1 - r0), raw, r0)?;
                     Ok(e0 + (e1 - e0) * root)
                 })
@@ -163,8 +165,8 @@ impl Scaling {
         }
     }
 
-    /// The raw value of an engineering one, as a value of type `target`: for writing to the source.
-    /// Everything but the bits outside a `select` mask comes back, up to rounding.
+    /// Converts an engineering value to the raw value, as a value of type `target`, for writing to
+    /// the source. Up to rounding it is the inverse, except for the bits outside a `select` mask.
     ///
     /// # Errors
     /// As [`Scaling::to_engineering`].
@@ -193,7 +195,7 @@ impl Scaling {
         }
     }
 
-    /// Inverting and bit fields: the same in both directions.
+    /// Inverting and bit fields, which are the same in both directions.
     fn bits(&self, value: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, value) {
             (Scaling::Invert, Value::Bool(on)) if *target == DataType::Bool => Ok(Value::Bool(!on)),
@@ -252,8 +254,8 @@ impl Scaling {
     }
 }
 
-/// Multiplies before it divides, so that whole numbers in ranges of whole numbers stay exact,
-/// unless the product is too large.
+/// Multiplies before it divides, so that integers stay exact if both ranges are integers, unless
+/// the product is too large.
 fn linear(value: f64, from: [f64; 2], to: [f64; 2]) -> f64 {
     let (from_span, to_span) = (from[1] - from[0], to[1] - to[0]);
     let product = (value - from[0]) * to_span;
@@ -271,10 +273,10 @@ fn root_of(square: f64, value: f64, zero: f64) -> Result<f64, ScalingError> {
     Ok(square.sqrt())
 }
 
-/// The number in this type, rounded to the nearest; `None` when it does not fit.
+/// Converts the number to this type, rounded to the nearest; `None` if it does not fit.
 pub(crate) fn number_of(number: f64, target: &DataType) -> Option<Value> {
     let whole = number.round();
-    /// The limits of 64-bit types are not `f64` numbers, but one more than the upper one is.
+    /// The upper limits of 64-bit types are not exact as `f64`, but one above each of them is.
     macro_rules! integer {
         ($variant:ident, $ty:ty) => {
             (whole >= <$ty>::MIN as f64 && whole < <$ty>::MAX as f64 + 1.0)

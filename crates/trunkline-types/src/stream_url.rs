@@ -1,4 +1,4 @@
-//! URLs of the endpoints of streams: on which machine, in which context, under which name.
+//! URLs of stream endpoints: the machine, the context and the name.
 //!
 //! ```text
 //! tl://plant7:5900:test bench/Subsystem A/stream 1
@@ -13,9 +13,9 @@
 //! stream 1                                         and the host, which is localhost then
 //! ```
 //!
-//! Case does not count: the canonical form is in lower case. In a context and in a name `%` and two
-//! hexadecimal digits stand for a byte in UTF-8; the canonical form escapes `/`, `%`, and in a
-//! context also `:` and the first digit of one that is digits alone.
+//! Case does not count: the canonical form is in lower case. In a context and in a name, `%` and
+//! two hexadecimal digits represent one byte of UTF-8. The canonical form escapes `/` and `%`; in a
+//! context also `:`, and the first digit of a context that consists of digits only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,8 +27,8 @@ use crate::url::{UrlError, parse_authority_host, parse_port};
 /// Longest URL of an endpoint in bytes, in canonical form.
 pub const STREAM_URL_BYTES_MAX: usize = 1024;
 
-/// The URL of an endpoint, in canonical form. Its order says which of two endpoints that name each
-/// other opens the connections: the lesser one.
+/// The URL of an endpoint, in canonical form. Of two endpoints that name each other, the lesser one
+/// by this type's order opens the connections.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamUrl {
     host: String,
@@ -42,43 +42,43 @@ pub struct StreamUrl {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamUrlError {
-    /// Scheme, host or port.
+    /// The scheme, host or port is not valid.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// Nothing behind the host.
+    /// No endpoint follows the host.
     #[error("{text:?} names no endpoint: write tl://host/endpoint")]
     NoEndpoint {
         /// The URL, shortened.
         text: String,
     },
-    /// Two slashes in a row, or one at the end.
+    /// Two consecutive slashes in the name, or one at its end.
     #[error("a part of the endpoint's name is empty: write single slashes between its parts")]
     EmptySegment,
-    /// More behind the host than a port and a context.
+    /// More than a port and a context follow the host.
     #[error(
         "{authority:?} has more parts than host, port and context, in this order: write %3A for a \
          colon in the context"
     )]
     Authority {
-        /// What stands before the name, shortened.
+        /// The part before the name, shortened.
         authority: String,
     },
-    /// `%` without two hexadecimal digits, or bytes that are no text.
+    /// `%` is not followed by two hexadecimal digits, or the bytes are not UTF-8.
     #[error("{text:?} has an escape that is none: write %25 for a percent sign")]
     Escape {
-        /// The part, shortened.
+        /// The offending part, shortened.
         text: String,
     },
-    /// A character that cannot be seen or that reorders what is seen.
+    /// A character that is invisible or that reorders the displayed text.
     #[error("the character U+{:04X} is not printable", u32::from(*character))]
     Unprintable {
         /// The character.
         character: char,
     },
-    /// Longer than its limit.
+    /// The URL is longer than `STREAM_URL_BYTES_MAX`.
     #[error("the URL has {bytes} bytes; {STREAM_URL_BYTES_MAX} is the limit")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
 }
@@ -87,7 +87,7 @@ impl StreamUrl {
     /// Parses a URL, or the name of an endpoint on this machine.
     ///
     /// # Errors
-    /// [`StreamUrlError`] says which part is wrong.
+    /// [`StreamUrlError`] names the part that is not valid.
     pub fn parse(text: &str) -> Result<Self, StreamUrlError> {
         if text.len() > STREAM_URL_BYTES_MAX * 3 {
             return Err(StreamUrlError::TooLong { bytes: text.len() });
@@ -120,12 +120,12 @@ impl StreamUrl {
         Ok(url)
     }
 
-    /// The host in lower case, IPv6 without its brackets; `localhost` where none was given.
+    /// The host in lower case, IPv6 without its brackets; `localhost` if none was given.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port at which the endpoint listens itself; `None`: the directory knows where it is.
+    /// The port at which the endpoint itself listens; `None` if the directory knows where it is.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
@@ -140,12 +140,12 @@ impl StreamUrl {
         self.segments.iter().map(String::as_str)
     }
 
-    /// Context and name: what tells the endpoints of a machine apart.
+    /// Context and name, which together identify an endpoint on its machine.
     pub fn endpoint(&self) -> (&str, &[String]) {
         (&self.context, &self.segments)
     }
 
-    /// The same endpoint as the directory of its machine knows it: without host and port.
+    /// The same endpoint as known to the directory of its machine: without host and port.
     pub fn within_host(&self) -> Self {
         Self {
             host: LOCALHOST.to_owned(),
@@ -154,10 +154,10 @@ impl StreamUrl {
         }
     }
 
-    /// The same endpoint at another host: where `localhost` is to be told to another machine.
+    /// The same endpoint at another host, for passing a `localhost` URL to another machine.
     ///
     /// # Errors
-    /// [`UrlError::Host`] when it is not a host.
+    /// [`UrlError::Host`] if `host` is not a valid host.
     pub fn at_host(&self, host: &str) -> Result<Self, StreamUrlError> {
         let host = match host.contains(':') && !host.starts_with('[') {
             true => format!("[{host}]"),
@@ -176,7 +176,7 @@ impl StreamUrl {
         }
     }
 
-    /// The endpoints whose names this one's goes on from, shortest first.
+    /// The endpoints whose names are proper prefixes of this one, shortest first.
     pub fn ancestors(&self) -> impl Iterator<Item = Self> {
         (1..self.segments.len()).map(|count| Self {
             segments: self.segments[..count].to_vec(),
@@ -184,8 +184,8 @@ impl StreamUrl {
         })
     }
 
-    /// Whether the one name is the beginning of the other, part by part, where both are in the same
-    /// context of the same host: then only one of them may be taken.
+    /// Returns true if one name is a proper prefix of the other, part by part, in the same context
+    /// at the same host and port. Then only one of the two may be in use.
     pub fn is_nested_with(&self, other: &Self) -> bool {
         let (shorter, longer) = match self.segments.len() < other.segments.len() {
             true => (self, other),
@@ -209,7 +209,7 @@ impl FromStr for StreamUrl {
     }
 }
 
-/// The canonical form.
+/// Writes the canonical form.
 impl fmt::Display for StreamUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
@@ -238,13 +238,13 @@ impl fmt::Display for StreamUrl {
 
 fn escape(f: &mut fmt::Formatter<'_>, character: char, always: bool) -> fmt::Result {
     match always || matches!(character, '/' | '%') {
-        // Each is a single byte.
+        // Each of these characters is a single byte.
         true => write!(f, "%{:02X}", u32::from(character)),
         false => write!(f, "{character}"),
     }
 }
 
-/// What follows `tl://` or `//`; `None` when the text is a bare name.
+/// Returns the text after `tl://` or `//`; `None` if the text is a bare name.
 fn strip_scheme(text: &str) -> Result<Option<&str>, StreamUrlError> {
     if let Some(rest) = text.strip_prefix("//") {
         return Ok(Some(rest));
@@ -259,7 +259,7 @@ fn strip_scheme(text: &str) -> Result<Option<&str>, StreamUrlError> {
     }
 }
 
-/// What stands behind the host: nothing, a port, a context, or both in this order.
+/// Parses the text after the host: nothing, a port, a context, or both in this order.
 fn parse_port_and_context(
     authority: &str,
     rest: &str,
@@ -287,7 +287,7 @@ fn parse_port_and_context(
     }
 }
 
-/// The text with its escapes undone, in lower case.
+/// Decodes the escapes and converts the text to lower case.
 fn unescape(text: &str) -> Result<String, StreamUrlError> {
     let bad = || StreamUrlError::Escape { text: clip(text) };
     let mut bytes = Vec::with_capacity(text.len());
@@ -299,13 +299,13 @@ fn unescape(text: &str) -> Result<String, StreamUrlError> {
         }
         let mut digit = || char::from(rest.next()?).to_digit(16);
         match (digit(), digit()) {
-            // Two digits make a byte.
+            // Two hexadecimal digits are at most 255, so the cast is lossless.
             (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
             _ => return Err(bad()),
         }
     }
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
-    // Once may not be enough: the lower case of a few characters has one of its own.
+    // One pass may not be enough: the lower case of a few characters has itself a lower case.
     let lower = text.to_lowercase().to_lowercase();
     match lower.chars().find(|character| is_unprintable(*character)) {
         Some(character) => Err(StreamUrlError::Unprintable { character }),

@@ -1,12 +1,13 @@
-//! Two clocks that are never mixed: UTC for stamping data, a monotonic one for measuring time.
+//! Two clocks that are never mixed: UTC for stamping data, and a monotonic clock for measuring
+//! time.
 
 use std::fmt;
 use std::time::Duration;
 
 /// A point on the monotonic clock of one process, in nanoseconds since an arbitrary origin.
 ///
-/// Timers, periods, ages and deadlines are computed with it, so a step of the system clock moves
-/// none of them. It means nothing in another process.
+/// Timers, periods, ages and deadlines use it, so a step of the system clock does not affect them.
+/// A tick has no meaning in another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tick(u64);
 
@@ -32,7 +33,7 @@ impl Tick {
         Self(self.0.saturating_add(duration_nanos(duration)))
     }
 
-    /// The earliest of several times; none where there is none, or all are [`Tick::MAX`].
+    /// Returns the earliest of several times; `None` if none is given or all are [`Tick::MAX`].
     #[inline]
     pub fn earliest<const N: usize>(times: [Option<Tick>; N]) -> Option<Tick> {
         let times = times.map(|time| time.unwrap_or(Tick::MAX));
@@ -40,7 +41,7 @@ impl Tick {
         (earliest < Tick::MAX).then_some(earliest)
     }
 
-    /// Time since `earlier`; zero when `earlier` is later.
+    /// Time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Tick) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -62,19 +63,19 @@ pub const fn duration_nanos(duration: Duration) -> u64 {
     }
 }
 
-/// Nanoseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted. Covers the years 1677 to
-/// 2262.
+/// Nanoseconds since 1970-01-01T00:00:00 UTC, without leap seconds. The range covers the years 1677
+/// to 2262.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 1970-01-01T00:00:00Z, which is also what an unset clock says: see
+    /// 1970-01-01T00:00:00Z, which is also the time of an unset clock: see
     /// [`Timestamp::is_plausible`].
     pub const UNIX_EPOCH: Timestamp = Timestamp(0);
-    /// The earliest time a set clock can say here: 2000-01-01T00:00:00Z.
+    /// The earliest time accepted from a set clock: 2000-01-01T00:00:00Z.
     pub const PLAUSIBLE_MIN: Timestamp = Timestamp(946_684_800_000_000_000);
 
-    /// The time `nanos` nanoseconds after 1970-01-01T00:00:00Z (before it when negative).
+    /// The time `nanos` nanoseconds after 1970-01-01T00:00:00Z (before it if negative).
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
@@ -95,7 +96,7 @@ impl Timestamp {
         Self(self.0.saturating_add(nanos))
     }
 
-    /// Nanoseconds from `earlier` to this time, negative when `earlier` is later.
+    /// Nanoseconds from `earlier` to this time; negative if `earlier` is later.
     pub const fn nanos_since(self, earlier: Timestamp) -> i64 {
         self.0.saturating_sub(earlier.0)
     }

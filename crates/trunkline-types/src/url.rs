@@ -1,4 +1,4 @@
-//! URLs: where an engine is, and a name there.
+//! URLs: the address of an engine, and a name in it.
 //!
 //! ```text
 //! tl://plant7:5850/boiler/level#units
@@ -13,7 +13,7 @@
 //! tl+shm:///run/plant.sock/boiler/level  the same, and through it shared memory or nothing
 //! ```
 //!
-//! The host is not case-sensitive and kept in lower case; the name is kept as [`Name`] keeps it.
+//! The host is not case-sensitive and is kept in lower case; the name is kept in [`Name`]'s form.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -23,72 +23,74 @@ use crate::address::{SOCKET_ENDING, SocketPath, SocketPathError};
 use crate::name::{NAME_BYTES_MAX, Name, NameError, Stars, scan};
 use crate::text::clip;
 
-/// The port of variables, directory and streams.
+/// The TCP port of variables, directory and streams.
 pub const DEFAULT_PORT: u16 = 5850;
 
-/// A parsed URL. Built at run time from its parts, or from text.
+/// A parsed URL. It can also be built from its parts at run time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Url {
-    /// What the connection is made of.
+    /// The transport of the connection.
     pub via: Via,
     /// Host in lower case, IPv6 without its brackets; `None` for this machine or the selected
     /// context.
     pub host: Option<String>,
     /// Port; `None` for [`DEFAULT_PORT`].
     pub port: Option<u16>,
-    /// A full name, a pattern, or a single segment; canonical and checked as far as these agree:
-    /// give it to [`Name::parse`] or [`Pattern::parse`](crate::Pattern::parse).
+    /// A full name, a pattern or a single segment, in canonical form. Only the rules common to all
+    /// three are checked: pass it to [`Name::parse`] or [`Pattern::parse`](crate::Pattern::parse).
     pub name: Option<String>,
 }
 
-/// What a connection is made of.
+/// The transport of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Via {
-    /// `tl://`: what suits best. On the same machine shared memory or a Unix socket, otherwise TCP.
+    /// `tl://`: the best transport. On the same machine this is shared memory or a Unix socket,
+    /// otherwise TCP.
     #[default]
     Chosen,
     /// `tl+tcp://`: TCP.
     Tcp,
-    /// `tl+unix://`: this Unix socket; there is no host and no port then.
+    /// `tl+unix://`: this Unix socket; the URL then has no host and no port.
     Unix(SocketPath),
-    /// `tl+shm://`: this Unix socket, and through it shared memory or nothing.
+    /// `tl+shm://`: shared memory, set up through this Unix socket. Without it the connection
+    /// fails.
     Shared(SocketPath),
 }
 
-/// The text is not a URL.
+/// The text is not a valid URL.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("the URL is empty: write tl://host/library/path or library/path")]
     Empty,
-    /// Another scheme than `tl`, `tl+tcp`, `tl+unix` and `tl+shm`.
+    /// The scheme is none of `tl`, `tl+tcp`, `tl+unix` and `tl+shm`.
     #[error("{scheme:?} is not a scheme of this system: write tl://host/library/path")]
     Scheme {
-        /// What stands before the colon.
+        /// The part before the colon.
         scheme: String,
     },
-    /// `user@` before the host.
+    /// The URL has `user@` before the host.
     #[error("a URL carries no user and no password: leave out what stands before '@'")]
     UserInfo,
-    /// A host that no machine can have.
+    /// The host is not a valid DNS name or address.
     #[error(
         "{host:?} is not a host: write a name, an IPv4 address, or an IPv6 address in brackets"
     )]
     Host {
-        /// What stands there, shortened.
+        /// The part given as host, shortened.
         host: String,
     },
-    /// Not a number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("{port:?} is not a port: write a number from 1 to 65535")]
     Port {
-        /// What stands there, shortened.
+        /// The part given as port, shortened.
         port: String,
     },
-    /// The path of a Unix socket.
+    /// The path of a Unix socket is not valid.
     #[error("{0}; write tl+unix:///path/of/a.sock/library/path")]
     Socket(#[from] SocketPathError),
-    /// The part after the host.
+    /// The name after the host is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -97,7 +99,7 @@ impl Url {
     /// Parses a URL or a bare name.
     ///
     /// # Errors
-    /// [`UrlError`] says which part is wrong.
+    /// [`UrlError`] names the part that is not valid.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.is_empty() {
             return Err(UrlError::Empty);
@@ -140,11 +142,11 @@ impl Url {
         }
     }
 
-    /// The URL of this variable at a host: alias, DNS name or address, IPv6 with or without
-    /// brackets.
+    /// The URL of this variable at a host, given as alias, DNS name or address, IPv6 with or
+    /// without brackets.
     ///
     /// # Errors
-    /// [`UrlError::Host`] when `host` is none of these.
+    /// [`UrlError::Host`] if `host` is none of these.
     pub fn at(host: &str, port: Option<u16>, name: &Name) -> Result<Self, UrlError> {
         let bare = host
             .strip_prefix('[')
@@ -162,13 +164,13 @@ impl Url {
         })
     }
 
-    /// The engine alone, without a name there.
+    /// Removes the name and keeps only the engine's part.
     #[must_use]
     pub fn without_name(self) -> Self {
         Self { name: None, ..self }
     }
 
-    /// Whether it names an engine, and not this machine or the selected context.
+    /// Returns true if the URL names an engine, not this machine or the selected context.
     pub fn has_engine(&self) -> bool {
         self.host.is_some() || matches!(self.via, Via::Unix(_) | Via::Shared(_))
     }
@@ -187,7 +189,7 @@ impl FromStr for Url {
     }
 }
 
-/// Always with scheme, so that [`Url::parse`] gives the same again.
+/// Always writes the scheme, so that [`Url::parse`] returns an equal URL.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.via {
@@ -221,7 +223,7 @@ enum Scheme {
     Shared,
 }
 
-/// The scheme and what follows it, or nothing when the text is a bare name.
+/// Splits off the scheme; `None` if the text is a bare name.
 fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
     let Some((scheme, rest)) = text.split_once(':') else {
         return Ok(None);
@@ -242,7 +244,7 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
         (None, Some(_)) if is_scheme => Err(UrlError::Scheme {
             scheme: clip(scheme),
         }),
-        // `tl:/x` is a slip of the pen, not a library called `tl:`.
+        // `tl:/x` is a typing error, not a library called `tl:`.
         (Some(_), None) => Err(UrlError::Scheme {
             scheme: format!("{scheme}:"),
         }),
@@ -250,7 +252,8 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
     }
 }
 
-/// The path of a socket, up to the first segment that ends as one does, and a name behind it.
+/// Parses the path of a socket, up to the first segment that ends in `.sock`, and the name after
+/// it.
 fn parse_socket(text: &str, via: fn(SocketPath) -> Via) -> Result<Url, UrlError> {
     let mut end = text.len();
     for (at, _) in text.match_indices('/').skip(1) {
@@ -279,7 +282,7 @@ fn parse_name(text: &str) -> Result<String, NameError> {
 fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError> {
     let (host, rest) = parse_authority_host(text)?;
     match rest.strip_prefix(':') {
-        // More than one colon is an IPv6 address without its brackets.
+        // More than one colon: an IPv6 address without its brackets.
         Some(port) if port.contains(':') => Err(bad_host(text)),
         Some(port) => Ok((host, Some(parse_port(port)?))),
         None if rest.is_empty() => Ok((host, None)),
@@ -287,7 +290,7 @@ fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError
     }
 }
 
-/// The host, and what follows it: nothing, or a colon and more.
+/// Parses the host and returns the rest: empty, or a colon and more.
 pub(crate) fn parse_authority_host(text: &str) -> Result<(Option<String>, &str), UrlError> {
     if text.contains('@') {
         return Err(UrlError::UserInfo);
@@ -315,7 +318,8 @@ fn parse_host(text: &str) -> Result<String, UrlError> {
     }
 }
 
-/// An IPv6 address without brackets, with or without a zone, whose name is case-sensitive.
+/// Parses an IPv6 address without brackets, with or without a zone; the zone's name is
+/// case-sensitive.
 fn parse_ipv6(text: &str) -> Result<String, UrlError> {
     let (address, zone) = text.split_at(text.find('%').unwrap_or(text.len()));
     let zone_fits = match zone.strip_prefix('%') {
@@ -344,7 +348,7 @@ pub(crate) fn parse_port(text: &str) -> Result<u16, UrlError> {
     }
 }
 
-/// Longest DNS name.
+/// Longest DNS name, in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! One value of any type.
+//! Values of every data type.
 
 use std::sync::Arc;
 
 use crate::data_type::LABEL_BYTES_MAX;
 use crate::{Array, DataType, Timestamp, Waveform};
 
-/// A value. Cloning never copies more than 24 bytes: text, arrays, structs and waveforms are
-/// shared.
+/// A value. Cloning never copies more than 24 bytes, because text, arrays, structs and waveforms
+/// are shared.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -49,8 +49,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Whether this value is one of the type `data_type`: variant, shape, enum range, every field,
-    /// and attributes of a waveform that are plain scalars.
+    /// Returns true if this is a value of the type `data_type`. Checks variant, shape, enum range
+    /// and every field, and that the attributes of a waveform are plain scalars.
     pub fn has_type(&self, data_type: &DataType) -> bool {
         match (self, data_type) {
             (Value::Bool(_), DataType::Bool)
@@ -86,8 +86,8 @@ impl Value {
         }
     }
 
-    /// The type, where the variant alone says it: booleans, numbers, text, bytes and timestamps,
-    /// which are what attributes of a waveform can be.
+    /// The type, if the variant alone determines it: booleans, numbers, text, bytes and timestamps.
+    /// Attributes of a waveform must have one of these types.
     pub fn plain_type(&self) -> Option<DataType> {
         Some(match self {
             Value::Bool(_) => DataType::Bool,
@@ -110,8 +110,8 @@ impl Value {
         })
     }
 
-    /// The value every variable of this type has before anything was written: zero, false, empty,
-    /// the first label; arrays have their fixed lengths filled with zero, free dimensions empty.
+    /// The value of a variable of this type before anything is written: zero, false, empty or the
+    /// first label. Fixed lengths of arrays are filled with zeros; free dimensions are empty.
     pub fn default_of(data_type: &DataType) -> Value {
         match data_type {
             DataType::Bool => Value::Bool(false),
@@ -140,7 +140,7 @@ impl Value {
         }
     }
 
-    /// The value as `f64`, for numbers only (enums and booleans are not numbers).
+    /// Converts a number to `f64`; `None` for other values (enums and booleans are not numbers).
     pub fn as_f64(&self) -> Option<f64> {
         Some(match self {
             Value::I8(v) => f64::from(*v),
@@ -157,8 +157,8 @@ impl Value {
         })
     }
 
-    /// The number as one of another number type: whole numbers exactly, others rounded to the
-    /// nearest. `None` when it does not fit, and for what is no number.
+    /// Converts a number to another number type: integers exactly, others rounded to the nearest.
+    /// Returns `None` if the number does not fit, or if either type is not a number.
     pub fn to_number(&self, data_type: &DataType) -> Option<Value> {
         let Some(whole) = self.as_whole() else {
             return crate::scaling::number_of(self.as_f64()?, data_type);

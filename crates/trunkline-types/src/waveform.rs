@@ -8,18 +8,18 @@ use crate::{ElementType, Elements, Timestamp, Value};
 /// A waveform value: `samples[i]` was taken at `t0 + i * dt`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Waveform {
-    /// When the first sample was taken.
+    /// Time of the first sample.
     pub t0: Timestamp,
-    /// Interval between samples in seconds (TDMS `wf_increment`); 0 when unknown.
+    /// Interval between samples in seconds (TDMS `wf_increment`); 0 if unknown.
     pub dt: f64,
-    /// The samples.
+    /// The samples in the order in which they were taken.
     pub samples: Elements,
-    /// Named scalars that travel with the waveform, such as the channel's unit.
+    /// Named scalars that accompany the samples, such as the channel's unit.
     pub attributes: BTreeMap<Arc<str>, Value>,
 }
 
 impl Waveform {
-    /// A waveform without samples.
+    /// A waveform without samples, starting at the Unix epoch, with unknown interval.
     pub fn empty(element: ElementType) -> Self {
         Self {
             t0: Timestamp::UNIX_EPOCH,

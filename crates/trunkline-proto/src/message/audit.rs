@@ -1,4 +1,5 @@
-//! AUDIT and AUDIT_PAGE: who did what to the engine, from where, when, and what came of it.
+//! AUDIT and AUDIT_PAGE: the record of who acted on the engine, from where, when and with what
+//! outcome.
 //!
 //! ```text
 //! AUDIT       fields
@@ -17,9 +18,9 @@
 //!                   5 unknown (sentence)  6 lost (lost)
 //! ```
 //!
-//! Agreed as the feature AUDIT. A page comes in one AUDIT_PAGE or in several, all with the same
-//! head; a page may be empty although others follow. A `next` other than 0 is the `from` of the
-//! AUDIT for the next page. An outcome that only a newer version knows is read as unknown, with its
+//! Agreed as the feature AUDIT. A page is sent in one or more AUDIT_PAGE frames, all with the same
+//! head; a page may be empty although more pages follow. A `next` other than 0 is the `from` of the
+//! AUDIT for the next page. An outcome unknown to this version is read as unknown, with its
 //! sentence.
 
 use trunkline_types::wire::{put_bytes, put_str, put_varint};
@@ -40,18 +41,18 @@ const LOST: u8 = 6;
 /// Asks for a page of the audit; see [`AuditQuery`](trunkline_types::AuditQuery).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Audit<'a> {
-    /// The number of the page's first entry; `None`: at the end where it begins.
+    /// Number of the page's first entry; `None` starts at the newest or the oldest entry, according
+    /// to the order.
     pub from: Option<u64>,
-    /// Only those from then on.
+    /// Only entries from this time on.
     pub since: Option<Timestamp>,
-    /// Only those with a matching name; empty: all. Whether it is legal is for the engine to
-    /// answer.
+    /// Only entries with a matching name; empty for all. The engine checks the pattern.
     pub pattern: &'a str,
-    /// Only those of whom this says; empty: all.
+    /// Only entries of this principal; empty for all.
     pub who: &'a str,
-    /// From the newest to the oldest.
+    /// Returns entries from newest to oldest; the default is oldest first.
     pub newest_first: bool,
-    /// Most entries wanted; 0 leaves it to the engine.
+    /// Most entries wanted; 0 lets the engine choose.
     pub limit: u32,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Audit<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Audit)?;
         let mut audit = Self::default();
@@ -100,14 +101,14 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// What all frames of a page say.
+/// The part common to all frames of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AuditPageHead<'a> {
-    /// Where the next page begins; `None` when this is the last.
+    /// Number of the first entry of the next page; `None` if this is the last page.
     pub next: Option<u64>,
-    /// Entries that were removed so far, the oldest ones.
+    /// Number of entries removed so far, oldest first.
     pub removed: u64,
-    /// Where the entries are kept and what is wrong with that, in a sentence.
+    /// The place where the entries are stored and any problem of the store, in a sentence.
     pub state: &'a str,
 }
 
@@ -146,7 +147,7 @@ impl<'a> AuditPageBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this page follow.
+    /// Completes the frame; set `more` if further frames of this page follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -163,8 +164,8 @@ impl<'a> AuditPageFrame<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` entries; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` entries; errors in the entries appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::AuditPage)?;
         let next = payload.varint()?;
@@ -179,7 +180,7 @@ impl<'a> AuditPageFrame<'a> {
         })
     }
 
-    /// What all frames of the page say.
+    /// The part common to all frames of the page.
     pub fn head(&self) -> AuditPageHead<'a> {
         self.head
     }

@@ -1,11 +1,11 @@
-//! REFUSED and GOODBYE: why a connection does not come to be, or ends in order.
+//! REFUSED and GOODBYE: the reason why a connection is refused, or closed in an orderly way.
 //!
 //! ```text
 //! REFUSED  code u16 | version_min u8 | version_max u8 | retry_after_ms u32 | sentence text
 //! GOODBYE  code u16 | retry_after_ms u32 | sentence text
 //! ```
 //!
-//! Both keep their form in every version. A `retry_after_ms` of 0 means that nothing is asked for.
+//! The form of both is the same in every version. A `retry_after_ms` of 0 requests nothing.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use crate::decode::Payload;
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::{DecodeError, FaultCode, Frame, FrameKind, FrameWriter, VersionMismatch, VersionRange};
 
-/// The engine refuses the hello; it closes the connection after it.
+/// The engine refuses the hello and then closes the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason, for programs.
     pub code: FaultCode,
-    /// The versions the engine speaks.
+    /// The versions that the engine speaks.
     pub versions: VersionRange,
-    /// When it asks to be dialled again; whole milliseconds.
+    /// The time after which the engine asks to be dialled again, in whole milliseconds.
     pub retry_after: Option<Duration>,
-    /// Why, for people.
+    /// The reason, for people.
     pub sentence: String,
 }
 
-/// The sender closes the connection in order.
+/// The sender closes the connection in an orderly way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Goodbye {
-    /// Why.
+    /// The reason, for programs.
     pub code: FaultCode,
-    /// When it asks to be dialled again; whole milliseconds.
+    /// The time after which the sender asks to be dialled again, in whole milliseconds.
     pub retry_after: Option<Duration>,
-    /// Why, for people.
+    /// The reason, for people.
     pub sentence: String,
 }
 
@@ -47,7 +47,7 @@ impl Refused {
         self.encode_as(FrameKind::Refused, out);
     }
 
-    /// Appends a frame of another kind that has this form.
+    /// Appends a frame of another kind that has the same form.
     pub(crate) fn encode_as(&self, kind: FrameKind, out: &mut Vec<u8>) {
         let mut frame = FrameWriter::begin(out, kind, 0);
         let out = frame.payload();
@@ -62,7 +62,7 @@ impl Refused {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         Self::decode_as(frame, FrameKind::Refused)
     }
@@ -100,7 +100,7 @@ impl Goodbye {
         self.encode_as(FrameKind::Goodbye, out);
     }
 
-    /// Appends a frame of another kind that has this form.
+    /// Appends a frame of another kind that has the same form.
     pub(crate) fn encode_as(&self, kind: FrameKind, out: &mut Vec<u8>) {
         let mut frame = FrameWriter::begin(out, kind, 0);
         let out = frame.payload();
@@ -113,7 +113,7 @@ impl Goodbye {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         Self::decode_as(frame, FrameKind::Goodbye)
     }

@@ -1,4 +1,4 @@
-//! A delivery contract and its flags, as they stand in OPEN, SUBSCRIBE and INFO_ANSWER.
+//! A delivery contract and its flags, as encoded in OPEN, SUBSCRIBE and INFO_ANSWER.
 //!
 //! ```text
 //! contract  0 latest
@@ -19,17 +19,17 @@ use trunkline_types::wire::{put_u8, put_varint};
 use crate::DecodeError;
 use crate::decode::Payload;
 
-/// What a subscription filters; filtered updates are counted as such.
+/// The filters of a subscription; filtered updates are counted as such.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SubscribeFlags {
-    /// Only updates whose value or quality differs from the one before (catch-all off).
+    /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
     pub only_changes: bool,
-    /// Not the updates that this session wrote itself.
+    /// Suppresses updates that this session wrote itself.
     pub own_suppressed: bool,
 }
 
 impl SubscribeFlags {
-    /// Everything passes.
+    /// No filter: every update passes.
     pub const NONE: SubscribeFlags = SubscribeFlags {
         only_changes: false,
         own_suppressed: false,
@@ -40,7 +40,7 @@ impl SubscribeFlags {
         self.only_changes as u8 | ((self.own_suppressed as u8) << 1)
     }
 
-    /// From the bits on the wire; bits this version does not know are ignored.
+    /// Reads the bits on the wire; bits unknown to this version are ignored.
     pub const fn from_bits(bits: u8) -> Self {
         Self {
             only_changes: bits & 1 != 0,
@@ -73,8 +73,7 @@ pub(crate) fn put_contract(out: &mut Vec<u8>, contract: &Contract) {
     }
 }
 
-/// Reads a contract. Whether its numbers are within bounds is for the engine to answer with a
-/// fault.
+/// Reads a contract. The engine checks the bounds of its numbers and answers with a fault.
 pub(crate) fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
     let tag = payload.u8()?;
     Ok(match tag {

@@ -1,4 +1,4 @@
-//! CHECK, COMPARE and REPAIRED: finding and mending what differs between the two ends (B-10).
+//! CHECK, COMPARE and REPAIRED: finding and repairing differences between the two ends (B-10).
 //!
 //! ```text
 //! CHECK     count x ( subscription varint | runs varint, 1 to 64
@@ -11,19 +11,20 @@
 //!           count x update record: one run, as in UPDATES
 //! ```
 //!
-//! A chunk of CHECK is 1 to 64 items of one subscription; a run is a handle and those that follow
-//! it by 1. Handles of a chunk are coded against the last one of the run before, from 0 on. The
-//! digest is the sum of the items' own ([`digest::of_record`](crate::digest::of_record)).
+//! A chunk of CHECK has 1 to 64 items of one subscription. A run is a handle and the consecutive
+//! handles after it. The first handle of a run is encoded as the difference from the last handle of
+//! the previous run, and that of a chunk's first run from 0. The digest is the sum of the items'
+//! digests ([`digest::of_record`](crate::digest::of_record)).
 
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
 
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// Most items of one chunk: a difference is narrowed to one of 64.
+/// Most items of one chunk: a difference is narrowed down to 64 items.
 pub const CHUNK_ITEMS_MAX: usize = 64;
 
-/// Some items of one subscription, and the sum of the digests of what the engine sent last for
+/// Some items of one subscription, with the sum of the digests of what the engine last sent for
 /// each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chunk {
@@ -31,7 +32,7 @@ pub struct Chunk {
     pub subscription: u32,
     /// The items' variables, 1 to [`CHUNK_ITEMS_MAX`].
     pub handles: Vec<u32>,
-    /// Sum modulo 2^64 of the items' digests.
+    /// Sum modulo 2^64 of the digests of the items.
     pub digest: u64,
 }
 
@@ -49,7 +50,7 @@ impl<'a> CheckBuilder<'a> {
         Self { frame }
     }
 
-    /// Appends a chunk; one without items is left out.
+    /// Appends a chunk; an empty chunk is skipped.
     pub fn push(&mut self, chunk: &Chunk) {
         let runs = chunk.handles.chunk_by(|a, b| a.checked_add(1) == Some(*b));
         let out = self.frame.payload();
@@ -77,7 +78,7 @@ impl<'a> CheckBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without chunks is taken back.
+    /// Completes the frame; a frame without chunks is removed from the buffer.
     pub fn finish(self) {
         match self.frame.count() {
             0 => self.frame.abandon(),
@@ -96,7 +97,8 @@ impl<'a> Check<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` chunks; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` chunks; errors in the chunks appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let payload = Payload::of(frame, FrameKind::Check)?;
         let items = Items::new(payload, frame.count(), 12)?;
@@ -135,16 +137,16 @@ impl Iterator for Check<'_> {
     }
 }
 
-/// What the client holds of one item.
+/// The state of one item at the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompareItem {
     /// The subscription.
     pub subscription: u32,
     /// The variable.
     pub handle: u32,
-    /// The last update it has; 0 for none.
+    /// Sequence of the last update that the client has; 0 if it has none.
     pub sequence: u64,
-    /// The digest of it; 0 for none.
+    /// Digest of that update; 0 if there is none.
     pub digest: u64,
 }
 
@@ -157,8 +159,8 @@ pub struct CompareBuilder<'a> {
 }
 
 impl<'a> CompareBuilder<'a> {
-    /// Begins a frame at the end of `out`: so many update records were received on this connection.
-    /// Without items it asks for everything to be checked.
+    /// Begins a frame at the end of `out`; `records_received` counts the update records received on
+    /// this connection. A frame without items asks the engine to check everything.
     pub fn begin(out: &'a mut Vec<u8>, records_received: u64) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Compare, 0);
         put_u64(frame.payload(), records_received);
@@ -200,7 +202,8 @@ impl<'a> Compare<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Compare)?;
         let records_received = payload.u64()?;
@@ -211,12 +214,12 @@ impl<'a> Compare<'a> {
         })
     }
 
-    /// Update records received on this connection.
+    /// Number of update records received on this connection.
     pub fn records_received(&self) -> u64 {
         self.records_received
     }
 
-    /// Whether everything is to be checked. Only of an iteration that has not begun.
+    /// Returns true if everything is to be checked. Valid only before the iteration begins.
     pub fn is_everything(&self) -> bool {
         self.items.left() == 0
     }

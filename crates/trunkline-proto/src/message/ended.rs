@@ -7,8 +7,8 @@
 //!        reason  1 overrun  2 gone  3 denied
 //! ```
 //!
-//! `last_sequence` is the last update that was delivered, `lost` the exact number that were not: a
-//! client that subscribes again from that position gets what the engine still has.
+//! `last_sequence` is the last update delivered, and `lost` the exact number not delivered. A
+//! client that subscribes again from that position gets the updates that the engine still has.
 
 use trunkline_types::wire::{put_u8, put_u64, put_varint, put_zigzag};
 
@@ -17,30 +17,30 @@ use crate::decode::{Items, Payload};
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::{DecodeError, FaultCode, Frame, FrameKind, FrameWriter};
 
-/// Why items of a subscription were ended.
+/// The reason why items of a subscription were ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The bound of `all` was reached.
+    /// The bound of an `all` subscription was reached.
     Overrun,
-    /// The variable is gone.
+    /// The variable was removed.
     Gone,
-    /// The right to read it was withdrawn.
+    /// The client lost the right to read it.
     Denied,
-    /// A reason from a newer version.
+    /// A reason of a newer version.
     Unknown(u8),
 }
 
-/// What all ended items of the frame share.
+/// The part common to all ended items of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndedHead<'a> {
-    /// The subscription.
+    /// The number of the subscription.
     pub subscription: u32,
-    /// Why.
+    /// The reason, for programs.
     pub reason: EndReason,
     /// The epoch of the positions.
     pub epoch: u64,
-    /// Why, for people.
+    /// The reason, for people.
     pub sentence: &'a str,
 }
 
@@ -49,9 +49,9 @@ pub struct EndedHead<'a> {
 pub struct EndedItem {
     /// The variable.
     pub handle: u32,
-    /// The last update delivered; 0 when none was.
+    /// Sequence of the last update delivered; 0 if there was none.
     pub last_sequence: u64,
-    /// Updates after it that were not delivered.
+    /// Number of later updates that were not delivered.
     pub lost: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct EndedBuilder<'a> {
     previous: u32,
 }
 
-/// An ENDED frame: its head, and its items by iteration.
+/// An ENDED frame; iterates over its items.
 #[derive(Clone, Debug)]
 pub struct Ended<'a> {
     head: EndedHead<'a>,
@@ -82,7 +82,7 @@ impl EndReason {
         }
     }
 
-    /// From the number on the wire.
+    /// Reads the number on the wire.
     pub const fn from_number(number: u8) -> Self {
         match number {
             1 => EndReason::Overrun,
@@ -92,7 +92,7 @@ impl EndReason {
         }
     }
 
-    /// The fault that says the same.
+    /// The equivalent fault code.
     pub const fn fault_code(self) -> FaultCode {
         match self {
             EndReason::Overrun => FaultCode::Overrun,
@@ -132,7 +132,7 @@ impl<'a> EndedBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without items is taken back.
+    /// Completes the frame; a frame without items is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -146,8 +146,8 @@ impl<'a> Ended<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Ended)?;
         let head = EndedHead {
@@ -163,7 +163,7 @@ impl<'a> Ended<'a> {
         })
     }
 
-    /// What all items share.
+    /// The part common to all items.
     pub fn head(&self) -> EndedHead<'a> {
         self.head
     }

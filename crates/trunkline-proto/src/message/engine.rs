@@ -1,4 +1,4 @@
-//! ENGINE and ENGINE_ANSWER: the engine itself.
+//! ENGINE and ENGINE_ANSWER: information about the engine itself.
 //!
 //! ```text
 //! ENGINE         nothing
@@ -19,41 +19,41 @@ use crate::limits::ENGINE_LIBRARIES_MAX;
 use crate::tlv::{put_field, put_fixed, put_number, put_text, read_fields};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// What an engine says about itself.
+/// An engine's description of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EngineInfo {
-    /// What it calls itself.
+    /// The configured name of the engine.
     pub name: String,
-    /// Its release.
+    /// The release of its program.
     pub version: String,
-    /// Its epoch.
+    /// The current epoch.
     pub epoch: u64,
-    /// How long it has been running.
+    /// Time since the engine was started.
     pub uptime: Duration,
-    /// Its process id; 0 when unknown.
+    /// Its process id; 0 if unknown.
     pub pid: u32,
-    /// Variables deployed that are reachable over the network.
+    /// Number of deployed variables that are reachable over the network.
     pub variables: u64,
-    /// Sessions connected.
+    /// Number of connected sessions.
     pub sessions: u64,
-    /// The machine it runs on.
+    /// The name of its machine.
     pub host: String,
-    /// When it was started, by its wall clock.
+    /// Start time, by the engine's wall clock.
     pub started: Timestamp,
-    /// Its libraries, at most 1,024.
+    /// The libraries, at most 1,024.
     pub libraries: Vec<LibraryInfo>,
 }
 
-/// A library, in short.
+/// A summary of a library.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LibraryInfo {
-    /// Its name.
+    /// The library's name.
     pub name: String,
-    /// How it is: `running`, `stopped`, ...
+    /// The state: `running`, `stopped`, ...
     pub state: String,
-    /// Variables in it.
+    /// Number of variables in it.
     pub variables: u64,
-    /// For people.
+    /// The description, for people.
     pub description: String,
 }
 
@@ -65,7 +65,7 @@ pub fn encode_engine_request(request: u32, out: &mut Vec<u8>) {
 /// Reads an ENGINE frame.
 ///
 /// # Errors
-/// [`DecodeError`] when it holds anything.
+/// [`DecodeError`] if the payload is not empty.
 pub fn decode_engine_request(frame: &Frame<'_>) -> Result<(), DecodeError> {
     Payload::of(frame, FrameKind::Engine)?.finish()
 }
@@ -99,7 +99,7 @@ impl EngineInfo {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::EngineAnswer)?;
         let mut info = Self::default();

@@ -10,12 +10,12 @@ use crate::decode::Payload;
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::{DecodeError, FaultCode, FaultRef, Frame, FrameKind, FrameWriter};
 
-/// A request that was refused as a whole. Faults of single items stand in the answers.
+/// A request that was refused as a whole. Faults of single items are part of the answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultMessage<'a> {
-    /// The request.
+    /// The number of the refused request.
     pub request: u32,
-    /// Why.
+    /// The reason.
     pub fault: FaultRef<'a>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> FaultMessage<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Fault)?;
         let fault = payload.fault()?;
@@ -44,7 +44,7 @@ impl<'a> FaultMessage<'a> {
 
 /// Appends a fault's code and sentence.
 pub(crate) fn put_fault(out: &mut Vec<u8>, fault: FaultRef<'_>) {
-    // 0 means success on the wire; a code that claims to be 0 came from a confused peer.
+    // 0 means success on the wire; a code with the number 0 can only come from a faulty peer.
     let number = match fault.code.number() {
         0 => FaultCode::Internal.number(),
         number => number,
@@ -53,12 +53,12 @@ pub(crate) fn put_fault(out: &mut Vec<u8>, fault: FaultRef<'_>) {
     put_sentence(out, fault.sentence);
 }
 
-/// Appends a sentence, cut to its limit.
+/// Appends a sentence, truncated to its limit.
 pub(crate) fn put_sentence(out: &mut Vec<u8>, sentence: &str) {
     put_str(out, cut_text(sentence, SENTENCE_BYTES_MAX));
 }
 
-/// The longest beginning of `text` of at most `max` bytes that does not split a character.
+/// Returns the longest prefix of `text` of at most `max` bytes that does not split a character.
 pub(crate) fn cut_text(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }

@@ -1,4 +1,4 @@
-//! FIND and NAMES: which variables there are.
+//! FIND and NAMES: searching for variables.
 //!
 //! ```text
 //! FIND   cursor u64 | limit u32 | pattern text
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The first FIND has cursor 0; a `next_cursor` other than 0 is the cursor of the FIND for the next
-//! page. Cursors mean something to the engine only. Conditions have to hold for every variable that
-//! is found; they are agreed on as the feature CONDITIONS.
+//! page. Only the engine interprets cursors. A variable is found only if all conditions hold;
+//! conditions are agreed as the feature CONDITIONS.
 
 use trunkline_types::wire::{put_str, put_u8, put_u32, put_u64};
 use trunkline_types::{Access, DataType};
@@ -21,49 +21,49 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 /// Asks for the names that match a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Find<'a> {
-    /// Where the page begins; 0 at first.
+    /// Cursor of the page; 0 for the first page.
     pub cursor: u64,
-    /// Most names wanted in the answer; 0 leaves it to the engine.
+    /// Most names wanted in the answer; 0 lets the engine choose.
     pub limit: u32,
-    /// The pattern. Whether it is legal is for the engine to answer.
+    /// The pattern; the engine checks it.
     pub pattern: &'a str,
 }
 
-/// A variable that was found.
+/// A found variable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundVariable<'a> {
     /// Its full name.
     pub name: &'a str,
     /// The type of its values.
     pub data_type: DataType,
-    /// What can be done with it at all.
+    /// The variable's access type.
     pub access: Access,
 }
 
-/// How a field is compared with a text.
+/// Comparison of a field with a given text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Comparison {
-    /// The same.
+    /// Equal to the text.
     Equal = 1,
-    /// Not the same.
+    /// Not equal to the text.
     Differs = 2,
-    /// The text is in it, in whatever case.
+    /// Contains the text, ignoring case.
     Contains = 3,
-    /// A number below.
+    /// Numerically less than the text.
     Below = 4,
-    /// A number above.
+    /// Numerically greater than the text.
     Above = 5,
 }
 
-/// What a variable that is found has to be like.
+/// A condition that found variables satisfy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FindCondition<'a> {
-    /// A field, such as `units`; `*` for any with text.
+    /// Name of a field, such as `units`; `*` for any field with text.
     pub field: &'a str,
-    /// How it is compared: the number of a [`Comparison`], or one of a newer version.
+    /// The number of a [`Comparison`], or one of a newer version.
     pub comparison: u8,
-    /// With what.
+    /// The text to compare with.
     pub value: &'a str,
 }
 
@@ -74,7 +74,7 @@ pub struct FindConditions<'a> {
 }
 
 impl Comparison {
-    /// All of them.
+    /// All comparisons, in ascending order of their numbers.
     pub const ALL: [Comparison; 5] = [
         Comparison::Equal,
         Comparison::Differs,
@@ -83,7 +83,7 @@ impl Comparison {
         Comparison::Above,
     ];
 
-    /// The comparison of this number, if this version knows it.
+    /// Returns the comparison with this number, if this version knows it.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.number() == number)
     }
@@ -93,7 +93,7 @@ impl Comparison {
         self as u8
     }
 
-    /// How people write it.
+    /// The sign as written by people.
     pub const fn sign(self) -> &'static str {
         match self {
             Comparison::Equal => "=",
@@ -125,7 +125,7 @@ impl<'a> Find<'a> {
         self.encode_with([], request, out);
     }
 
-    /// Appends the frame.
+    /// Appends the frame with conditions.
     pub fn encode_with<'c>(
         &self,
         conditions: impl IntoIterator<Item = FindCondition<'c>>,
@@ -150,8 +150,8 @@ impl<'a> Find<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self); what is wrong with a
-    /// condition shows in their iteration.
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self); errors in
+    /// the conditions appear during their iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<(Self, FindConditions<'a>), DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Find)?;
         let find = Self {
@@ -195,7 +195,7 @@ impl<'a> NamesBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Names so far.
+    /// Number of names so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -205,7 +205,7 @@ impl<'a> NamesBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `next_cursor`: where the next page begins, 0 when this was the last.
+    /// Completes the frame. `next_cursor` is the cursor of the next page; 0 if this was the last.
     pub fn finish(mut self, next_cursor: u64) {
         let end = self.cursor_at.saturating_add(8);
         if let Some(slot) = self.frame.payload().get_mut(self.cursor_at..end) {
@@ -227,7 +227,8 @@ impl<'a> Names<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` names; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` names; errors in the names appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Names)?;
         let next_cursor = payload.u64()?;
@@ -239,7 +240,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// Where the next page begins; `None` when this is the last.
+    /// Cursor of the next page; `None` if this is the last.
     pub fn next_cursor(&self) -> Option<u64> {
         (self.next_cursor != 0).then_some(self.next_cursor)
     }

@@ -1,12 +1,12 @@
-//! FLUSH and FLUSHED: what waits on the way goes now.
+//! FLUSH and FLUSHED: sends gathered data now.
 //!
 //! ```text
 //! FLUSH    nothing
 //! FLUSHED  nothing
 //! ```
 //!
-//! Answered once every request and write before it is carried out. The engine then sends what its
-//! connections in throughput mode have gathered, this one and all others.
+//! The engine answers once every earlier request and write is carried out. It then sends what its
+//! connections in throughput mode have gathered, on this connection and all others.
 
 use crate::decode::Payload;
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
@@ -19,7 +19,7 @@ pub fn encode_flush(request: u32, out: &mut Vec<u8>) {
 /// Reads a FLUSH frame.
 ///
 /// # Errors
-/// [`DecodeError`] when it holds anything.
+/// [`DecodeError`] if the payload is not empty.
 pub fn decode_flush(frame: &Frame<'_>) -> Result<(), DecodeError> {
     Payload::of(frame, FrameKind::Flush)?.finish()
 }
@@ -32,7 +32,7 @@ pub fn encode_flushed(request: u32, out: &mut Vec<u8>) {
 /// Reads a FLUSHED frame.
 ///
 /// # Errors
-/// [`DecodeError`] when it holds anything.
+/// [`DecodeError`] if the payload is not empty.
 pub fn decode_flushed(frame: &Frame<'_>) -> Result<(), DecodeError> {
     Payload::of(frame, FrameKind::Flushed)?.finish()
 }

@@ -1,4 +1,4 @@
-//! FORCING and FORCED: the list of variables that are held at values, and its switch.
+//! FORCING and FORCED: the list of forced variables, and its switch.
 //!
 //! ```text
 //! FORCING  verb u8 | cursor u32 | limit u32
@@ -9,10 +9,10 @@
 //!          state  1 ON                       flags  1 BEHIND: what follows in brackets is there
 //! ```
 //!
-//! Agreed as the feature FORCING. OFF lets every forced variable show what its source says, and
-//! keeps the list; ON applies it; CLEAR empties it. They are answered without items: `total` is
-//! how many variables they concerned. LIST is answered by a page; a `next_cursor` other than 0 is
-//! the cursor of the FORCING for the next one.
+//! Agreed as the feature FORCING. OFF lets every forced variable show the value of its source and
+//! keeps the list; ON applies the list; CLEAR empties it. These three are answered without items,
+//! and `total` is the number of variables affected. LIST is answered with one page; a `next_cursor`
+//! other than 0 is the cursor of the FORCING for the next page.
 
 use trunkline_types::wire::{decode_value, encode_value, put_i64, put_str, put_u8, put_u32};
 use trunkline_types::{DataType, Quality, Timestamp, Value};
@@ -25,44 +25,44 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 const ON: u8 = 1;
 const BEHIND: u8 = 1;
 
-/// What is to be done with the list of forced variables.
+/// The action on the list of forced variables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ForcingVerb {
-    /// It is to be told, a page of it.
+    /// Return a page of the list.
     List,
-    /// Its values are to hold.
+    /// Apply the forced values.
     On,
-    /// Every variable is to show what its source says; the list stays.
+    /// Show the source's value for every variable, but keep the list.
     Off,
-    /// Every variable is to be unforced.
+    /// Unforce every variable.
     Clear,
 }
 
 /// A FORCING frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forcing {
-    /// What is to be done.
+    /// The action.
     pub verb: ForcingVerb,
-    /// Where the page begins; 0 at first.
+    /// Cursor of the page; 0 for the first page.
     pub cursor: u32,
-    /// Most items wanted in the answer; 0 leaves it to the engine.
+    /// Most items wanted in the answer; 0 lets the engine choose.
     pub limit: u32,
 }
 
-/// A variable that is held at a value.
+/// A forced variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForcedEntry {
     /// Its full name.
     pub name: String,
     /// The type of its values.
     pub data_type: DataType,
-    /// The value that was entered.
+    /// The forced value.
     pub value: Value,
-    /// Who entered it, for people.
+    /// Principal that forced it, for people.
     pub by: String,
-    /// When.
+    /// Time at which it was forced.
     pub since: Timestamp,
-    /// What its source says meanwhile and how far that can be trusted; `None`: nothing yet.
+    /// The value and quality that its source delivers meanwhile; `None` if there is none yet.
     pub behind: Option<(Value, Quality)>,
 }
 
@@ -80,7 +80,7 @@ impl Forcing {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Forcing)?;
         let verb = match payload.u8()? {
@@ -100,14 +100,14 @@ impl Forcing {
     }
 }
 
-/// What every FORCED frame says.
+/// The head of every FORCED frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForcedHead {
-    /// Whether forced values hold.
+    /// True while forced values are applied.
     pub is_on: bool,
-    /// Variables on the list, or those that the verb concerned.
+    /// Number of variables on the list, or of those that the action affected.
     pub total: u32,
-    /// Where the next page begins; 0: this is the last.
+    /// Cursor of the next page; 0 if this is the last.
     pub next_cursor: u32,
 }
 
@@ -170,7 +170,8 @@ impl<'a> Forced<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Forced)?;
         let head = ForcedHead {
@@ -185,7 +186,7 @@ impl<'a> Forced<'a> {
         })
     }
 
-    /// What the frame says beside its items.
+    /// The head of the frame.
     pub fn head(&self) -> ForcedHead {
         self.head
     }
@@ -241,7 +242,7 @@ pub(super) fn read_entry(
     })
 }
 
-/// State, total, cursor.
+/// Size of the head: state, total and cursor.
 const HEAD_BYTES: usize = 9;
-/// Two empty texts, a type, flags, a time.
+/// Smallest size of an entry: two empty texts, a type, flags and a time.
 const ENTRY_BYTES_MIN: usize = 12;

@@ -1,4 +1,4 @@
-//! GROUP_WRITE and GROUP_ANSWER: many variables written together, all or none (B-23).
+//! GROUP_WRITE and GROUP_ANSWER: several variables written together, all or none (B-23).
 //!
 //! ```text
 //! GROUP_WRITE   flags u8 | count x record as in WRITE
@@ -8,11 +8,11 @@
 //!               culprit  0: none; else the place of the first refused member, plus one
 //! ```
 //!
-//! Agreed as the feature GROUPS. A group is one frame, in parts where it is longer than a frame may
-//! be. All its members are put or set, with one time of the engine and one commit number, or none
-//! is. A member that was refused has its rule; the others have the fault `group-refused` without a
-//! sentence, because it would be the same for all of them: the culprit has it. With TRY the group
-//! is answered with would-block where a subscriber's buffer is full, instead of waiting.
+//! Agreed as the feature GROUPS. A group is one frame, sent in parts if it is longer than a frame
+//! may be. Either all members are put or set, with one engine timestamp and one commit number, or
+//! none is. The answer for the culprit contains the rule that refused it. The other members have
+//! the fault `group-refused` without a sentence, because it would be the same for all of them. With
+//! TRY the engine answers with would-block if a subscriber's buffer is full, instead of waiting.
 
 use trunkline_types::Value;
 use trunkline_types::wire::put_varint;
@@ -25,7 +25,7 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const TRY: u8 = 1;
 
-/// Members of a group, and handles of a snapshot that is of one instant, at most.
+/// Most members of a group, and most handles of a consistent snapshot.
 pub const GROUP_MAX: usize = 4096;
 
 /// Writes a GROUP_WRITE frame.
@@ -34,7 +34,7 @@ pub const GROUP_MAX: usize = 4096;
 pub struct GroupWriteBuilder<'a>(WriteBuilder<'a>);
 
 impl<'a> GroupWriteBuilder<'a> {
-    /// Begins a frame at the end of `out`; `try_only`: a group that would have to wait is not
+    /// Begins a frame at the end of `out`. With `try_only` a group that would have to wait is not
     /// written.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, try_only: bool) -> Self {
         let flags = if try_only { TRY } else { 0 };
@@ -51,13 +51,13 @@ impl<'a> GroupWriteBuilder<'a> {
         self.0.push_value(handle, options, value);
     }
 
-    /// Completes the frame; one without members is taken back.
+    /// Completes the frame; a frame without members is removed from the buffer.
     pub fn finish(self) {
         self.0.finish();
     }
 }
 
-/// A GROUP_WRITE frame; iterates over the members, whose ids are their places.
+/// A GROUP_WRITE frame; iterates over the members, whose ids are their indices.
 #[derive(Clone, Debug)]
 pub struct GroupWrite<'a> {
     try_only: bool,
@@ -68,7 +68,8 @@ impl<'a> GroupWrite<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` members; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` members; errors in the members appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::GroupWrite)?;
         let flags = payload.u8()?;
@@ -78,7 +79,7 @@ impl<'a> GroupWrite<'a> {
         })
     }
 
-    /// Whether the group is answered with would-block instead of waiting.
+    /// Returns true if the group is answered with would-block instead of waiting.
     pub fn try_only(&self) -> bool {
         self.try_only
     }
@@ -92,12 +93,12 @@ impl<'a> Iterator for GroupWrite<'a> {
     }
 }
 
-/// How a group ended, beside the outcomes of its members.
+/// The outcome of a group as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupHead {
-    /// The number of its commit; `None`: nothing was written.
+    /// The number of its commit; `None` if nothing was written.
     pub commit: Option<u64>,
-    /// The place of the member because of which it was refused.
+    /// Index of the first member that was refused.
     pub culprit: Option<u32>,
 }
 
@@ -119,7 +120,7 @@ impl<'a> GroupAnswerBuilder<'a> {
         Self { frame, previous: 0 }
     }
 
-    /// The next member ended like this.
+    /// Appends the outcome of the next member.
     pub fn push(&mut self, outcome: &WriteOutcome<'_>) {
         put_answer(self.frame.payload(), &mut self.previous, outcome);
         self.frame.count_item();
@@ -143,8 +144,8 @@ impl<'a> GroupAnswer<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` outcomes; the rest shows in the
-    /// iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` outcomes; errors in the outcomes appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::GroupAnswer)?;
         let commit = payload.varint()?;
@@ -159,12 +160,12 @@ impl<'a> GroupAnswer<'a> {
         })
     }
 
-    /// How the group ended.
+    /// The outcome of the group as a whole.
     pub fn head(&self) -> GroupHead {
         self.head
     }
 
-    /// Outcomes that were not read yet.
+    /// Number of outcomes not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -1,4 +1,4 @@
-//! Lists of handles: READ, SNAPSHOT, CLOSE, INFO, REQUEST_VALUE, GONE, UNSUBSCRIBE.
+//! Frames that are lists of handles: READ, SNAPSHOT, CLOSE, INFO, REQUEST_VALUE, GONE, UNSUBSCRIBE.
 //!
 //! ```text
 //! READ SNAPSHOT CLOSE       count x handle zigzag delta
@@ -21,37 +21,38 @@ pub struct HandlesBuilder<'a> {
 }
 
 impl<'a> HandlesBuilder<'a> {
-    /// READ: asks for the current readings.
+    /// Begins a READ frame, which asks for the current readings.
     pub fn read(out: &'a mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, FrameKind::Read, request)
     }
 
-    /// Begins a SNAPSHOT frame at the end of `out`.
+    /// Begins a SNAPSHOT frame, which asks for readings of one instant.
     pub fn snapshot(out: &'a mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, FrameKind::Snapshot, request)
     }
 
-    /// CLOSE: ends every subscription of the handles and forgets them.
+    /// Begins a CLOSE frame, which ends every subscription of the handles and closes them.
     pub fn close(out: &'a mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, FrameKind::Close, request)
     }
 
-    /// INFO: asks for everything known about variables.
+    /// Begins an INFO frame, which asks for everything known about the variables.
     pub fn info(out: &'a mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, FrameKind::Info, request)
     }
 
-    /// REQUEST_VALUE: asks the sources for fresh values.
+    /// Begins a REQUEST_VALUE frame, which asks the sources for fresh values.
     pub fn request_value(out: &'a mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, FrameKind::RequestValue, request)
     }
 
-    /// GONE: the variables are no more.
+    /// Begins a GONE frame: the variables no longer exist.
     pub fn gone(out: &'a mut Vec<u8>) -> Self {
         Self::begin(out, FrameKind::Gone, 0)
     }
 
-    /// UNSUBSCRIBE: ends these items of a subscription; without any, the whole subscription.
+    /// Begins an UNSUBSCRIBE frame, which ends these items of a subscription; without items, all of
+    /// it.
     pub fn unsubscribe(out: &'a mut Vec<u8>, request: u32, subscription: u32) -> Self {
         let mut builder = Self::begin(out, FrameKind::Unsubscribe, request);
         put_u32(builder.frame.payload(), subscription);
@@ -77,7 +78,7 @@ impl<'a> HandlesBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Handles so far.
+    /// Number of handles so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -87,7 +88,7 @@ impl<'a> HandlesBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this request follow.
+    /// Completes the frame; set `more` if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -101,11 +102,12 @@ pub struct Handles<'a> {
 }
 
 impl<'a> Handles<'a> {
-    /// Reads a READ, CLOSE, INFO, REQUEST_VALUE or GONE frame, whose kind the caller has looked at.
+    /// Reads a READ, SNAPSHOT, CLOSE, INFO, REQUEST_VALUE or GONE frame, whose kind the caller has
+    /// checked.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is none of these or cannot hold `count` handles; the rest shows in
-    /// the iteration.
+    /// [`DecodeError`] if it is of another kind or cannot hold `count` handles; errors in the
+    /// handles appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         use FrameKind::{Close, Gone, Info, Read, RequestValue, Snapshot};
         let kind = match frame.kind() {
@@ -122,7 +124,7 @@ impl<'a> Handles<'a> {
         })
     }
 
-    /// Handles that were not read yet.
+    /// Number of handles not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }
@@ -144,9 +146,9 @@ impl Iterator for Handles<'_> {
 /// An UNSUBSCRIBE frame.
 #[derive(Clone, Debug)]
 pub struct Unsubscribe<'a> {
-    /// The subscription.
+    /// The number of the subscription.
     pub subscription: u32,
-    /// Its items to end; none: all of it.
+    /// The items to end; none for the whole subscription.
     pub handles: Handles<'a>,
 }
 
@@ -154,7 +156,7 @@ impl<'a> Unsubscribe<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Unsubscribe)?;
         let subscription = payload.u32()?;
@@ -164,7 +166,7 @@ impl<'a> Unsubscribe<'a> {
         })
     }
 
-    /// Whether the whole subscription is meant. Only of an iteration that has not begun.
+    /// Returns true if the whole subscription is meant. Valid only before the iteration begins.
     pub fn is_whole(&self) -> bool {
         self.handles.left() == 0
     }

@@ -18,7 +18,7 @@
 //!           50 throughput: bytes varint, delay_us varint
 //! ```
 //!
-//! The first six bytes of HELLO keep their form in every version.
+//! The form of the first six bytes of HELLO is the same in every version.
 
 use std::time::Duration;
 
@@ -40,88 +40,89 @@ use crate::{
 /// The first bytes of either side's first payload.
 pub const MAGIC: [u8; 4] = *b"TRNK";
 
-/// What a client says first.
+/// The client's first message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// The versions it speaks.
+    /// The versions that the client speaks.
     pub versions: VersionRange,
-    /// The features it has.
+    /// The features that the client has.
     pub features: Features,
-    /// What it calls itself; shown to people. At most 256 bytes, as all text here.
+    /// The client's name for itself, shown to people. All texts here have at most 256 bytes.
     pub client_name: String,
-    /// Its program and release.
+    /// The client's program and release.
     pub program: String,
-    /// The user it runs as.
+    /// The user that the client runs as.
     pub user: String,
-    /// Its process id; 0 when unknown.
+    /// The client's process id; 0 if unknown.
     pub pid: u32,
-    /// The longest frame payload it takes, in bytes.
+    /// The longest frame payload that the client accepts, in bytes.
     pub frame_max: u32,
-    /// The longest payload in parts it takes, in bytes.
+    /// The longest payload in parts that the client accepts, in bytes.
     pub message_max: u32,
-    /// Update records it lets the engine send before they are acknowledged.
+    /// Update records that the client lets the engine send before they are acknowledged.
     pub window_records: u32,
     /// Bytes of those records.
     pub window_bytes: u32,
-    /// The session it had before the connection broke.
+    /// The client's session before the connection broke.
     pub resume: Option<Resume>,
-    /// Asks the engine to gather what it sends.
+    /// Asks the engine for throughput mode, with these terms.
     pub throughput: Option<Throughput>,
 }
 
-/// A session to go on with.
+/// A session to resume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resume {
-    /// Its number.
+    /// The number of the session.
     pub session: u64,
     /// The epoch of its positions.
     pub epoch: u64,
-    /// The engine that had it.
+    /// The engine that had the session.
     pub engine_id: [u8; 16],
 }
 
-/// The engine's consent.
+/// The engine's acceptance of a hello.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    /// The version both speak from here on.
+    /// The version in use from here on.
     pub version: u8,
-    /// The features both have.
+    /// The features that both ends have.
     pub features: Features,
-    /// The engine's epoch: the first half of every position on this connection.
+    /// The engine's epoch, the first half of every position on this connection.
     pub epoch: u64,
-    /// Identifies the engine's store: the same at every start with it, and in copies of it. Without
-    /// a store, another one at each start.
+    /// Identifies the engine's store: the same at every start with the store, and in copies of it.
+    /// Without a store it is different at each start.
     pub engine_id: [u8; 16],
     /// The session's number.
     pub session: u64,
-    /// Whether the session that was named in the hello goes on.
+    /// True if the session named in the hello is resumed.
     pub resumed: bool,
     /// The longest frame payload, in bytes, for both directions.
     pub frame_max: u32,
     /// The longest payload in parts, in bytes, for both directions.
     pub message_max: u32,
-    /// Items this session may have open.
+    /// Number of items that this session may have open.
     pub items_max: u32,
-    /// Writes that may be without an answer.
+    /// Number of writes that may be unanswered.
     pub write_credit_count: u32,
     /// Bytes of the values of those writes.
     pub write_credit_bytes: u32,
-    /// Interval of keep-alives, for both; whole milliseconds.
+    /// Interval of keep-alives for both ends, in whole milliseconds.
     pub keepalive: Duration,
-    /// Silence after which either counts the other as dead; whole milliseconds.
+    /// Silence after which either end considers the other dead, in whole milliseconds.
     pub deadline: Duration,
-    /// The engine's wall clock.
+    /// The time of the engine's wall clock.
     pub wall: Timestamp,
-    /// What the engine calls itself.
+    /// The engine's name for itself.
     pub engine_name: String,
-    /// Its release.
+    /// The engine's release.
     pub engine_version: String,
-    /// How the engine gathers what it sends, because it was asked to; the client does so as well.
+    /// The terms of throughput mode if the client asked for it; both ends then gather what they
+    /// send.
     pub throughput: Option<Throughput>,
 }
 
 impl Default for Hello {
-    /// This release, with its default limits, nobody in particular.
+    /// This release with its default limits and no identity.
     fn default() -> Self {
         Self {
             versions: VersionRange::OURS,
@@ -141,7 +142,7 @@ impl Default for Hello {
 }
 
 impl Hello {
-    /// Appends the frame. Text beyond 256 bytes is cut.
+    /// Appends the frame. Texts are truncated to 256 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut frame = FrameWriter::begin(out, FrameKind::Hello, 0);
         let out = frame.payload();
@@ -171,7 +172,7 @@ impl Hello {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Hello)?;
         read_magic(&mut payload)?;
@@ -212,8 +213,7 @@ impl Hello {
 }
 
 impl Default for Welcome {
-    /// This release, with its default limits; epoch, session and identity are the engine's to fill
-    /// in.
+    /// This release with its default limits; the engine fills in epoch, session and identity.
     fn default() -> Self {
         Self {
             version: PROTOCOL_VERSION,
@@ -238,7 +238,7 @@ impl Default for Welcome {
 }
 
 impl Welcome {
-    /// Appends the frame. Text beyond 256 bytes is cut.
+    /// Appends the frame. Texts are truncated to 256 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut frame = FrameWriter::begin(out, FrameKind::Welcome, 0);
         let out = frame.payload();
@@ -268,7 +268,7 @@ impl Welcome {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Welcome)?;
         read_magic(&mut payload)?;
@@ -337,12 +337,12 @@ fn millis(field: &mut Payload<'_>) -> Result<Duration, DecodeError> {
     )))
 }
 
-/// A duration as whole milliseconds, at most 49 days.
+/// Converts a duration to whole milliseconds, at most 49 days.
 pub(crate) fn to_millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The longest beginning of `text` that fits and does not split a character.
+/// Returns the longest prefix of `text` that fits and does not split a character.
 pub(super) fn cut(text: &str) -> &str {
     crate::message::fault::cut_text(text, HELLO_TEXT_BYTES_MAX)
 }

@@ -16,7 +16,7 @@
 //!         35 forced: as an item of FORCED
 //! ```
 //!
-//! The varints of a ledger stand in the order of its identity in [`trunkline_types::ledger`].
+//! The varints of a ledger are in the order of its identity in [`trunkline_types::ledger`].
 
 use std::time::Duration;
 
@@ -35,51 +35,51 @@ use crate::limits::{INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX};
 use crate::tlv::{put_field, put_fixed, put_nested, put_number, put_text, read_fields};
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
-/// Everything the engine says about a variable, beside its reading.
+/// Everything that the engine knows about a variable, except its reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VariableInfo {
     /// Its full name.
     pub name: String,
-    /// What configuration says about it.
+    /// The configuration of the variable.
     pub properties: Properties,
-    /// Its last update's number; 0 when nothing was written yet.
+    /// Sequence of its last update; 0 if nothing was written yet.
     pub sequence: u64,
-    /// When that was accepted.
+    /// Time at which that update was accepted.
     pub engine_timestamp: Timestamp,
-    /// What became of the writes offered to it.
+    /// Counters of the writes offered to it.
     pub upstream: UpstreamLedger,
-    /// Subscriptions to it, of all sessions.
+    /// Number of subscriptions to it, of all sessions.
     pub subscribers: u64,
-    /// Who wrote last; empty when nobody did.
+    /// The client that wrote last; empty if none did.
     pub last_writer: String,
-    /// How its source is; empty when it has none.
+    /// State of its source; empty if it has none.
     pub source_state: String,
-    /// Who holds it, for people: the holder of a lease, or its single writer; empty: nobody.
+    /// The holder of a lease or the single writer, for people; empty if there is none.
     pub held_by: String,
-    /// For how long the lease still holds, in ms; zero: it is not leased.
+    /// Remaining time of the lease, sent in ms; zero if the variable is not leased.
     pub lease_left: Duration,
-    /// Writers that were refused because of its single writer, and wait to take over.
+    /// Writers that were refused because of the single writer and are waiting to take over.
     pub writers_waiting: u64,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
-    /// Sessions that subscribe to it, whoever's they are, at most 32.
+    /// Sessions that subscribe to it, at most 32; not only this client's.
     pub readers: Vec<ReaderInfo>,
-    /// Where the audit of its writes is kept; empty when they are not audited.
+    /// The place where the audit of its writes is stored; empty if they are not audited.
     pub audit: String,
-    /// The value it is held at, who did it, and what its source says meanwhile.
+    /// The forced value, who forced it, and the value that its source delivers meanwhile.
     pub forced: Option<ForcedEntry>,
 }
 
 /// A session that subscribes to a variable.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReaderInfo {
-    /// Its number; 0: it is the engine's own process.
+    /// Number of the session; 0 for the engine's own process.
     pub session: u32,
-    /// From where it came.
+    /// Origin of the session.
     pub from: String,
-    /// What its connection is made of, in a word or two.
+    /// Transport of its connection, in a word or two.
     pub transport: String,
-    /// Items that it was sent once more because it had something else, of all its subscriptions.
+    /// Number of items sent to it again because it had something else, over all its subscriptions.
     pub repaired: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct ReaderInfo {
 pub struct SubscriptionInfo {
     /// Number, contract and filters.
     pub terms: SubscribeTerms,
-    /// What became of the updates.
+    /// Counters of its updates.
     pub ledger: SubscriptionLedger,
 }
 
@@ -123,7 +123,7 @@ pub struct InfoAnswerBuilder<'a> {
 }
 
 impl<'a> InfoAnswerBuilder<'a> {
-    /// Begins a frame at the end of `out`; its first item is number `first_index` of the request.
+    /// Begins a frame at the end of `out`; its first item is item `first_index` of the request.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::InfoAnswer, request);
         put_varint(frame.payload(), u64::from(first_index));
@@ -133,7 +133,7 @@ impl<'a> InfoAnswerBuilder<'a> {
         }
     }
 
-    /// The next handle's information.
+    /// Appends the information about the next handle.
     pub fn push(&mut self, info: &VariableInfo) {
         self.fields.clear();
         put_info(&mut self.fields, info);
@@ -143,13 +143,13 @@ impl<'a> InfoAnswerBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// The next handle is refused.
+    /// Appends the refusal of the next handle.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         put_fault(self.frame.payload(), fault);
         self.frame.count_item();
     }
 
-    /// Items so far.
+    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -159,7 +159,7 @@ impl<'a> InfoAnswerBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this answer follow.
+    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -176,7 +176,8 @@ impl<'a> InfoAnswer<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::InfoAnswer)?;
         let first_index = payload.varint_u32("an index")?;
@@ -186,7 +187,7 @@ impl<'a> InfoAnswer<'a> {
         })
     }
 
-    /// Index within the whole request of the frame's first item.
+    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }

@@ -1,4 +1,4 @@
-//! KEEPALIVE and ACK: signs of life and receipt.
+//! KEEPALIVE and ACK: signs of life and acknowledgements.
 //!
 //! ```text
 //! KEEPALIVE  sent u64 | echo u64 | echo_held_ns u64 | records_received u64 | digest u64
@@ -10,20 +10,21 @@ use trunkline_types::wire::{put_u64, put_varint};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// The sender lives.
+/// A sign of life from the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Keepalive {
-    /// The sender's monotonic clock in nanoseconds, for its own use when it comes back as `echo`.
+    /// Time of the sender's monotonic clock in nanoseconds; only the sender uses it, when it
+    /// returns as `echo`.
     pub sent: u64,
-    /// `sent` of the last keep-alive that came from the other end; 0 when none did.
+    /// The field `sent` of the last keep-alive received from the other end; 0 if there was none.
     pub echo: u64,
-    /// Nanoseconds between the arrival of that keep-alive and this one's leaving.
+    /// Nanoseconds between the arrival of that keep-alive and the sending of this one.
     pub echo_held_ns: u64,
-    /// Update records on this connection so far: received by a client, sent by an engine (0 from
-    /// one that keeps no digest).
+    /// Number of update records on this connection so far: received by a client, sent by an engine
+    /// (0 from an engine that keeps no digest).
     pub records_received: u64,
-    /// Sum modulo 2^64 of [`digest::of_position`](crate::digest::of_position) over the update
-    /// records that went over this connection before this frame, from the engine; 0 from a client.
+    /// From the engine: sum modulo 2^64 of [`digest::of_position`](crate::digest::of_position) over
+    /// the update records sent on this connection before this frame. 0 from a client.
     pub digest: u64,
 }
 
@@ -48,7 +49,7 @@ impl Keepalive {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Keepalive)?;
         let keepalive = Self {
@@ -63,12 +64,12 @@ impl Keepalive {
     }
 }
 
-/// More updates that an `all` subscription may be sent.
+/// Permission to send more updates of an `all` subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Grant {
     /// The subscription.
     pub subscription: u32,
-    /// How many more.
+    /// Number of additional updates.
     pub more: u64,
 }
 
@@ -80,7 +81,8 @@ pub struct AckBuilder<'a> {
 }
 
 impl<'a> AckBuilder<'a> {
-    /// Begins a frame at the end of `out`: so many update records were received on this connection.
+    /// Begins a frame at the end of `out`; `records_received` counts the update records received on
+    /// this connection.
     pub fn begin(out: &'a mut Vec<u8>, records_received: u64) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Ack, 0);
         put_u64(frame.payload(), records_received);
@@ -112,7 +114,8 @@ impl<'a> Ack<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` grants; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` grants; errors in the grants appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Ack)?;
         let records_received = payload.u64()?;
@@ -122,7 +125,7 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// Update records received on this connection.
+    /// Number of update records received on this connection.
     pub fn records_received(&self) -> u64 {
         self.records_received
     }

@@ -1,4 +1,5 @@
-//! LEASE and LEASED: for a time only one session writes a variable (B-22).
+//! LEASE and LEASED: the exclusive right of a session to write a variable, for a limited time
+//! (B-22).
 //!
 //! ```text
 //! LEASE   verb u8 | flags u8 | duration ms varint | [epoch u64]
@@ -9,11 +10,11 @@
 //!                 ( code varint | sentence text )                  (refused)
 //! ```
 //!
-//! Agreed as the feature GROUPS. ACQUIRE by the session that holds the lease renews it; RENEW of
-//! one that has expired is refused, because somebody else may have written since. With EXPECTED a
-//! lease is granted only if the variable is still at that position. The answer names the number of
-//! the newest update: from there the holder goes on. A lease ends with its time, with RELEASE, or
-//! with the session.
+//! Agreed as the feature GROUPS. ACQUIRE by the session that holds the lease renews it. RENEW of an
+//! expired lease is refused, because another session may have written since. With EXPECTED a lease
+//! is granted only if the variable is still at that position. The answer contains the sequence of
+//! the newest update, from which the holder continues. A lease ends when its time is over, with
+//! RELEASE, or with the session.
 
 use std::time::Duration;
 
@@ -25,25 +26,25 @@ use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
 const EXPECTED: u8 = 1;
 
-/// What is to be done with leases.
+/// The action on leases.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LeaseVerb {
-    /// Take it; one's own is renewed.
+    /// Take the lease; renews one that the session already holds.
     Acquire,
-    /// Renew what one holds.
+    /// Renew a lease that the session holds.
     Renew,
-    /// Give it back.
+    /// Give the lease back.
     Release,
 }
 
-/// What all items of a LEASE frame have in common.
+/// The part common to all items of a LEASE frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseHead {
-    /// What is to be done.
+    /// The action.
     pub verb: LeaseVerb,
-    /// For how long; of no meaning for a release. In ms.
+    /// Duration of the lease, sent in ms; ignored for a release.
     pub duration: Duration,
-    /// The epoch of the positions at which the variables are expected, if they are.
+    /// The epoch of the expected positions; `None` if no positions are expected.
     pub expected_epoch: Option<u64>,
 }
 
@@ -79,7 +80,7 @@ impl<'a> LeaseBuilder<'a> {
         }
     }
 
-    /// Appends a variable, which is expected at `sequence` if positions are expected at all.
+    /// Appends a variable; `sequence` is its expected position, ignored if none is expected.
     pub fn push(&mut self, handle: u32, sequence: u64) {
         let out = self.frame.payload();
         put_zigzag(
@@ -98,13 +99,13 @@ impl<'a> LeaseBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this request follow.
+    /// Completes the frame; set `more` if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
 }
 
-/// A LEASE frame; iterates over handles and the sequences expected, 0 where none is.
+/// A LEASE frame; iterates over handles and expected sequences, which are 0 if none is expected.
 #[derive(Clone, Debug)]
 pub struct Lease<'a> {
     head: LeaseHead,
@@ -116,8 +117,8 @@ impl<'a> Lease<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Lease)?;
         let verb = match payload.u8()? {
@@ -144,7 +145,7 @@ impl<'a> Lease<'a> {
         })
     }
 
-    /// What all items have in common.
+    /// The part common to all items.
     pub fn head(&self) -> LeaseHead {
         self.head
     }
@@ -167,12 +168,12 @@ impl Iterator for Lease<'_> {
     }
 }
 
-/// A lease that was granted, renewed or given back.
+/// A lease that was granted, renewed or released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// For how long from now; zero: it was given back. In ms.
+    /// Remaining time from now, sent in ms; zero if the lease was released.
     pub duration: Duration,
-    /// The number of the variable's newest update.
+    /// Sequence of the variable's newest update.
     pub sequence: u64,
 }
 
@@ -184,14 +185,14 @@ pub struct LeasedBuilder<'a> {
 }
 
 impl<'a> LeasedBuilder<'a> {
-    /// Begins a frame at the end of `out`; its first item is number `first_index` of the request.
+    /// Begins a frame at the end of `out`; its first item is item `first_index` of the request.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Leased, request);
         put_varint(frame.payload(), u64::from(first_index));
         Self { frame }
     }
 
-    /// The next one is granted.
+    /// Appends the grant for the next item.
     pub fn push(&mut self, granted: &Granted) {
         let out = self.frame.payload();
         put_u8(out, 0);
@@ -200,7 +201,7 @@ impl<'a> LeasedBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// The next one is refused.
+    /// Appends the refusal of the next item.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         put_fault(self.frame.payload(), fault);
         self.frame.count_item();
@@ -211,7 +212,7 @@ impl<'a> LeasedBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this answer follow.
+    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -228,7 +229,8 @@ impl<'a> Leased<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Leased)?;
         let first_index = payload.varint_u32("an index")?;
@@ -238,7 +240,7 @@ impl<'a> Leased<'a> {
         })
     }
 
-    /// Index within the whole request of the frame's first item.
+    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }
@@ -258,7 +260,7 @@ impl<'a> Iterator for Leased<'a> {
     }
 }
 
-/// Whole milliseconds, rounded up so that nothing becomes no time at all.
+/// Converts to whole milliseconds, rounded up so that a short time does not become zero.
 fn millis(duration: Duration) -> u64 {
     let nanos = duration.as_nanos().div_ceil(1_000_000);
     u64::try_from(nanos).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! DEPLOY, ORDER and REPORT: libraries come, go, stop and start.
+//! DEPLOY, ORDER and REPORT: deploying, undeploying, starting and stopping libraries.
 //!
 //! ```text
 //! DEPLOY   flags u8 | library text | description text
@@ -12,11 +12,11 @@
 //!          state  0 undeployed  1 running  2 stopped
 //! ```
 //!
-//! Agreed as the feature ADMINISTRATION. A library comes in one DEPLOY or in several of one
-//! request; all of them have the same head, and nothing is deployed before the last one has come.
-//! With REPLACE it may be deployed already: what stays the same keeps its handle. UNDEPLOY of a
-//! library that somebody is subscribed to is refused without FORCE. What was done is told by
-//! REPORT, what was not by FAULT; either comes once it is certain to survive a restart.
+//! Agreed as the feature ADMINISTRATION. A library is sent in one or more DEPLOY frames of one
+//! request, all with the same head; nothing is deployed before the last frame has arrived. With
+//! REPLACE the library may already be deployed; variables that stay the same keep their handles.
+//! Without FORCE, UNDEPLOY of a library with subscribers is refused. REPORT confirms what was done,
+//! FAULT reports what was not. Either is sent once it is certain to survive a restart.
 
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
@@ -29,17 +29,17 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 const REPLACE: u8 = 1;
 const FORCE: u8 = 1;
 
-/// Longest name or description of a library, bytes.
+/// Longest name or description of a library, in bytes.
 const TEXT_BYTES_MAX: usize = 4 * SENTENCE_BYTES_MAX;
 
-/// What all frames of a DEPLOY request say.
+/// The part common to all frames of a DEPLOY request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeployHead<'a> {
-    /// The library's name. Whether it is legal is for the engine to answer.
+    /// The library's name; the engine checks it.
     pub library: &'a str,
-    /// For people.
+    /// The description, for people.
     pub description: &'a str,
-    /// It may be deployed already.
+    /// True if a deployed library of this name is to be replaced.
     pub replace: bool,
 }
 
@@ -76,7 +76,7 @@ impl<'a> DeployBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this request follow.
+    /// Completes the frame; set `more` if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -94,8 +94,8 @@ impl<'a> Deploy<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` variables; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` variables; errors in the variables appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Deploy)?;
         let flags = payload.u8()?;
@@ -111,7 +111,7 @@ impl<'a> Deploy<'a> {
         })
     }
 
-    /// What all frames of the request say.
+    /// The part common to all frames of the request.
     pub fn head(&self) -> DeployHead<'a> {
         self.head
     }
@@ -127,26 +127,26 @@ impl Iterator for Deploy<'_> {
     }
 }
 
-/// What is to be done with a library that is deployed.
+/// The action on a deployed library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LibraryVerb {
-    /// Its variables are to go.
+    /// Remove its variables.
     Undeploy {
-        /// Even if somebody is subscribed to them.
+        /// Undeploy even if there are subscribers.
         force: bool,
     },
-    /// Its variables are to be written again.
+    /// Let its variables be written again.
     Start,
-    /// Its variables are to keep their values until it is started.
+    /// Keep the values of its variables unchanged until it is started.
     Stop,
 }
 
 /// An ORDER frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LibraryOrder<'a> {
-    /// What is to be done.
+    /// The action.
     pub verb: LibraryVerb,
-    /// With which library.
+    /// The library's name.
     pub library: &'a str,
 }
 
@@ -170,7 +170,7 @@ impl<'a> LibraryOrder<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Order)?;
         let verb = payload.u8()?;
@@ -189,30 +189,30 @@ impl<'a> LibraryOrder<'a> {
     }
 }
 
-/// How a library is after an order.
+/// The state of a library after an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LibraryAfter {
-    /// It is no longer deployed.
+    /// The library is no longer deployed.
     #[default]
     Undeployed,
-    /// Its variables are served.
+    /// The variables are served.
     Running,
-    /// Its variables keep their values.
+    /// The variables keep their values.
     Stopped,
 }
 
-/// What an order came to: a REPORT frame. The four numbers count variables.
+/// The result of an order: a REPORT frame. The four numbers count variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LibraryReport {
-    /// How the library is now.
+    /// The library's state after the order.
     pub after: LibraryAfter,
-    /// New, or of another type, scope or FIFO than before.
+    /// Variables that are new, or have a different type, scope or FIFO than before.
     pub added: u64,
-    /// Those that stayed, with other properties, or in another state.
+    /// Variables that stayed, but with other properties or in another state.
     pub changed: u64,
-    /// Those that stayed as they were.
+    /// Variables that stayed unchanged.
     pub kept: u64,
-    /// Those that are gone.
+    /// Variables that were removed.
     pub removed: u64,
 }
 
@@ -237,7 +237,7 @@ impl LibraryReport {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Report)?;
         let mut report = Self::default();

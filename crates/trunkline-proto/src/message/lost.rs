@@ -6,9 +6,9 @@
 //!       flags  1 filtered  2 queue  4 overrun  8 disconnect  16 UNKNOWN  32 64 128 causes to come
 //! ```
 //!
-//! The counts are increments, to be added to what the item has lost before its *next* update; the
-//! frame precedes that update. Coalesced updates are not in it: they are what remains of the gap
-//! between two sequences. A cause that this version does not know is read as UNKNOWN.
+//! The counts are increments: the client adds them to the losses of the item before its *next*
+//! update. The frame precedes that update. Coalesced updates are not included; they are the
+//! remainder of the gap between two sequences. A cause unknown to this version is read as UNKNOWN.
 
 use trunkline_types::wire::{put_u8, put_varint, put_zigzag};
 
@@ -17,25 +17,25 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const UNKNOWN: u8 = 16;
 
-/// What one item lost since this was last told.
+/// Updates lost by one item since the last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostRecord {
     /// The variable.
     pub handle: u32,
-    /// Withheld by the subscription's own filters (only changes, own updates suppressed).
+    /// Withheld by the subscription's filters (only changes, own updates suppressed).
     pub filtered: u64,
-    /// Dropped by a full bounded buffer.
+    /// Dropped because a bounded buffer was full.
     pub queue: u64,
     /// Dropped because an `all` subscription overran its bound.
     pub overrun: u64,
     /// Written while the connection was down.
     pub disconnect: u64,
-    /// An unknown number was lost, such as across an engine restart.
+    /// True if an unknown number was lost, such as across an engine restart.
     pub unknown: bool,
 }
 
 impl LostRecord {
-    /// Whether there is nothing to tell.
+    /// Returns true if nothing was lost or filtered.
     pub fn is_nothing(&self) -> bool {
         *self
             == Self {
@@ -65,7 +65,7 @@ impl<'a> LostBuilder<'a> {
     /// Appends a record.
     ///
     /// # Real-time
-    /// Allocates only where the buffer has to grow.
+    /// Allocates only if the buffer has to grow.
     pub fn push(&mut self, record: &LostRecord) {
         let LostRecord {
             handle,
@@ -94,7 +94,7 @@ impl<'a> LostBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Records so far.
+    /// Number of records so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -104,7 +104,7 @@ impl<'a> LostBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without records is taken back.
+    /// Completes the frame; a frame without records is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -126,7 +126,8 @@ impl<'a> LostRecords<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` records; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` records; errors in the records appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let payload = Payload::of(frame, FrameKind::Lost)?;
         let items = Items::new(payload, frame.count(), 2)?;
@@ -137,7 +138,7 @@ impl<'a> LostRecords<'a> {
         })
     }
 
-    /// The subscription they belong to.
+    /// The subscription that the records belong to.
     pub fn subscription(&self) -> u32 {
         self.subscription
     }

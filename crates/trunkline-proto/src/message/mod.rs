@@ -1,18 +1,19 @@
-//! What each frame holds: one module per group, the payload drawn above its codec.
+//! The content of each frame: one module per group, with the payload drawn above its codec.
 //!
 //! Two shapes recur:
 //!
-//! - A message that is one thing ([`hello::Hello`], [`keepalive::Keepalive`],
+//! - A message with one subject ([`hello::Hello`], [`keepalive::Keepalive`],
 //!   [`fault::FaultMessage`]) is a struct with `encode(.., out)` and `decode(&frame)`.
-//! - A message that is a list has a builder, `begin(out, ..)`, `push(..)` per item, `finish(more)`,
-//!   and a decoder that checks the head at once and borrows its items from the frame: an iterator
-//!   of `Result<item, DecodeError>` that allocates nothing per item. An error ends the iteration
-//!   and is to end the connection; what came before it was valid.
+//! - A message that is a list has a builder, with `begin(out, ..)`, `push(..)` per item and
+//!   `finish(more)`, and a decoder. The decoder checks the head at once and borrows its items from
+//!   the frame: it is an iterator of `Result<item, DecodeError>` that allocates nothing per item.
+//!   An error ends the iteration, and the caller must end the connection; the items before it were
+//!   valid.
 //!
-//! A request or answer of many items is a run of frames with the same request number, all but the
-//! last with the flag MORE. Every frame of a run can be read by itself; answers say with
-//! `first_index` where their items stand in the whole request. Builders do not cut by themselves:
-//! their caller looks at `len_bytes()` and begins the next frame at about
+//! A request or answer with many items is a run of frames with the same request number; all but the
+//! last have the flag MORE. Every frame of a run can be decoded by itself. The `first_index` of an
+//! answer is the index of its first item within the whole request. Builders do not split by
+//! themselves: their caller checks `len_bytes()` and begins the next frame at about
 //! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
 
 pub mod audit;

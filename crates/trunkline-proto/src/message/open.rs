@@ -1,4 +1,4 @@
-//! OPEN and OPENED: names become handles.
+//! OPEN and OPENED: resolving names to handles.
 //!
 //! ```text
 //! OPEN    options u8 | [subscription u32 | contract | flags u8]     [..] with SUBSCRIBE
@@ -12,10 +12,10 @@
 //!         code varint | sentence text                         (refused)
 //! ```
 //!
-//! With READ the answer carries the current reading of each variable, with DESCRIBE its properties
-//! (varint length, then fields), and with SUBSCRIBE the variables are subscribed in the same round
-//! trip. The update records of a frame are one run; an item's handle is the record's, so its delta
-//! costs nothing.
+//! With READ the answer contains the current reading of each variable, with DESCRIBE its properties
+//! (varint length, then fields). With SUBSCRIBE the variables are subscribed in the same round
+//! trip. The update records of a frame are one run; a record has the handle of its item, so its
+//! delta takes no bytes.
 
 use trunkline_types::wire::{
     decode_properties, encode_properties, put_str, put_u8, put_varint, put_zigzag,
@@ -33,36 +33,36 @@ const READ: u8 = 1;
 const DESCRIBE: u8 = 2;
 const SUBSCRIBE: u8 = 4;
 
-/// What the answers to an OPEN carry beside handle and type.
+/// Optional content of the answers to an OPEN, in addition to handle and type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// The current reading.
+    /// Include the current reading.
     pub read: bool,
-    /// The properties.
+    /// Include the properties.
     pub describe: bool,
 }
 
-/// What all names of an OPEN share.
+/// The part common to all names of an OPEN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenTerms {
-    /// What the answers carry.
+    /// Optional content of the answers.
     pub options: OpenOptions,
     /// The subscription that the variables join.
     pub subscribe: Option<SubscribeTerms>,
 }
 
-/// A variable that was opened.
+/// An opened variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenedVariable<'a> {
-    /// Its handle: the engine's slot, the same for all connections of an epoch.
+    /// The variable's handle, the same for all connections of an epoch.
     pub handle: u32,
     /// The type of its values.
     pub data_type: DataType,
-    /// What can be done with it at all.
+    /// The variable's access type.
     pub access: Access,
-    /// Its current reading, if asked for.
+    /// The current reading, if asked for.
     pub reading: Option<UpdateRecord<'a>>,
-    /// What configuration says about it, if asked for.
+    /// The configuration of the variable, if asked for.
     pub properties: Option<Properties>,
 }
 
@@ -90,13 +90,13 @@ impl<'a> OpenBuilder<'a> {
         Self { frame }
     }
 
-    /// Appends a name. Whether it is legal is for the engine to answer.
+    /// Appends a name; the engine checks it.
     pub fn push(&mut self, name: &str) {
         put_str(self.frame.payload(), name);
         self.frame.count_item();
     }
 
-    /// Names so far.
+    /// Number of names so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -106,7 +106,7 @@ impl<'a> OpenBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this request follow.
+    /// Completes the frame; set `more` if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -114,8 +114,8 @@ impl<'a> OpenBuilder<'a> {
 
 /// An OPEN frame; iterates over the names.
 ///
-/// A name is bytes here, because one that is no UTF-8, or too long, is to be answered with a fault
-/// of its own and must not disturb the others.
+/// Names are bytes here. One that is not UTF-8 or too long must be answered with a fault of its
+/// own, without affecting the others.
 #[derive(Clone, Debug)]
 pub struct Open<'a> {
     terms: OpenTerms,
@@ -126,8 +126,8 @@ impl<'a> Open<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` names; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` names; errors in the names appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Open)?;
         let bits = payload.u8()?;
@@ -146,12 +146,12 @@ impl<'a> Open<'a> {
         })
     }
 
-    /// What all names share.
+    /// The part common to all names.
     pub fn terms(&self) -> OpenTerms {
         self.terms
     }
 
-    /// Names that were not read yet.
+    /// Number of names not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }
@@ -178,7 +178,7 @@ pub struct OpenedBuilder<'a> {
 }
 
 impl<'a> OpenedBuilder<'a> {
-    /// Begins an OPENED frame at the end of `out`; its first item is number `first_index` of the
+    /// Begins an OPENED frame at the end of `out`; its first item is item `first_index` of the
     /// request.
     pub fn begin(
         out: &'a mut Vec<u8>,
@@ -207,15 +207,15 @@ impl<'a> OpenedBuilder<'a> {
         }
     }
 
-    /// Makes room for a reading with a long value; false where there is no memory for it.
+    /// Reserves memory for a reading with a long value; returns false if there is none.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
     }
 
-    /// The next name was opened. `reading` and `properties` are written if the options ask for
-    /// them; a reading that is missing then says that nothing was written yet, missing properties
-    /// are those of a plain variable.
+    /// Appends the next variable. `reading` and `properties` are written only if the options ask
+    /// for them. A missing reading is then written as "nothing written yet", and missing properties
+    /// as those of a plain variable.
     pub fn push(
         &mut self,
         handle: u32,
@@ -253,13 +253,13 @@ impl<'a> OpenedBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// The next name could not be opened.
+    /// Appends the refusal of the next name.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         put_fault(self.frame.payload(), fault);
         self.frame.count_item();
     }
 
-    /// Items so far.
+    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -269,13 +269,14 @@ impl<'a> OpenedBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this answer follow.
+    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
 }
 
-/// An OPENED frame; iterates over the items, each a variable or why it could not be opened.
+/// An OPENED frame; iterates over the items, each a variable or the fault that prevented its
+/// opening.
 #[derive(Clone, Debug)]
 pub struct Opened<'a> {
     options: OpenOptions,
@@ -290,8 +291,8 @@ impl<'a> Opened<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         Self::of(Payload::of(frame, FrameKind::Opened)?, frame.count())
     }
@@ -307,17 +308,17 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// What the items carry.
+    /// The optional content of the items.
     pub fn options(&self) -> OpenOptions {
         self.options
     }
 
-    /// Index within the whole request of the frame's first item.
+    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }
 
-    /// Items that were not read yet.
+    /// Number of items not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -1,27 +1,27 @@
-//! What became of a write (B-20).
+//! The outcome of a write (B-20).
 
 use crate::FaultRef;
 
-/// How a write ended. Positions are sequences within the connection's epoch.
+/// The outcome of a write. Positions are sequences within the connection's epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome<'a> {
-    /// It became the update of this sequence.
+    /// The write became an update.
     Applied {
-        /// Its number.
+        /// Sequence of the update.
         sequence: u64,
     },
-    /// It was within the deadband: nothing changed.
+    /// The value was within the deadband, so nothing changed.
     Unchanged {
-        /// The update it equals.
+        /// Sequence of the update that it equals.
         sequence: u64,
     },
-    /// A later write took its place before it was carried out (write mode `newest`).
+    /// A later write replaced it before it was carried out (write mode `newest`).
     Superseded,
-    /// It was refused, and by which rule.
+    /// A rule refused the write; the fault names the rule.
     Refused(FaultRef<'a>),
-    /// A subscriber's buffer is full; nothing was numbered, it may be tried again.
+    /// A subscriber's buffer is full. The write was not numbered and may be retried.
     WouldBlock,
-    /// Whether it was carried out is not known.
+    /// It is not known whether the write was carried out.
     Unknown(FaultRef<'a>),
 }
 

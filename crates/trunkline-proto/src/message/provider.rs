@@ -13,8 +13,8 @@
 //!                  3 refused, 5 unknown: code varint | sentence text
 //! ```
 //!
-//! A provider holds a lease: when nothing has come from it for that long, its variables turn bad
-//! with the cause and the time. Used only where both ends have the feature PROVIDER.
+//! A provider holds a lease: if nothing has come from it for that long, its variables become bad,
+//! with the cause and the time. Used only if both ends have the feature PROVIDER.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use crate::decode::{Items, Payload};
 use crate::limits::HELLO_TEXT_BYTES_MAX;
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
-/// Longest name of an item, bytes.
+/// Longest name of an item, in bytes.
 const ITEM_BYTES_MAX: usize = 4096;
 
 const SOURCE_TIME: u8 = 1;
@@ -46,7 +46,7 @@ pub struct ProvideBuilder<'a> {
 }
 
 impl<'a> ProvideBuilder<'a> {
-    /// Begins a frame at the end of `out`; `provider` is what the provider calls itself.
+    /// Begins a frame at the end of `out`; `provider` is the name of the provider.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, lease: Duration, provider: &str) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Provide, request);
         let out = frame.payload();
@@ -66,7 +66,7 @@ impl<'a> ProvideBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this request follow.
+    /// Completes the frame; set `more` if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -84,8 +84,8 @@ impl<'a> Provide<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` names; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` names; errors in the names appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Provide)?;
         let lease = Duration::from_millis(u64::from(payload.u32()?));
@@ -97,17 +97,17 @@ impl<'a> Provide<'a> {
         })
     }
 
-    /// How long it may be silent.
+    /// Longest time that the provider may be silent.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Names in the frame.
+    /// Number of names in the frame.
     pub fn count(&self) -> u32 {
         self.items.left()
     }
 
-    /// What it calls itself.
+    /// The name of the provider.
     pub fn provider(&self) -> &'a str {
         self.provider
     }
@@ -122,7 +122,7 @@ impl<'a> Iterator for Provide<'a> {
     }
 }
 
-/// Begins a PROVIDED frame at the end of `out`: the lease that is granted, then items as in OPENED.
+/// Begins a PROVIDED frame at the end of `out`: the granted lease, then items as in OPENED.
 pub fn begin_provided(
     out: &mut Vec<u8>,
     request: u32,
@@ -135,17 +135,17 @@ pub fn begin_provided(
     OpenedBuilder::with_head(frame, options, first_index)
 }
 
-/// Reads a PROVIDED frame: the lease that is granted, and the items.
+/// Reads a PROVIDED frame: the granted lease, and the items.
 ///
 /// # Errors
-/// [`DecodeError`] when the head is not as drawn in the [module](self).
+/// [`DecodeError`] if the head does not have the form drawn in the [module](self).
 pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::Provided)?;
     let lease = Duration::from_millis(u64::from(payload.u32()?));
     Ok((lease, Opened::of(payload, frame.count())?))
 }
 
-/// Begins a PROVIDER_REQUEST frame at the end of `out`; the handle at `index` has the ticket
+/// Begins a PROVIDER_REQUEST frame at the end of `out`. The handle at `index` has the ticket
 /// `first_ticket + index`.
 pub fn begin_provider_request(out: &mut Vec<u8>, first_ticket: u64) -> HandlesBuilder<'_> {
     let mut builder = HandlesBuilder::begin(out, FrameKind::ProviderRequest, 0);
@@ -156,23 +156,23 @@ pub fn begin_provider_request(out: &mut Vec<u8>, first_ticket: u64) -> HandlesBu
 /// Reads a PROVIDER_REQUEST frame: the first ticket, and the handles.
 ///
 /// # Errors
-/// [`DecodeError`] when the head is not as drawn in the [module](self).
+/// [`DecodeError`] if the head does not have the form drawn in the [module](self).
 pub fn decode_provider_request<'a>(frame: &Frame<'a>) -> Result<(u64, Handles<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::ProviderRequest)?;
     let first_ticket = payload.u64()?;
     Ok((first_ticket, Handles::of(payload, frame.count())?))
 }
 
-/// A variable that a provider is to deliver.
+/// A variable that a provider must deliver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoundVariable<'a> {
     /// The variable.
     pub handle: u32,
-    /// The type of its values, raw ones included.
+    /// The type of its values, including raw ones.
     pub data_type: DataType,
-    /// What clients can do with it.
+    /// The access that clients have to it.
     pub access: Access,
-    /// The part of its `source` behind the provider's name.
+    /// The part of its `source` after the provider's name.
     pub item: &'a str,
 }
 
@@ -214,7 +214,7 @@ impl<'a> ProviderBindBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without variables is taken back.
+    /// Completes the frame; a frame without variables is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -236,8 +236,8 @@ impl<'a> ProviderBind<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` variables; the rest shows in the
-    /// iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` variables; errors in the variables appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let payload = Payload::of(frame, FrameKind::ProviderBind)?;
         Ok(Self {
@@ -268,34 +268,34 @@ impl<'a> Iterator for ProviderBind<'a> {
     }
 }
 
-/// What a provider says about a ticket.
+/// A provider's answer to a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProviderAnswer<'a> {
     /// The ticket of PROVIDER_WRITE or PROVIDER_REQUEST.
     pub ticket: u64,
-    /// What became of it.
+    /// The outcome of the ticket.
     pub outcome: ProviderOutcome<'a>,
 }
 
-/// What became of a ticket.
+/// The outcome of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProviderOutcome<'a> {
-    /// Carried out.
+    /// The ticket was carried out.
     Applied(ReadBack<'a>),
-    /// Refused, and by which rule.
+    /// The provider refused; the fault names the rule.
     Refused(FaultRef<'a>),
-    /// Whether it was carried out is not known.
+    /// It is not known whether the ticket was carried out.
     Unknown(FaultRef<'a>),
 }
 
-/// What the device has now.
+/// The state of the device after the ticket was carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadBack<'a> {
-    /// When it was read back; `None`: the engine stamps it.
+    /// Time of the read-back; `None` to let the engine stamp it.
     pub source_timestamp: Option<Timestamp>,
-    /// How far it can be trusted; `None`: good.
+    /// Quality of the value; `None` for good.
     pub quality: Option<Quality>,
-    /// The value in wire form; `None`: what was written.
+    /// The value in wire form; `None` if it is the value written.
     pub value: Option<&'a [u8]>,
 }
 
@@ -362,7 +362,7 @@ impl<'a> ProviderAnswersBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without answers is taken back.
+    /// Completes the frame; a frame without answers is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -383,7 +383,8 @@ impl<'a> ProviderAnswers<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` answers; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` answers; errors in the answers appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let payload = Payload::of(frame, FrameKind::ProviderAnswer)?;
         Ok(Self {

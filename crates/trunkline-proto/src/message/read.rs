@@ -1,4 +1,4 @@
-//! READINGS: the current readings that READ asked for.
+//! READINGS: the answer to READ, with the current readings.
 //!
 //! ```text
 //! READINGS  first_index varint
@@ -22,14 +22,14 @@ pub struct ReadingsBuilder<'a> {
 }
 
 impl<'a> ReadingsBuilder<'a> {
-    /// Begins a frame at the end of `out`; its first item is number `first_index` of the request.
+    /// Begins a frame at the end of `out`; its first item is item `first_index` of the request.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Readings, request);
         put_varint(frame.payload(), u64::from(first_index));
         Self::of(frame)
     }
 
-    /// Readings behind the head of a frame.
+    /// Begins the readings after the head of a frame.
     pub(crate) fn of(frame: FrameWriter<'a>) -> Self {
         Self {
             frame,
@@ -37,26 +37,26 @@ impl<'a> ReadingsBuilder<'a> {
         }
     }
 
-    /// Makes room for a record with a long value; false where there is no memory for it.
+    /// Reserves memory for a record with a long value; returns false if there is none.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
     }
 
-    /// The next handle's reading.
+    /// Appends the reading of the next handle.
     #[inline]
     pub fn push(&mut self, record: &UpdateRecord<'_>) {
         self.run.put_behind(self.frame.payload(), [0], record);
         self.frame.count_item();
     }
 
-    /// The next handle could not be read.
+    /// Appends the refusal of the next handle.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         put_fault(self.frame.payload(), fault);
         self.frame.count_item();
     }
 
-    /// Items so far.
+    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -66,13 +66,13 @@ impl<'a> ReadingsBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this answer follow.
+    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
 }
 
-/// A READINGS frame; iterates over the items, each a reading or why there is none.
+/// A READINGS frame; iterates over the items, each a reading or the fault that prevented it.
 #[derive(Clone, Debug)]
 pub struct Readings<'a> {
     first_index: u32,
@@ -84,14 +84,15 @@ impl<'a> Readings<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Readings)?;
         let first_index = payload.varint_u32("an index")?;
         Self::of(first_index, payload, frame.count())
     }
 
-    /// The readings behind the head of a frame.
+    /// Decodes the readings after the head of a frame.
     pub(crate) fn of(
         first_index: u32,
         payload: Payload<'a>,
@@ -104,12 +105,12 @@ impl<'a> Readings<'a> {
         })
     }
 
-    /// Index within the whole request of the frame's first item.
+    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }
 
-    /// Items that were not read yet.
+    /// Number of items not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -1,4 +1,4 @@
-//! The update record: a reading on the wire, in UPDATES, OPENED and READINGS.
+//! The update record: the wire form of a reading in UPDATES, OPENED and READINGS.
 //!
 //! ```text
 //! flags u8
@@ -17,9 +17,10 @@
 //!           unless 1   if 2       if 4        if 8        if 16     if 128   unless 64
 //! ```
 //!
-//! A frame's records are one run: it starts at handle 0, sequence 0, engine time 0 and quality
-//! good, and each record is coded as the difference to the one before. So a run needs nothing from
-//! earlier frames, and can be written once and sent to many. Sequences and times wrap modulo 2^64.
+//! The records of a frame are one run. It starts at handle 0, sequence 0, engine time 0 and good
+//! quality, and each record is encoded as the difference from the previous one. A run therefore
+//! needs nothing from earlier frames, and can be encoded once and sent to many clients. Sequences
+//! and times wrap modulo 2^64.
 
 use trunkline_types::{Quality, Reason, Timestamp};
 
@@ -36,31 +37,32 @@ const OWN: u8 = 32;
 const NO_VALUE: u8 = 64;
 const EXT: u8 = 128;
 
-/// Most bytes of a record beside its value: flags, handle, sequence, two times, quality, value
+/// Most bytes of a record without its value: flags, handle, sequence, two times, quality and value
 /// length.
 pub const RECORD_HEAD_BYTES_MAX: usize = 50;
 
-/// A reading as it stands in a frame.
+/// A reading in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UpdateRecord<'a> {
     /// The variable.
     pub handle: u32,
-    /// Its update's number within the epoch; 0 when nothing was written yet.
+    /// Sequence of the update within the epoch; 0 if nothing was written yet.
     pub sequence: u64,
-    /// When the engine accepted it.
+    /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// When it was measured.
+    /// Time of the measurement.
     pub source_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// Quality of the value.
     pub quality: Quality,
-    /// Whether this session wrote it. In runs that are shared by sessions the mark is not set;
-    /// there the client goes by the answers to its writes, which precede the updates.
+    /// True if this session wrote the update. In runs shared by several sessions the mark is not
+    /// set. There the client recognises its own updates by the answers to its writes, which precede
+    /// the updates.
     pub own: bool,
-    /// The value in wire form; `None` when nothing was written yet.
+    /// The value in wire form; `None` if nothing was written yet.
     pub value: Option<&'a [u8]>,
 }
 
-/// What the next record of a run is coded against, on either side.
+/// The state against which the next record of a run is encoded or decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunState {
     handle: u32,
@@ -70,7 +72,7 @@ pub struct RunState {
 }
 
 impl UpdateRecord<'_> {
-    /// The reading of a variable that nobody has written.
+    /// The reading of a variable that was never written.
     pub fn nothing_yet(handle: u32) -> Self {
         Self {
             handle,
@@ -91,7 +93,7 @@ impl Default for RunState {
 }
 
 impl RunState {
-    /// Before the first record.
+    /// The state before the first record.
     pub const START: RunState = RunState {
         handle: 0,
         sequence: 0,
@@ -99,7 +101,7 @@ impl RunState {
         quality: Quality::GOOD,
     };
 
-    /// Takes the handle of the next record from elsewhere: it then costs no bytes.
+    /// Sets the handle of the next record from another source, so that it takes no bytes.
     pub(crate) fn expect_handle(&mut self, handle: u32) {
         self.handle = handle.wrapping_sub(1);
     }
@@ -107,13 +109,13 @@ impl RunState {
     /// Appends a record.
     ///
     /// # Real-time
-    /// Allocates only where `out` has to grow, once per record.
+    /// Allocates only if `out` has to grow, at most once per record.
     #[inline]
     pub fn put(&mut self, out: &mut Vec<u8>, record: &UpdateRecord<'_>) {
         self.put_behind::<0>(out, [], record);
     }
 
-    /// [`put`](Self::put) behind bytes that say what kind of item the record is.
+    /// [`put`](Self::put), preceded by bytes that identify the kind of item.
     #[inline(always)]
     pub(crate) fn put_behind<const N: usize>(
         &mut self,

@@ -1,25 +1,24 @@
-//! Writes what stands before the value of a record, in place and without a check per byte of
-//! growth.
+//! Writes the part of a record before its value, without a capacity check per byte.
 //!
-//! Update and write records are the hot path of both ends: with room for the longest head made
-//! once, a record costs a third of what byte-wise appending does.
+//! Update and write records are the hot path of both ends. Reserving room for the longest head once
+//! makes a record cost a third of appending it byte by byte.
 
-/// The head of a record that is being written: a byte that is known last, then fields. It is put
-/// together apart, where no byte has to be looked for room.
+/// The head of a record being written: fields, with one flag byte that is known last. It is
+/// assembled in a separate array, where no byte needs a capacity check.
 #[derive(Debug)]
 pub(super) struct RecordHead<'a, const MAX: usize> {
     out: &'a mut Vec<u8>,
     head: [u8; HEAD_BYTES],
-    /// Where the next byte goes.
+    /// Index of the next byte.
     at: usize,
     flags_at: usize,
 }
 
-/// Bytes of the longest head, rounded up to a power of two.
+/// Size of the longest head, rounded up to a power of two.
 const HEAD_BYTES: usize = 64;
 
 impl<'a, const MAX: usize> RecordHead<'a, MAX> {
-    /// Makes room for a head of at most `MAX` bytes, its flags included, and a value of this
+    /// Reserves room for a head of at most `MAX` bytes, including its flags, and a value of this
     /// length.
     #[inline]
     pub(super) fn begin(out: &'a mut Vec<u8>, value_bytes: usize) -> Self {
@@ -33,7 +32,7 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
         }
     }
 
-    /// The flags stand here, to be filled in by `finish`.
+    /// Reserves the place of the flags, which `finish` fills in.
     #[inline]
     pub(super) fn flags_here(&mut self) {
         self.flags_at = self.at;
@@ -62,7 +61,7 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
     /// Fills in the flags and appends the value.
     #[inline]
     pub(super) fn finish(mut self, flags: u8, value: &[u8]) {
-        // The most common values are words, which go where they are known to fit.
+        // The most common values have 8 bytes and fit into the array after the head.
         let rest = self.head.get_mut(self.at..).unwrap_or_default();
         if let (Some(place), Ok(word)) = (rest.first_chunk_mut(), <[u8; 8]>::try_from(value)) {
             *place = word;
@@ -73,14 +72,14 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
         }
     }
 
-    /// Fills in the flags and gives the buffer back, for the value to be appended.
+    /// Fills in the flags and returns the buffer, to which the caller appends the value.
     #[inline]
     pub(super) fn finish_head(mut self, flags: u8) -> &'a mut Vec<u8> {
         if let Some(slot) = self.head.get_mut(self.flags_at % HEAD_BYTES) {
             *slot = flags;
         }
         let end = self.out.len().wrapping_add(self.at);
-        // As many bytes as the compiler knows; what of it is not used is cut off.
+        // A constant number of bytes, known to the compiler; the unused ones are cut off.
         self.out.extend_from_slice(&self.head);
         self.out.truncate(end);
         self.out
@@ -88,7 +87,7 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
 
     #[inline]
     fn push(&mut self, byte: u8) {
-        // A head has at most as many as there are: the remainder only tells the compiler so.
+        // A head never exceeds the array; the remainder only tells the compiler so.
         if let Some(slot) = self.head.get_mut(self.at % HEAD_BYTES) {
             *slot = byte;
         }

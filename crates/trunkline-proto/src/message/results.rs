@@ -6,8 +6,8 @@
 //! exception                     index varint | code varint | sentence text
 //! ```
 //!
-//! Items succeed unless they are listed. `index` counts from the frame's first item and ascends;
-//! the frame's first item is number `first_index` of the whole request.
+//! Items succeed unless they are listed. `index` counts from the frame's first item and ascends.
+//! The frame's first item is item `first_index` of the whole request.
 
 use trunkline_types::wire::put_varint;
 
@@ -15,7 +15,7 @@ use super::fault::put_fault;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
-/// Writes one of these answers.
+/// Writes a SUBSCRIBED, CLOSED or REQUESTED frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct ResultsBuilder<'a> {
@@ -23,17 +23,17 @@ pub struct ResultsBuilder<'a> {
 }
 
 impl<'a> ResultsBuilder<'a> {
-    /// SUBSCRIBED: answers SUBSCRIBE.
+    /// Begins a SUBSCRIBED frame, the answer to SUBSCRIBE.
     pub fn subscribed(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         Self::begin(out, FrameKind::Subscribed, request, first_index)
     }
 
-    /// CLOSED: answers UNSUBSCRIBE and CLOSE.
+    /// Begins a CLOSED frame, the answer to UNSUBSCRIBE and CLOSE.
     pub fn closed(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         Self::begin(out, FrameKind::Closed, request, first_index)
     }
 
-    /// REQUESTED: answers REQUEST_VALUE.
+    /// Begins a REQUESTED frame, the answer to REQUEST_VALUE.
     pub fn requested(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         Self::begin(out, FrameKind::Requested, request, first_index)
     }
@@ -44,12 +44,12 @@ impl<'a> ResultsBuilder<'a> {
         Self { frame }
     }
 
-    /// The next item succeeded.
+    /// Counts the next item as successful.
     pub fn push_ok(&mut self) {
         self.frame.count_item();
     }
 
-    /// The next item was refused.
+    /// Appends the refusal of the next item.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         let index = self.frame.count();
         let out = self.frame.payload();
@@ -58,7 +58,7 @@ impl<'a> ResultsBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Items so far.
+    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -68,28 +68,29 @@ impl<'a> ResultsBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this answer follow.
+    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
 }
 
-/// One of these answers. Iterates over the exceptions: index within the whole request, and fault.
+/// A SUBSCRIBED, CLOSED or REQUESTED frame. Iterates over the exceptions: the index within the
+/// whole request, and the fault.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
     payload: Payload<'a>,
     first_index: u32,
     count: u32,
-    /// Lowest index that the next exception may have.
+    /// Lowest legal index of the next exception.
     next: u32,
     ended: bool,
 }
 
 impl<'a> Results<'a> {
-    /// Reads a SUBSCRIBED, CLOSED or REQUESTED frame, whose kind the caller has looked at.
+    /// Reads a SUBSCRIBED, CLOSED or REQUESTED frame, whose kind the caller has checked.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is none of these; the rest shows in the iteration.
+    /// [`DecodeError`] if it is of another kind; errors in the exceptions appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let kind = match frame.kind() {
             Some(kind @ (FrameKind::Subscribed | FrameKind::Closed | FrameKind::Requested)) => kind,
@@ -106,12 +107,12 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Index within the whole request of the frame's first item.
+    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }
 
-    /// Items that the frame answers, exceptions included.
+    /// Number of items that the frame answers, including exceptions.
     pub fn answered(&self) -> u32 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! SNAPSHOT_ANSWER: the readings of many variables, if possible of one instant (B-23).
+//! SNAPSHOT_ANSWER: the readings of several variables, of one instant if possible (B-23).
 //!
 //! ```text
 //! SNAPSHOT         as READ
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Agreed as the feature GROUPS. A SNAPSHOT of at most 4,096 handles in one frame is answered with
-//! what all of them held at one instant, by the engine's clock, behind the group of the number
-//! `commit`; the answer may come in several frames. Of more handles, or in several frames, each
-//! reading is consistent by itself, and the flag is not set.
+//! the values of all of them at one instant, by the engine's clock, after the group with the number
+//! `commit`; the answer may take several frames. With more handles, or several request frames, only
+//! each reading by itself is consistent, and the flag is not set.
 
 use trunkline_types::Timestamp;
 use trunkline_types::wire::{put_i64, put_u8, put_varint};
@@ -21,19 +21,19 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const CONSISTENT: u8 = 1;
 
-/// What a snapshot says of all its readings.
+/// The part common to all readings of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotHead {
-    /// Whether they are of one instant.
+    /// True if the readings are of one instant.
     pub is_consistent: bool,
-    /// The number of the last group that was committed before; 0: none was.
+    /// Number of the last group committed before; 0 if there was none.
     pub commit: u64,
-    /// When, by the engine's clock.
+    /// The instant, by the engine's clock.
     pub instant: Timestamp,
 }
 
-/// Begins a SNAPSHOT_ANSWER frame at the end of `out`; its first item is number `first_index` of
-/// the request.
+/// Begins a SNAPSHOT_ANSWER frame at the end of `out`; its first item is item `first_index` of the
+/// request.
 pub fn begin_snapshot(
     out: &mut Vec<u8>,
     request: u32,
@@ -52,7 +52,8 @@ pub fn begin_snapshot(
 /// Reads a SNAPSHOT_ANSWER frame.
 ///
 /// # Errors
-/// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+/// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
+/// iteration.
 pub fn decode_snapshot<'a>(frame: &Frame<'a>) -> Result<(SnapshotHead, Readings<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::SnapshotAnswer)?;
     let first_index = payload.varint_u32("an index")?;

@@ -1,4 +1,4 @@
-//! SUBSCRIBE: open variables, delivered under a contract.
+//! SUBSCRIBE: subscribes open variables under a contract.
 //!
 //! ```text
 //! SUBSCRIBE  subscription u32 | contract | flags u8 | resume u8 | [epoch u64]
@@ -6,10 +6,10 @@
 //!            [..] only if resume is 1
 //! ```
 //!
-//! The client chooses the number of the subscription, unique in its session; a run of frames with
+//! The client chooses the number of the subscription, unique in its session. A run of frames with
 //! the same number, or a later request, adds items to it. With `resume` each item names the last
-//! update that the client has: delivery goes on behind it as far as the engine can, and what is
-//! missing is counted.
+//! update that the client has. Delivery continues after it as far as the engine can, and missing
+//! updates are counted.
 
 use trunkline_types::Contract;
 use trunkline_types::wire::{put_u8, put_u32, put_u64, put_varint, put_zigzag};
@@ -18,14 +18,14 @@ use super::contract::{SubscribeFlags, put_contract, read_contract};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// What all items of a subscription share.
+/// The part common to all items of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubscribeTerms {
-    /// The client's number for it.
+    /// The number chosen by the client.
     pub subscription: u32,
-    /// Which updates are delivered.
+    /// The delivery contract.
     pub contract: Contract,
-    /// What is filtered.
+    /// The filters.
     pub flags: SubscribeFlags,
 }
 
@@ -34,7 +34,7 @@ pub struct SubscribeTerms {
 pub struct SubscribeItem {
     /// The variable.
     pub handle: u32,
-    /// The last update the client has; 0 when it has none or does not resume.
+    /// Sequence of the last update that the client has; 0 if it has none or does not resume.
     pub last_sequence: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Subscribe<'a> {
 }
 
 impl<'a> SubscribeBuilder<'a> {
-    /// Begins a frame at the end of `out`. With `resume_epoch` the items name positions of that
+    /// Begins a frame at the end of `out`. With `resume_epoch`, the items name positions of that
     /// epoch.
     pub fn begin(
         out: &'a mut Vec<u8>,
@@ -79,7 +79,7 @@ impl<'a> SubscribeBuilder<'a> {
         }
     }
 
-    /// Appends an item; its sequence is left out when nothing is resumed.
+    /// Appends an item; its sequence is omitted if nothing is resumed.
     pub fn push(&mut self, item: &SubscribeItem) {
         let out = self.frame.payload();
         put_zigzag(
@@ -93,7 +93,7 @@ impl<'a> SubscribeBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Items so far.
+    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -103,7 +103,7 @@ impl<'a> SubscribeBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `more`: further frames of this request follow.
+    /// Completes the frame; set `more` if further frames of this request follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -113,8 +113,8 @@ impl<'a> Subscribe<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
-    /// `count` items; the rest shows in the iteration.
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
+    /// cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Subscribe)?;
         let terms = read_terms(&mut payload)?;
@@ -138,12 +138,12 @@ impl<'a> Subscribe<'a> {
         self.terms
     }
 
-    /// The epoch of the positions in the items; `None` when nothing is resumed.
+    /// The epoch of the items' positions; `None` if nothing is resumed.
     pub fn resume_epoch(&self) -> Option<u64> {
         self.resume_epoch
     }
 
-    /// Items that were not read yet.
+    /// Number of items not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

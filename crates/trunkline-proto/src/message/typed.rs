@@ -1,4 +1,4 @@
-//! A variable's type and access, as they stand in OPENED, NAMES and PROVIDED.
+//! A variable's type and access, as encoded in OPENED, NAMES and PROVIDED.
 //!
 //! ```text
 //! type    0                     the same as the item before in this frame
@@ -12,12 +12,12 @@ use trunkline_types::{Access, DataType};
 use crate::DecodeError;
 use crate::decode::Payload;
 
-/// The type of the item before, on either side.
+/// The type of the previous item, on either side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypeRun(Option<DataType>);
 
 impl TypeRun {
-    /// Appends a type, or that it is the same.
+    /// Appends a type, or the mark that it is the same as before.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, data_type: &DataType) {
         if self.0.as_ref() == Some(data_type) {
             put_u8(out, 0);

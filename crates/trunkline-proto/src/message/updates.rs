@@ -1,11 +1,11 @@
-//! UPDATES: what a subscription delivers. REPAIRED looks the same.
+//! UPDATES: the deliveries of a subscription. REPAIRED has the same form.
 //!
 //! ```text
 //! UPDATES  header.request = subscription
 //!          count x update record: one self-contained run, see `record`
 //! ```
 //!
-//! The epoch of the positions is the one in WELCOME.
+//! The epoch of the positions is given by WELCOME.
 
 use super::record::{RunState, UpdateRecord};
 use crate::decode::{Items, Payload};
@@ -30,7 +30,7 @@ impl<'a> UpdatesBuilder<'a> {
         }
     }
 
-    /// Begins a REPAIRED frame: the same, for items whose client has something else.
+    /// Begins a REPAIRED frame, for items of which the client has something else.
     pub fn begin_repaired(out: &'a mut Vec<u8>, subscription: u32) -> Self {
         let frame = FrameWriter::begin(out, FrameKind::Repaired, subscription);
         Self {
@@ -39,7 +39,7 @@ impl<'a> UpdatesBuilder<'a> {
         }
     }
 
-    /// Makes room for a record with a long value; false where there is no memory for it.
+    /// Reserves memory for a record with a long value; returns false if there is none.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
@@ -48,14 +48,14 @@ impl<'a> UpdatesBuilder<'a> {
     /// Appends a record.
     ///
     /// # Real-time
-    /// Allocates only where the buffer has to grow.
+    /// Allocates only if the buffer has to grow.
     #[inline]
     pub fn push(&mut self, record: &UpdateRecord<'_>) {
         self.state.put(self.frame.payload(), record);
         self.frame.count_item();
     }
 
-    /// Records so far.
+    /// Number of records so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -65,7 +65,7 @@ impl<'a> UpdatesBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without records is taken back.
+    /// Completes the frame; a frame without records is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -75,8 +75,9 @@ impl<'a> UpdatesBuilder<'a> {
     }
 }
 
-/// The header of an UPDATES frame around a run that exists already: for runs that are written once
-/// and sent to many. `run` has `count` records, written with one [`RunState`], and is below 4 GiB.
+/// Returns the header of an UPDATES frame for an existing run, such as one that is encoded once and
+/// sent to many clients. `run` has `count` records, written with one [`RunState`], and is shorter
+/// than 4 GiB.
 pub fn run_header(subscription: u32, count: u32, run: &[u8]) -> [u8; HEADER_BYTES] {
     let header = FrameHeader {
         length: u32::try_from(run.len()).unwrap_or(u32::MAX),
@@ -100,7 +101,8 @@ impl<'a> Updates<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` records; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` records; errors in the records appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         Self::of(frame, FrameKind::Updates)
     }
@@ -123,12 +125,12 @@ impl<'a> Updates<'a> {
         })
     }
 
-    /// The subscription they belong to.
+    /// The subscription that the records belong to.
     pub fn subscription(&self) -> u32 {
         self.subscription
     }
 
-    /// Records that were not read yet.
+    /// Number of records not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -1,4 +1,4 @@
-//! WATCH, APPEARED, VANISHED and UNWATCH: a pattern that is followed (B-32).
+//! WATCH, APPEARED, VANISHED and UNWATCH: following a pattern (B-32).
 //!
 //! ```text
 //! WATCH     watch u32 | pattern text
@@ -9,10 +9,11 @@
 //! UNWATCH   watch u32
 //! ```
 //!
-//! The client numbers its watches. The engine answers with pages of the names there are, the last
-//! of them with `listed` = 1, under the request number of the WATCH; what comes and goes afterwards
-//! is told in its order under request 0. `revision` is how many names had come and gone at the
-//! engine when the frame was made. Handles are coded as the difference to the one before.
+//! The client numbers its watches. The engine answers with pages of the existing names, under the
+//! request number of the WATCH; the last page has `listed` = 1. Names that appear and vanish
+//! afterwards are reported in order under request 0. A frame with `listed` = 2 starts the listing
+//! again. `revision` is the number of names that had appeared or vanished at the engine when the
+//! frame was made. Handles are encoded as the difference from the previous one.
 
 use trunkline_types::wire::{put_str, put_u32, put_u64, put_zigzag};
 use trunkline_types::{Access, DataType};
@@ -25,22 +26,22 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 /// Follows the names that match a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watch<'a> {
-    /// The client's number for it, which no other watch of the connection has.
+    /// The client's number for the watch, unique on the connection.
     pub watch: u32,
-    /// The pattern. Whether it is legal is for the engine to answer.
+    /// The pattern; the engine checks it.
     pub pattern: &'a str,
 }
 
-/// A name that a watched pattern matches.
+/// A name that matches a watched pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AppearedVariable<'a> {
-    /// The variable's handle, which VANISHED names it by.
+    /// The variable's handle, which VANISHED refers to.
     pub handle: u32,
     /// Its full name.
     pub name: &'a str,
     /// The type of its values.
     pub data_type: DataType,
-    /// What can be done with it at all.
+    /// The variable's access type.
     pub access: Access,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Watch<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Watch)?;
         let watch = Self {
@@ -76,10 +77,10 @@ pub fn encode_unwatch(watch: u32, out: &mut Vec<u8>) {
     frame.finish(false);
 }
 
-/// The watch that an UNWATCH frame ends.
+/// Reads an UNWATCH frame and returns the watch that it ends.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+/// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
 pub fn decode_unwatch(frame: &Frame<'_>) -> Result<u32, DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::Unwatch)?;
     let watch = payload.u32()?;
@@ -87,7 +88,7 @@ pub fn decode_unwatch(frame: &Frame<'_>) -> Result<u32, DecodeError> {
     Ok(watch)
 }
 
-/// What `listed` says where the listing begins anew.
+/// The value of `listed` in a frame with which the listing starts again.
 const ANEW: u8 = 2;
 
 /// Writes an APPEARED frame.
@@ -101,7 +102,7 @@ pub struct AppearedBuilder<'a> {
 }
 
 impl<'a> AppearedBuilder<'a> {
-    /// Begins a frame at the end of `out`; `request` is 0 for what comes after the listing.
+    /// Begins a frame at the end of `out`; `request` is 0 for names that appear after the listing.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, watch: u32, revision: u64) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Appeared, request);
         let payload = frame.payload();
@@ -131,7 +132,7 @@ impl<'a> AppearedBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Names so far.
+    /// Number of names so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -141,13 +142,14 @@ impl<'a> AppearedBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; `listed`: all names that were there have been told.
+    /// Completes the frame; set `listed` if all names that existed have now been listed.
     pub fn finish(mut self, listed: bool) {
         self.say(u8::from(listed));
         self.frame.finish(false);
     }
 
-    /// Completes the frame of a listing that begins anew: what is not listed from here on is gone.
+    /// Completes the first frame of a listing that starts again: names not listed from here on are
+    /// gone.
     pub fn finish_anew(mut self) {
         self.say(ANEW);
         self.frame.finish(false);
@@ -176,7 +178,8 @@ impl<'a> Appeared<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` names; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` names; errors in the names appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Appeared)?;
         let (watch, revision) = (payload.u32()?, payload.u64()?);
@@ -200,18 +203,18 @@ impl<'a> Appeared<'a> {
         self.watch
     }
 
-    /// How many names had come and gone.
+    /// Number of names that had appeared or vanished.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether all names that were there have been told with this frame.
+    /// Returns true if this frame completes the listing of the existing names.
     pub fn is_listed(&self) -> bool {
         self.listed == 1
     }
 
-    /// Whether the listing begins anew with this frame: the watch fell behind what the engine keeps
-    /// of names that came and went.
+    /// Returns true if the listing starts again with this frame, because the watch fell behind the
+    /// engine's history of names that appeared and vanished.
     pub fn begins_anew(&self) -> bool {
         self.listed == ANEW
     }
@@ -247,9 +250,10 @@ pub fn begin_vanished(out: &mut Vec<u8>, watch: u32, revision: u64) -> HandlesBu
 pub struct Vanished<'a> {
     /// The client's number for the watch.
     pub watch: u32,
-    /// How many names had come and gone.
+    /// Number of names that had appeared or vanished.
     pub revision: u64,
-    /// The variables that are no more; ones that were not told as appeared mean nothing.
+    /// The variables that no longer exist; handles that were never reported as appeared are
+    /// ignored.
     pub handles: Handles<'a>,
 }
 
@@ -257,7 +261,8 @@ impl<'a> Vanished<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when it cannot hold `count` handles; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` handles; errors in the handles appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Vanished)?;
         let (watch, revision) = (payload.u32()?, payload.u64()?);

@@ -1,4 +1,4 @@
-//! WHY and WHY_ANSWER: why a variable does not deliver (B-14).
+//! WHY and WHY_ANSWER: diagnosis of a variable that does not deliver (B-14).
 //!
 //! ```text
 //! WHY         name text
@@ -22,58 +22,58 @@ pub struct Why<'a> {
     pub name: &'a str,
 }
 
-/// One stage on the way from a variable's source to its consumer.
+/// One stage on the path from a variable's source to its consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum WhyStage {
-    /// The name leads to a variable.
+    /// The name resolves to a variable.
     Resolution,
     /// The connection is up.
     Connection,
-    /// It is secured.
+    /// The connection is secured.
     Tls,
     /// Both ends speak a common version.
     Version,
-    /// The caller may do it.
+    /// The caller has the necessary rights.
     Rights,
-    /// The library runs.
+    /// The library is running.
     Library,
     /// The source delivers.
     Source,
-    /// No filter withholds it.
+    /// No filter withholds the updates.
     Filter,
     /// No buffer is full.
     Buffer,
-    /// The consumer takes it.
+    /// The consumer takes the updates.
     Consumer,
-    /// A stage from a newer version.
+    /// A stage of a newer version.
     Unknown(u8),
 }
 
-/// What was found at a stage.
+/// The finding at a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum WhyVerdict {
-    /// All is well.
+    /// The stage works.
     Ok,
-    /// Here is the cause.
+    /// The stage is the cause.
     Fault,
-    /// Worth knowing.
+    /// Additional information.
     Note,
-    /// A verdict from a newer version.
+    /// A verdict of a newer version.
     Unknown(u8),
 }
 
 /// A stage with its verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WhyStep<'a> {
-    /// Where.
+    /// The stage.
     pub stage: WhyStage,
-    /// How it stands there.
+    /// The verdict.
     pub verdict: WhyVerdict,
-    /// What was found.
+    /// The finding, in a sentence.
     pub sentence: &'a str,
-    /// What to do next; empty where there is nothing to do.
+    /// The next step to take; empty if there is none.
     pub next: &'a str,
 }
 
@@ -101,7 +101,7 @@ impl WhyStage {
         }
     }
 
-    /// From the number on the wire.
+    /// Reads the number on the wire.
     pub fn from_number(number: u8) -> Self {
         let index = usize::from(number).checked_sub(1);
         index
@@ -109,7 +109,7 @@ impl WhyStage {
             .map_or(WhyStage::Unknown(number), |(stage, _)| *stage)
     }
 
-    /// The word people and scripts see.
+    /// The word shown to people and used by scripts.
     pub fn name(self) -> &'static str {
         STAGES
             .iter()
@@ -129,7 +129,7 @@ impl WhyVerdict {
         }
     }
 
-    /// From the number on the wire.
+    /// Reads the number on the wire.
     pub const fn from_number(number: u8) -> Self {
         match number {
             0 => WhyVerdict::Ok,
@@ -151,7 +151,7 @@ impl<'a> Why<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Why)?;
         let why = Self {
@@ -177,7 +177,7 @@ impl<'a> WhyAnswerBuilder<'a> {
         }
     }
 
-    /// Appends a step, in the order of the way.
+    /// Appends a step, in the order of the path.
     pub fn push(&mut self, step: &WhyStep<'_>) {
         let out = self.frame.payload();
         put_u8(out, step.stage.number());
@@ -203,7 +203,8 @@ impl<'a> WhyAnswer<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` steps; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` steps; errors in the steps appear during
+    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let payload = Payload::of(frame, FrameKind::WhyAnswer)?;
         Ok(Self {

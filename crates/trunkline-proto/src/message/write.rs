@@ -1,4 +1,4 @@
-//! WRITE, and what has the same form: PUBLISH and PROVIDER_WRITE; and the records of GROUP_WRITE.
+//! WRITE, the frames of the same form (PUBLISH and PROVIDER_WRITE), and the records of GROUP_WRITE.
 //!
 //! ```text
 //! WRITE PUBLISH PROVIDER_WRITE
@@ -12,11 +12,11 @@
 //!            3 superseded varint
 //! ```
 //!
-//! The write at `index` of the frame has the id `first_write + index`; ids ascend through a
-//! session, and WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that
-//! PROVIDER_ANSWER names. Without SOURCE_TIME the engine stamps the sample. Unknown flags mean
-//! nothing that must be understood: such a thing would be agreed as a feature first. What EXT holds
-//! is agreed as the feature REGISTERS. SEND, REQUEST and UNFORCE have no value: its length is 0.
+//! The write at `index` of the frame has the id `first_write + index`. Ids ascend within a session,
+//! and WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that PROVIDER_ANSWER
+//! names. Without SOURCE_TIME the engine stamps the sample. Unknown flags may be ignored: anything
+//! that must be understood is agreed as a feature first. The content of EXT is agreed as the
+//! feature REGISTERS. SEND, REQUEST and UNFORCE have no value: its length is 0.
 
 use trunkline_types::wire::{
     encode_value, encoded_len, put_bytes, put_i64, put_u8, put_u32, put_u64, put_varint, put_zigzag,
@@ -35,42 +35,42 @@ const CELL_ONLY: u8 = 8;
 const TRY: u8 = 16;
 const EXT: u8 = 128;
 
-/// Most bytes of a record beside its value: handle, flags, time, quality, value length.
+/// Most bytes of a record without its value: handle, flags, time, quality and value length.
 const HEAD_BYTES_MAX: usize = 28;
 
 const FIELD_VERB: u64 = 1;
 const FIELD_EXPECTED: u64 = 2;
 const FIELD_SUPERSEDED: u64 = 3;
 
-/// What is to be done with a write.
+/// The action of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum WriteVerb {
-    /// The value goes to the variable's provider, and into the cell when it has taken it; without a
-    /// provider, into the cell.
+    /// Sends the value to the variable's provider, and stores it in the cell once the provider has
+    /// accepted it; without a provider, stores it in the cell at once.
     #[default]
     Put,
-    /// The value goes into the cell only.
+    /// Stores the value in the cell only.
     Set,
-    /// What the cell holds goes to the provider.
+    /// Sends the value of the cell to the provider.
     Send,
-    /// The provider is asked for a fresh value.
+    /// Asks the provider for a fresh value.
     Request,
-    /// The variable is held at the value until it is unforced.
+    /// Forces the variable to the value until it is unforced.
     Force,
-    /// The variable shows what its source says again.
+    /// Lets the variable show the value of its source again.
     Unforce,
-    /// A number from a newer version.
+    /// A number of a newer version.
     Unknown(u8),
 }
 
 impl WriteVerb {
-    /// Whether a value belongs to it.
+    /// Returns true if the verb has a value.
     pub const fn has_value(self) -> bool {
         matches!(self, WriteVerb::Put | WriteVerb::Set | WriteVerb::Force)
     }
 
-    /// The number in the extension; 0: it needs none.
+    /// The number in the extension; 0 if the verb needs no extension.
     const fn number(self) -> u8 {
         match self {
             WriteVerb::Put | WriteVerb::Set => 0,
@@ -93,27 +93,27 @@ impl WriteVerb {
     }
 }
 
-/// What a write says beside its value.
+/// The options of a write, besides its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteOptions {
-    /// When it was measured; `None`: the engine stamps it.
+    /// Time of the measurement; `None` to let the engine stamp it.
     pub source_timestamp: Option<Timestamp>,
-    /// How far it can be trusted; `None`: good.
+    /// Quality of the value; `None` for good.
     pub quality: Option<Quality>,
-    /// The value is raw: the engine scales it.
+    /// True if the value is raw and the engine must scale it.
     pub raw: bool,
-    /// What is to be done.
+    /// The action.
     pub verb: WriteVerb,
-    /// Only if the variable is still at this position.
+    /// Writes only if the variable is still at this position.
     pub expected: Option<Position>,
-    /// Earlier writes of this client whose place it takes, which were never sent.
+    /// Number of earlier writes of this client that it replaces and that were never sent.
     pub superseded: u32,
-    /// Answered with would-block instead of waiting where a subscriber's buffer is full.
+    /// Answers with would-block instead of waiting if a subscriber's buffer is full.
     pub try_only: bool,
 }
 
 impl WriteOptions {
-    /// Whether it says what the plain form of a record has no room for.
+    /// Returns true if an option does not fit into the plain form of a record.
     pub const fn needs_extension(&self) -> bool {
         self.verb.number() != 0 || self.expected.is_some() || self.superseded > 0
     }
@@ -136,10 +136,10 @@ fn read_extension(fields: &mut Payload<'_>, options: &mut WriteOptions) -> Resul
     })
 }
 
-/// One write as it stands in a frame.
+/// One write in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteRecord<'a> {
-    /// Its id; in PROVIDER_WRITE the ticket.
+    /// The id of the write; in PROVIDER_WRITE the ticket.
     pub write: u64,
     /// The variable.
     pub handle: u32,
@@ -184,7 +184,7 @@ impl<'a> WriteBuilder<'a> {
         }
     }
 
-    /// Begins a GROUP_WRITE frame; the ids of its writes are their places in it.
+    /// Begins a GROUP_WRITE frame; the ids of its writes are their indices.
     pub(crate) fn begin_group(out: &'a mut Vec<u8>, request: u32, flags: u8) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::GroupWrite, request);
         put_u8(frame.payload(), flags);
@@ -195,16 +195,16 @@ impl<'a> WriteBuilder<'a> {
         }
     }
 
-    /// Makes room for a write of a long value; false where there is no memory for it.
+    /// Reserves memory for a write with a long value; returns false if there is none.
     #[must_use]
     pub fn make_room(&mut self, bytes: usize) -> bool {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
     }
 
-    /// Appends a write of a value in wire form; returns its id.
+    /// Appends a write with its value in wire form; returns its id.
     ///
     /// # Real-time
-    /// Allocates only where the buffer has to grow, once per record.
+    /// Allocates only if the buffer has to grow, at most once per record.
     #[inline]
     pub fn push(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) -> u64 {
         if options.needs_extension() {
@@ -216,7 +216,7 @@ impl<'a> WriteBuilder<'a> {
         self.count_write()
     }
 
-    /// Appends a write of a value, encoded in place; returns its id.
+    /// Appends a write and encodes its value in place; returns its id.
     #[inline]
     pub fn push_value(&mut self, handle: u32, options: &WriteOptions, value: &Value) -> u64 {
         if options.needs_extension() {
@@ -256,7 +256,7 @@ impl<'a> WriteBuilder<'a> {
         head.finish_head(flags)
     }
 
-    /// The rare form: what a plain write says, and more.
+    /// The rare form: the plain fields and an extension.
     #[cold]
     fn put_extended(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) {
         let mut fields = Vec::new();
@@ -300,7 +300,7 @@ impl<'a> WriteBuilder<'a> {
         write
     }
 
-    /// Writes so far.
+    /// Number of writes so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -310,7 +310,7 @@ impl<'a> WriteBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without writes is taken back.
+    /// Completes the frame; a frame without writes is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -330,11 +330,11 @@ pub struct Writes<'a> {
 }
 
 impl<'a> Writes<'a> {
-    /// Reads the frame, whose kind the caller has looked at.
+    /// Reads the frame, whose kind the caller has checked.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is none of the three or cannot hold `count` writes; the rest shows
-    /// in the iteration.
+    /// [`DecodeError`] if it is of another kind or cannot hold `count` writes; errors in the writes
+    /// appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let kind = match frame.kind() {
             Some(kind @ (FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite)) => kind,
@@ -345,7 +345,7 @@ impl<'a> Writes<'a> {
         Self::of(first_write, payload, frame.count())
     }
 
-    /// The writes behind the head of a frame.
+    /// Decodes the writes after the head of a frame.
     pub(crate) fn of(
         first_write: u64,
         payload: Payload<'a>,
@@ -364,7 +364,7 @@ impl<'a> Writes<'a> {
         self.first_write
     }
 
-    /// Writes that were not read yet.
+    /// Number of writes not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

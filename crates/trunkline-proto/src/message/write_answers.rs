@@ -1,4 +1,4 @@
-//! WRITE_ANSWERS: what became of a run of writes, packed (B-20).
+//! WRITE_ANSWERS: the packed outcomes of a run of writes (B-20).
 //!
 //! ```text
 //! WRITE_ANSWERS  first_write u64
@@ -13,8 +13,9 @@
 //!                    5 unknown      code varint | sentence text
 //! ```
 //!
-//! Sequences are coded as the difference to the one before in the frame, the first against 0,
-//! modulo 2^64. The usual answer, applied at the next sequence, is one byte.
+//! A sequence is encoded as the difference from the previous one in the frame, the first as the
+//! difference from 0, modulo 2^64. The most common answer, applied at the next sequence, takes one
+//! byte.
 
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
 
@@ -32,24 +33,24 @@ pub struct WriteAnswersBuilder<'a> {
 }
 
 impl<'a> WriteAnswersBuilder<'a> {
-    /// Begins a frame at the end of `out`; its first answer is to the write `first_write`.
+    /// Begins a frame at the end of `out`; its first answer is for the write `first_write`.
     pub fn begin(out: &'a mut Vec<u8>, first_write: u64) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::WriteAnswers, 0);
         put_u64(frame.payload(), first_write);
         Self { frame, previous: 0 }
     }
 
-    /// The answer to the next write.
+    /// Appends the answer to the next write.
     ///
     /// # Real-time
-    /// Allocates only where the buffer has to grow.
+    /// Allocates only if the buffer has to grow.
     #[inline]
     pub fn push(&mut self, outcome: &WriteOutcome<'_>) {
         put_answer(self.frame.payload(), &mut self.previous, outcome);
         self.frame.count_item();
     }
 
-    /// Answers so far.
+    /// Number of answers so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
@@ -59,7 +60,7 @@ impl<'a> WriteAnswersBuilder<'a> {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; one without answers is taken back.
+    /// Completes the frame; a frame without answers is removed from the buffer.
     pub fn finish(self) {
         if self.frame.count() == 0 {
             self.frame.abandon();
@@ -69,7 +70,7 @@ impl<'a> WriteAnswersBuilder<'a> {
     }
 }
 
-/// Appends an outcome; `previous` is the sequence of the one before.
+/// Appends an outcome; `previous` is the sequence of the previous answer.
 #[inline]
 pub(crate) fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteOutcome<'_>) {
     match *outcome {
@@ -119,7 +120,8 @@ impl<'a> WriteAnswers<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the frame cannot hold `count` answers; the rest shows in the iteration.
+    /// [`DecodeError`] if the frame cannot hold `count` answers; errors in the answers appear
+    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::WriteAnswers)?;
         let first_write = payload.u64()?;
@@ -137,7 +139,7 @@ impl<'a> WriteAnswers<'a> {
         self.first_write
     }
 
-    /// Answers that were not read yet.
+    /// Number of answers not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }
@@ -162,7 +164,7 @@ impl<'a> Iterator for WriteAnswers<'a> {
     }
 }
 
-/// Reads an outcome; `previous` is the sequence of the one before.
+/// Reads an outcome; `previous` is the sequence of the previous answer.
 #[inline]
 pub(crate) fn read_outcome<'a>(
     payload: &mut Payload<'a>,

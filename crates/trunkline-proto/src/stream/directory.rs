@@ -1,4 +1,4 @@
-//! Where the endpoints of a machine are, and who may be connected with them.
+//! The directory of a machine's endpoints: where they are, and who may connect to them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,20 +13,20 @@ use crate::{Fault, FaultCode};
 /// Bounds of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryLimits {
-    /// Names at a time.
+    /// Most names registered at a time.
     pub names_max: usize,
-    /// Questions that wait for a name.
+    /// Most lookups waiting for a name.
     pub waiting_max: usize,
-    /// Tickets that were given and not shown yet.
+    /// Most tickets issued and not yet presented.
     pub tickets_max: usize,
-    /// How long a ticket is good for.
+    /// Time for which a ticket is valid.
     pub ticket_valid_for: Duration,
-    /// How long the owner of a name may be silent.
+    /// Longest time that the owner of a name may be silent.
     pub lease: Duration,
 }
 
 impl Default for DirectoryLimits {
-    /// 16,384 of each; tickets for 10 s, leases of 3 s.
+    /// 16,384 of each; tickets are valid for 10 s, leases last 3 s.
     fn default() -> Self {
         Self {
             names_max: 16_384,
@@ -38,17 +38,17 @@ impl Default for DirectoryLimits {
     }
 }
 
-/// The names of the endpoints of a machine, without its I/O. Owners of names and who asks for them
-/// are connections, by a number of the caller's.
+/// The names of a machine's endpoints, without I/O. Owners of names and askers are connections,
+/// identified by numbers that the caller chooses.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     limits: DirectoryLimits,
     names: BTreeMap<StreamUrl, Entry>,
     owners: BTreeMap<u64, StreamUrl>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiting: Vec<Waiting>,
     tickets: BTreeMap<Ticket, Given>,
-    /// Nothing is over before that.
+    /// The earliest time at which a lease or a ticket may expire.
     due: Option<Tick>,
 }
 
@@ -73,17 +73,17 @@ struct Given {
     until: Tick,
 }
 
-/// What a question led to.
+/// The answer to a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// There is such an endpoint.
+    /// The endpoint exists.
     Found(TicketGrant),
-    /// There is none yet; [`Directory::register`] answers when there is.
+    /// The endpoint does not exist yet; [`Directory::register`] answers once it does.
     Waits,
 }
 
 impl Directory {
-    /// An empty directory.
+    /// Creates an empty directory.
     pub fn new(limits: DirectoryLimits) -> Self {
         Self {
             limits,
@@ -91,8 +91,8 @@ impl Directory {
         }
     }
 
-    /// Takes the name for an endpoint. Returns who waited for it, with the tickets for them; each
-    /// time `random` gives 128 bits that nobody can guess.
+    /// Registers a name for an endpoint. Returns the connections that waited for it, with their
+    /// tickets. Each call of `random` must return 128 unpredictable bits.
     ///
     /// # Errors
     /// [`FaultCode::EndpointTaken`], [`FaultCode::EndpointNested`], [`FaultCode::LimitReached`].
@@ -142,15 +142,16 @@ impl Directory {
             } = waiting;
             match self.lookup(now, asker, url, incarnation, &mut random) {
                 Ok(Answer::Found(grant)) => answers.push((asker, grant)),
-                // No ticket is left for it now: it is answered with the next registration.
+                // No ticket is available now: the waiter is answered at the next registration of
+                // the name.
                 _ => self.waiting.push(waiting),
             }
         }
         Ok(answers)
     }
 
-    /// The owner of a name has given a sign of life. False when its name is not its own any more:
-    /// it has to be registered again.
+    /// Called when the owner of a name has given a sign of life. Returns false if it no longer owns
+    /// the name and must register again.
     pub fn renew(&mut self, now: Tick, owner: u64) -> bool {
         self.handle_timeout(now);
         let lease = self.limits.lease;
@@ -167,7 +168,7 @@ impl Directory {
         }
     }
 
-    /// The owner of a name needs to give no signs of life: it is in the same program.
+    /// Exempts the owner of a name from signs of life, because it is in the same program.
     pub fn keep(&mut self, owner: u64) {
         let url = self.owners.get(&owner);
         if let Some(entry) = url.and_then(|url| self.names.get_mut(url)) {
@@ -175,7 +176,8 @@ impl Directory {
         }
     }
 
-    /// A connection is gone: its name is free, and its question forgotten.
+    /// Called when a connection is gone: frees its name and forgets its lookup and the tickets to
+    /// it.
     pub fn forget(&mut self, connection: u64) {
         if let Some(url) = self.owners.remove(&connection) {
             self.names.remove(&url);
@@ -184,10 +186,10 @@ impl Directory {
         self.tickets.retain(|_, given| given.owner != connection);
     }
 
-    /// Asks for an endpoint.
+    /// Looks up an endpoint.
     ///
     /// # Errors
-    /// [`FaultCode::LimitReached`] when too many wait or have tickets.
+    /// [`FaultCode::LimitReached`] if too many lookups are waiting or too many tickets are issued.
     pub fn lookup(
         &mut self,
         now: Tick,
@@ -228,11 +230,12 @@ impl Directory {
         Ok(Answer::Found(grant))
     }
 
-    /// Somebody shows a ticket; returns whose endpoint it is for. It is used up with that, whatever
-    /// becomes of it.
+    /// Redeems a ticket and returns the owner of the endpoint that it is for. The ticket is used
+    /// up, whatever the outcome.
     ///
     /// # Errors
-    /// [`FaultCode::BadTicket`]: unknown, used, too old, or given to somebody else.
+    /// [`FaultCode::BadTicket`] if the ticket is unknown, used, expired or issued to another
+    /// endpoint.
     pub fn redeem(&mut self, now: Tick, ticket: &Ticket, by: Incarnation) -> Result<u64, Fault> {
         self.handle_timeout(now);
         match self.tickets.remove(ticket) {
@@ -244,19 +247,19 @@ impl Directory {
         }
     }
 
-    /// The endpoints there are.
+    /// The registered endpoints.
     pub fn names(&self) -> impl Iterator<Item = (&StreamUrl, Incarnation)> {
         self.names
             .iter()
             .map(|(url, entry)| (url, entry.incarnation))
     }
 
-    /// The endpoints there are, and whose they are.
+    /// The registered endpoints, with their owners.
     pub fn owned_names(&self) -> impl Iterator<Item = (&StreamUrl, u64)> {
         self.names.iter().map(|(url, entry)| (url, entry.owner))
     }
 
-    /// Those behind `after` in the order of their URLs; all of them without one.
+    /// The endpoints after `after` in the order of their URLs; all of them if it is `None`.
     pub fn owned_names_after(
         &self,
         after: Option<&StreamUrl>,
@@ -267,18 +270,18 @@ impl Directory {
             .map(|(url, entry)| (url, entry.owner))
     }
 
-    /// The endpoint with this name, and whose it is.
+    /// The endpoint with this name, and its owner.
     pub fn owned_name(&self, url: &StreamUrl) -> Option<(&StreamUrl, u64)> {
         let (url, entry) = self.names.get_key_value(url)?;
         Some((url, entry.owner))
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) may have something to do.
+    /// The time at which [`handle_timeout`](Self::handle_timeout) may have something to do.
     pub fn poll_timeout(&self) -> Option<Tick> {
         self.due
     }
 
-    /// Names of silent owners are free from now on, and tickets that are too old gone.
+    /// Frees the names of silent owners and removes expired tickets.
     pub fn handle_timeout(&mut self, now: Tick) {
         if self.due.is_none_or(|due| now < due) {
             return;
@@ -298,12 +301,12 @@ impl Directory {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// A name that is the beginning of this one, or the other way round.
+    /// Returns a registered name that is a proper prefix of this one, or of which this one is.
     fn nested_with(&self, url: &StreamUrl) -> Option<&StreamUrl> {
         let above = url
             .ancestors()
             .find_map(|above| self.names.get_key_value(&above).map(|(name, _)| name));
-        // What goes on from a name follows it in their order.
+        // In the order of URLs, the names that extend a name follow it directly.
         let below = || {
             let (next, _) = self.names.range(url..).next()?;
             next.is_nested_with(url).then_some(next)

@@ -1,14 +1,14 @@
-//! A writer that waits for no slow reader: what it drops, and where.
+//! A writer that does not wait for slow readers: which elements it drops, and where.
 //!
 //! ```text
 //!   ring       | kept .......... written |          positions of the ring, which only grow
 //!   to reader  | kept - shift ..         |          those of the reader, without what is lost
 //! ```
 //!
-//! A reader's positions go on without a hole: what is lost is no part of them. Where the stream
-//! goes on behind a loss, S_LOST says how many elements are missing there. With the elements that a
-//! reader has and those it knows to be lost it is always known where it is, so that a loss is told
-//! once, whatever becomes of the connections.
+//! A reader's positions have no holes: lost elements are not counted in them. Where the stream
+//! continues after a loss, S_LOST tells how many elements are missing. The elements that a reader
+//! has, plus those it knows to be lost, always determine its place in the stream. Each loss is
+//! therefore reported exactly once, whatever happens to the connections.
 
 use super::link::Link;
 use super::options::ElementForm;
@@ -17,20 +17,20 @@ use super::walk::{ElementWalk, walk};
 use super::writer::Writer;
 use crate::message::stream::{Ack, Lost, ReaderState};
 
-/// What a writer has dropped for its reader.
+/// The elements that a writer has dropped for its reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drops {
-    /// It may.
+    /// True if the writer may drop elements.
     pub(super) may: bool,
-    /// What the ring's positions are ahead of the reader's.
+    /// Bytes by which the ring's positions are ahead of the reader's.
     shift: u64,
-    /// Elements that the reader will never have.
+    /// Number of elements that the reader will never receive.
     lost: u64,
-    /// Of those, the ones it was told of on this connection or before.
+    /// Of these, the number already reported to the reader, on this or an earlier connection.
     said: u64,
-    /// Elements before the last acknowledgement that came before something was dropped.
+    /// Number of elements before the last acknowledgement that preceded a drop.
     behind: u64,
-    /// Where everything was written that somebody waits for.
+    /// Position up to which everything was written when the last mark was set.
     mark: u64,
 }
 
@@ -44,7 +44,7 @@ impl Drops {
 }
 
 impl Writer {
-    /// Elements before a position that is before everything that is kept.
+    /// Number of elements before a position that precedes everything kept.
     pub(super) fn elements_behind(&self, position: u64) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => position.checked_div(u64::from(size)).unwrap_or(0),
@@ -52,7 +52,7 @@ impl Writer {
         }
     }
 
-    /// Tells the reader what it does not know yet: before anything that comes behind it.
+    /// Reports unreported losses to the reader, before anything that follows them.
     pub(super) fn say_lost(&mut self, out: &mut Vec<u8>) {
         if self.drops.lost > self.drops.said {
             let (position, lost) = (self.handed, self.drops.lost);
@@ -61,7 +61,7 @@ impl Writer {
         }
     }
 
-    /// A reader is back: what it has, and what it knows to be lost, says from where it goes on.
+    /// Locates a returning reader by the elements that it has and those it knows to be lost.
     pub(super) fn find_reader(&mut self, reader: &ReaderState, at: &Ack) -> Result<(), String> {
         self.check_order(at, self.reached)?;
         self.check_again(at)?;
@@ -84,7 +84,7 @@ impl Writer {
                 at.arrived, reader.arrived_elements, reader.lost, self.drops.lost
             ));
         }
-        // Something on its way to it was dropped, and has not come.
+        // Bytes that were in flight to it were dropped and have not arrived.
         self.leave_out(at.arrived, from);
         self.drops.lost = known.saturating_sub(reader.arrived_elements);
         self.written_elements = self
@@ -96,7 +96,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What lies between two positions is no part of the reader's stream.
+    /// Removes the range between two positions from the reader's stream.
     fn leave_out(&mut self, from: u64, to: u64) {
         let gone = to.saturating_sub(from);
         let moved = |position: u64| match position <= from {
@@ -112,7 +112,8 @@ impl Writer {
         self.ahead = None;
     }
 
-    /// Where the last whole element that was handed out ends, and elements up to there.
+    /// The end of the last whole element that was handed out, and the number of elements up to
+    /// there.
     fn handed_place(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
         if let Some(ahead) = self.ahead.as_ref().filter(|a| a.position() == self.handed) {
             return (ahead.boundary(), ahead.elements());
@@ -134,7 +135,7 @@ impl Writer {
         }
         let (from, elements) = self.handed_place(ring);
         if target <= from {
-            // All of it is on its way: whether it comes shows when the reader is back.
+            // All of it is in flight; whether it arrived is known once the reader returns.
             self.kept = ElementWalk::new(self.form, u64::MAX, target, target_elements);
             return;
         }
@@ -149,10 +150,11 @@ impl Writer {
     }
 }
 
-/// A writer one of whose readers this is, with positions of the ring of all.
+/// For a writer with several readers, of which this link serves one; positions are those of the
+/// common ring.
 impl Link<Writer> {
-    /// Up to here the program has written: a position of the ring, and elements, from where the
-    /// reader has begun.
+    /// Called when the program has written up to `position` of the ring. `elements` counts from the
+    /// place where this reader began.
     pub fn handle_ring_written(&mut self, position: u64, elements: u64) {
         let Drops { shift, lost, .. } = self.half.drops;
         self.handle_written(
@@ -161,8 +163,8 @@ impl Link<Writer> {
         );
     }
 
-    /// From here on the ring keeps bytes for the reader: as [`freed`](Self::freed), and the
-    /// elements before it, as positions of the ring.
+    /// The first position that the ring keeps for this reader, as [`freed`](Self::freed), and the
+    /// number of elements before it, in terms of the ring.
     pub fn ring_freed(&self) -> (u64, u64) {
         let Drops { shift, lost, .. } = self.half.drops;
         let (position, elements) = (self.freed(), self.freed_elements());
@@ -172,20 +174,22 @@ impl Link<Writer> {
         )
     }
 
-    /// Elements up to where the program has written, as far as the link was told: those of
+    /// Number of elements up to which the program has written, as last reported to
     /// [`handle_ring_written`](Self::handle_ring_written).
     pub fn ring_written_elements(&self) -> u64 {
         let elements = self.half.written_elements;
         elements.saturating_add(self.half.drops.lost)
     }
 
-    /// What the ring's positions are ahead of the reader's, from [`freed`](Self::freed) on.
+    /// Bytes by which the ring's positions are ahead of the reader's, from [`freed`](Self::freed)
+    /// on.
     pub fn ring_shift(&self) -> u64 {
         self.half.drops.shift
     }
 
-    /// The ring is not to keep anything before this place between two elements: what of it was not
-    /// sent is lost to the reader, which is told. Nothing is dropped once the writer is closed.
+    /// Called when the ring drops everything before this place between two elements. Elements that
+    /// were not sent are lost to the reader and reported to it. Nothing is dropped once the writer
+    /// is closed.
     pub fn drop_before(&mut self, position: u64, elements: u64, ring: &dyn RingBytes) {
         let Drops {
             shift, lost, may, ..
@@ -199,8 +203,8 @@ impl Link<Writer> {
         }
     }
 
-    /// Where the last whole element that was handed out ends, and elements up to there: a place in
-    /// the ring.
+    /// The end of the last whole element that was handed out, and the number of elements up to
+    /// there, as a place in the ring.
     pub fn ring_handed(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
         let (position, elements) = self.half.handed_place(ring);
         let Drops { shift, lost, .. } = self.half.drops;
@@ -210,17 +214,18 @@ impl Link<Writer> {
         )
     }
 
-    /// Elements that were dropped and that the reader does not have.
+    /// Number of elements that were dropped and that the reader does not have.
     pub fn lost(&self) -> u64 {
         self.half.drops.lost
     }
 
-    /// As [`flush`](Self::flush), for [`is_mark_reached`](Self::is_mark_reached).
+    /// Like [`flush`](Self::flush), for [`is_mark_reached`](Self::is_mark_reached).
     pub fn mark(&mut self, until: super::Until) {
         self.half.drops.mark = self.flush(until);
     }
 
-    /// Whether what was written before the last [`mark`](Self::mark) has come so far, or is lost.
+    /// Returns true if everything written before the last [`mark`](Self::mark) has reached `until`
+    /// or is lost.
     pub fn is_mark_reached(&self, until: super::Until) -> bool {
         self.is_reached(until, self.half.drops.mark)
     }

@@ -1,60 +1,60 @@
-//! Why a stream is over.
+//! The reasons why a stream ends with an error.
 
 use std::time::Duration;
 
 use crate::{FaultCode, VersionMismatch};
 
-/// Why a stream is over, other than by its end. Shown to people as it is.
+/// The reason why a stream ended other than in order. Shown to people as it is.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamFault {
-    /// The other program has destroyed its endpoint.
+    /// The other program destroyed its endpoint.
     #[error("the other end of the stream was destroyed: {sentence}")]
     PeerDestroyed {
-        /// Why, in its words.
+        /// The reason, in the other program's words.
         sentence: String,
     },
-    /// The other endpoint was created anew and knows nothing of this stream.
+    /// The other endpoint was recreated and knows nothing of this stream.
     #[error(
         "the other end of the stream was restarted, and what was on its way is lost: create this \
          end anew too, or give both a journal"
     )]
     PeerRestarted,
-    /// This endpoint was created anew while the other waits for the old one.
+    /// This endpoint was recreated while the other one expects the old one.
     #[error(
         "the other end of the stream still belongs to an earlier run of this program: create that \
          end anew too, or give both a journal"
     )]
     LocalRestarted,
-    /// The two ends do not meet any more.
+    /// The positions of the two ends no longer match.
     #[error(
         "{bytes} bytes of the stream are lost: one end no longer has them and the other never got \
          them; create both ends anew"
     )]
     DataLost {
-        /// How many.
+        /// Number of lost bytes.
         bytes: u64,
     },
-    /// The versions of the two programs do not meet.
+    /// The protocol versions of the two programs do not overlap.
     #[error("{0}")]
     VersionMismatch(VersionMismatch),
-    /// The other endpoint, or the directory, does not take this one.
+    /// The other endpoint, or the directory, refused this endpoint.
     #[error("the other end of the stream refused: {sentence}")]
     Refused {
-        /// What programs match on.
+        /// The code for programs to match on.
         code: FaultCode,
-        /// Why, in its words.
+        /// The reason, in the words of the refusing end.
         sentence: String,
     },
-    /// The peer was away for as long as this endpoint waits.
+    /// The peer was away for as long as this endpoint is configured to wait.
     #[error(
         "the other end of the stream has been away for {:.1} s, which is as long as this end waits; \
          {bytes} bytes are still here", away_for.as_secs_f64()
     )]
     PeerGone {
-        /// For how long.
+        /// Time for which it was away.
         away_for: Duration,
-        /// What the writer still keeps, or the reader has not read, in bytes.
+        /// Bytes that the writer still keeps, or that the reader has not read.
         bytes: u64,
     },
     /// This program destroyed the endpoint.
@@ -63,8 +63,8 @@ pub enum StreamFault {
 }
 
 impl StreamFault {
-    /// What a refusal means to the endpoint that dialled; `None` when dialling again may help.
-    /// `is_first`: this endpoint was not connected yet.
+    /// Converts a refusal received by the dialling endpoint; `None` if dialling again may help.
+    /// `is_first` is true if this endpoint was not connected before.
     pub(super) fn of_refusal(
         code: FaultCode,
         sentence: &str,

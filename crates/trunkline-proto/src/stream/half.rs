@@ -1,4 +1,4 @@
-//! What the two ends of a stream do differently.
+//! The interface to the part in which the two ends of a stream differ.
 
 use trunkline_types::Tick;
 
@@ -7,47 +7,47 @@ use super::output::{Place, RingBytes};
 use crate::message::stream::{DataHead, EndState, StreamEnd};
 use crate::{Disconnect, Frame};
 
-/// What a frame has led to.
+/// The result of handling a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It goes on.
+    /// The stream continues.
     Continued,
-    /// The stream is at its end, and both know it.
+    /// The stream is at its end, and both ends know it.
     Finished,
-    /// The peer is destroyed.
+    /// The peer was destroyed, for this reason.
     PeerDestroyed(String),
 }
 
-/// What the two ends do differently.
+/// The part in which the two ends of a stream differ.
 pub trait Half {
-    /// Whether it writes.
+    /// True for the writing end.
     const WRITES: bool;
-    /// How far it is, for the peer.
+    /// The progress of this end, to be sent to the peer.
     fn state(&mut self) -> EndState;
-    /// A connection is up with this peer: from where to go on.
+    /// Called when a connection to this peer is up: determines where to continue.
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch>;
-    /// A frame that is for this kind of end.
+    /// Handles a frame that is specific to this kind of end.
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect>;
-    /// The head of bytes of the stream.
+    /// Handles the head of S_DATA.
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect>;
-    /// Where those bytes belong.
+    /// The place in the ring for the bytes that follow.
     fn wants_payload(&self) -> Option<Place>;
-    /// Some of them are there.
+    /// Called when some of these bytes have arrived.
     fn handle_payload(&mut self, bytes: &[u8]) -> Result<(), Disconnect>;
-    /// Appends frames, and says which bytes follow them.
+    /// Appends frames and returns the range of the ring to send after them.
     fn poll_output(&mut self, now: Tick, ring: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place>;
-    /// All output is with the transport.
+    /// Called when all output was handed to the transport.
     fn handle_sent(&mut self);
-    /// The connection is gone.
+    /// Called when the connection is gone.
     fn handle_down(&mut self);
-    /// The two ends do not use one ring any more.
+    /// Called when the two ends no longer share a ring.
     fn leave_shared(&mut self) {}
-    /// Whether the bytes that are sent from now on carry checksums.
+    /// Selects whether bytes sent from now on carry checksums.
     fn set_checked(&mut self, _: bool) {}
-    /// When to ask for output again.
+    /// The time at which to poll for output again.
     fn poll_timeout(&self) -> Option<Tick>;
-    /// Bytes that are here and not elsewhere.
+    /// Bytes that are at this end only.
     fn left_bytes(&self) -> u64;
-    /// Whether a goodbye of the peer ends the stream in order.
+    /// Returns true if a goodbye of the peer ends the stream in an orderly way.
     fn is_ending(&self) -> bool;
 }

@@ -1,8 +1,8 @@
-//! A frame of bytes whose head has come.
+//! S_DATA frames whose bytes are still arriving.
 
 use super::walk::ElementWalk;
 
-/// Bytes of a frame that are coming.
+/// The bytes of a frame that are still to come.
 #[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) position: u64,
@@ -10,7 +10,7 @@ pub(super) struct Incoming {
     pub(super) check: Option<Check>,
 }
 
-/// Bytes that count only when their checksum is right.
+/// The state of bytes that count only once their checksum is verified.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
     pub(super) expected: u32,

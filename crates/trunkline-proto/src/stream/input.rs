@@ -1,34 +1,34 @@
-//! Bytes to frames, where the bytes of the stream are left to the driver.
+//! Splits incoming bytes into frames, but leaves the bytes of the stream to the driver.
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::message::stream::DataHead;
 use crate::message::stream::seal::{is_intact, is_payload_intact};
 use crate::{Disconnect, Frame, FrameKind};
 
-/// Longest payload of a frame other than S_DATA: types may be long, nothing else is.
+/// Longest payload of a frame other than S_DATA: large enough for long types.
 const CONTROL_BYTES_MAX: u32 = 64 << 10;
 
-/// Collects the bytes of a frame that is incomplete.
+/// Collects the bytes of an incomplete frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Input {
     partial: Vec<u8>,
-    /// `partial` is what was handed out last.
+    /// True if `partial` holds the frame returned last.
     is_spent: bool,
 }
 
-/// What the next bytes were.
+/// The kind of item that was taken.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
-    /// A frame.
+    /// A complete frame.
     Frame(Frame<'a>),
-    /// The head of S_DATA: its bytes follow, and are not taken here.
+    /// The head of S_DATA; its bytes follow and are not taken here.
     Data(DataHead),
-    /// Nothing whole.
+    /// No complete item.
     Nothing,
 }
 
 impl Input {
-    /// Takes the next frame, or head, off `bytes`.
+    /// Takes the next frame, or the next head of S_DATA, off `bytes`.
     pub(super) fn next<'a, 'i: 'a>(
         &'a mut self,
         bytes: &mut &'i [u8],
@@ -63,7 +63,7 @@ impl Input {
         )
     }
 
-    /// Moves bytes until `partial` has `whole`, and says whether it does.
+    /// Moves bytes until `partial` has `whole` of them; returns true if it does.
     fn take(&mut self, bytes: &mut &[u8], whole: usize) -> bool {
         let missing = whole.saturating_sub(self.partial.len()).min(bytes.len());
         let (taken, rest) = bytes.split_at(missing);
@@ -73,7 +73,7 @@ impl Input {
     }
 }
 
-/// Bytes after the header that are taken here, checked before any of them is kept.
+/// Number of bytes after the header that are taken here; checked before any of them is buffered.
 fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
     if !is_intact(header) {
         return Err(altered(header));
@@ -114,7 +114,7 @@ fn altered(header: &FrameHeader) -> Disconnect {
     ))
 }
 
-/// The other end does not keep to the protocol.
+/// The other end violated the protocol.
 #[cold]
 pub(super) fn malformed(sentence: impl Into<String>) -> Disconnect {
     Disconnect::Malformed {

@@ -1,4 +1,4 @@
-//! One end of a stream, whichever.
+//! One end of a stream, writing or reading.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub type WriterLink = Link<Writer>;
 /// The reading end of a stream.
 pub type ReaderLink = Link<Reader>;
 
-/// One end of a stream, without its I/O; see the [module](super) for the order of calls.
+/// One end of a stream, without its I/O. See the [module](super) for the order of calls.
 #[derive(Clone, Debug)]
 pub struct Link<H> {
     pub(super) session: Session,
@@ -44,20 +44,20 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// The active end: when to dial; a tick that has passed means now.
+    /// For the active end: the time of the next dial; a past tick means now.
     pub fn poll_dial(&self) -> Option<Tick> {
         self.session.poll_dial()
     }
 
-    /// The active end has a transport, which it gives a number of its own. `ticket` is what the
-    /// directory gave for it.
+    /// Called when the active end has a transport, which the caller numbers with `id`. `ticket` is
+    /// the ticket from the directory, if there was one.
     pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
         self.session.attempt = self.session.attempt.saturating_add(1);
         let known = self.session.peer.as_ref();
         let takes_any = self.session.options.dials_anybody() && !self.half.is_ending();
         let meant = known.filter(|_| !takes_any);
         let meant = meant.map(|peer| peer.end.incarnation);
-        // At its end it looks for nobody but its peer, of which its journal knows the lineage.
+        // At its end it dials only its own peer, whose lineage is in its journal.
         let of_journal = self.session.options.peer_lineage.map(any_life);
         let (share, proof) = self.session.credentials();
         let hello = StreamHello {
@@ -72,12 +72,12 @@ impl<H: Half> Link<H> {
         hello.encode(&mut self.session.open(now, id).out);
     }
 
-    /// Nobody could be dialled, or the directory knows of nobody.
+    /// Called when the dial failed, or the directory does not know the peer.
     pub fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
         self.session.handle_dial_failed(now, cause);
     }
 
-    /// The directory has refused to say where the peer is.
+    /// Called when the directory refused to say where the peer is.
     pub fn handle_lookup_refused(&mut self, now: Tick, refused: &Refused) {
         let is_first = self.session.peer.is_none();
         let retry = refused.retry_after.is_some();
@@ -89,9 +89,9 @@ impl<H: Half> Link<H> {
         self.session.handle_dial_failed(now, cause);
     }
 
-    /// Bytes came over this connection; returns how many were taken. The rest belongs where
-    /// [`wants_payload`](Self::wants_payload) says. Bytes of a connection that does not count any
-    /// more are dropped.
+    /// Handles bytes received over this connection and returns how many were taken. The rest
+    /// belongs into the place returned by [`wants_payload`](Self::wants_payload). Bytes of a
+    /// connection that no longer counts are dropped.
     pub fn handle_control(&mut self, now: Tick, id: u64, bytes: &[u8]) -> usize {
         let Some(connection) = self.session.current(id) else {
             return bytes.len();
@@ -154,7 +154,8 @@ impl<H: Half> Link<H> {
                 self.session.close(goodbye.into());
                 self.half.handle_down();
             }
-            // Before the welcome it is the directory's, which did not know that its part was over.
+            // Before the welcome it comes from the directory, which did not know that its part was
+            // over.
             FrameKind::StreamKeepalive => {
                 let keepalive = decode_keepalive(frame)?;
                 if let Some(connection) = self.session.up() {
@@ -182,7 +183,7 @@ impl<H: Half> Link<H> {
         Ok(())
     }
 
-    /// The answer to the hello.
+    /// Handles the answer to the hello.
     fn handle_answer(
         &mut self,
         now: Tick,
@@ -201,7 +202,7 @@ impl<H: Half> Link<H> {
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
                 if fault.is_some() && self.half.is_ending() {
-                    // Its peer is gone, or another one has taken its place.
+                    // Its peer is gone, or another endpoint has taken its place.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -215,7 +216,7 @@ impl<H: Half> Link<H> {
     }
 
     fn handle_welcome(&mut self, now: Tick, welcome: StreamWelcome) -> Result<(), Disconnect> {
-        // Before anything that it says counts: it may be anybody who has the port now.
+        // Checked before anything else in the welcome, because any program may have the port now.
         let Some(pair) = self.session.pair_of(&welcome) else {
             let sentence = format!(
                 "who answers for {} is not the endpoint that this one was connected with: it does \
@@ -263,8 +264,9 @@ impl<H: Half> Link<H> {
         Ok(())
     }
 
-    /// Appends frames that are to be sent now, and says which bytes of the ring follow them. Send
-    /// all of that before asking again; `None` with nothing appended: there is nothing to send.
+    /// Appends the frames to send now and returns the range of the ring to send after them. Send
+    /// all of it before polling again. If the result is `None` and nothing was appended, there is
+    /// nothing to send.
     pub fn poll_output(
         &mut self,
         now: Tick,
@@ -279,19 +281,20 @@ impl<H: Half> Link<H> {
         self.half.poll_output(now, ring, out)
     }
 
-    /// All output so far is with the transport.
+    /// Called when all output so far was handed to the transport.
     pub fn handle_sent(&mut self, id: u64) {
         if self.session.current(id).is_some_and(|c| c.is_up) {
             self.half.handle_sent();
         }
     }
 
-    /// Whether the bytes that a writer sends from now on carry checksums.
+    /// Selects whether the bytes that a writer sends from now on carry checksums.
     pub fn set_checked(&mut self, is_checked: bool) {
         self.half.set_checked(is_checked);
     }
 
-    /// Offers to use one ring with the peer, or says that the two do: before the hello of either.
+    /// Offers to share one ring with the peer, or confirms it. Must be called before the hello of
+    /// either end.
     pub fn set_shared(&mut self, is_shared: bool) {
         self.session.is_shared = is_shared;
         if !is_shared {
@@ -299,22 +302,22 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) and then
-    /// [`poll_output`](Self::poll_output) are to be called; `None` for never.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout) and then
+    /// [`poll_output`](Self::poll_output); `None` if neither is needed.
     pub fn poll_timeout(&self) -> Option<Tick> {
         let is_up = self.is_connected();
         let half = self.half.poll_timeout().filter(|_| is_up);
         self.session.poll_timeout().into_iter().chain(half).min()
     }
 
-    /// The same while the transport has not taken what was handed out last: what only hands out
-    /// more waits for that.
+    /// The same while the transport has not accepted the last output: timeouts that would only
+    /// produce more output are left out.
     pub fn poll_timeout_while_sending(&self) -> Option<Tick> {
         self.session.poll_timeout()
     }
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) named has passed. Read what has arrived
-    /// first, or a stall of one's own looks like the peer's.
+    /// Called when the time returned by [`poll_timeout`](Self::poll_timeout) has passed. Handle the
+    /// received bytes first, otherwise a stall of this process looks like one of the peer.
     pub fn handle_timeout(&mut self, now: Tick) {
         let was_up = self.is_connected();
         self.session.handle_timeout(now, self.half.left_bytes());
@@ -323,15 +326,15 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// The transport is gone.
+    /// Called when the transport is gone.
     pub fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) {
         if self.session.handle_disconnected(now, id, cause) {
             self.half.handle_down();
         }
     }
 
-    /// Ends the connection, where there is one, for a reason that is not the protocol's and that
-    /// the peer is told in this sentence.
+    /// Ends the connection, if there is one, for a reason outside the protocol. The peer receives
+    /// the sentence.
     pub fn turn_away(&mut self, code: FaultCode, sentence: &str) {
         if let Some(connection) = self.session.up() {
             let goodbye = Goodbye {
@@ -345,9 +348,10 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// What the next life of this end needs to know the peer again could not be stored. A peer that
-    /// dialled must not be answered then: it would take the next life for somebody else. Call this
-    /// before the answer is polled. An end that dialled goes on, because it is known by its share.
+    /// Called when the information by which the next life of this end recognises its peer could not
+    /// be stored. A peer that dialled must then not be answered, because it would take the next
+    /// life for a stranger. Call this before the answer is polled. An end that dialled continues,
+    /// because its share identifies it.
     pub fn turn_away_unstored(&mut self, code: FaultCode, sentence: &str) {
         if self.session.pair.is_none_or(|pair| pair.offered.is_none()) {
             return;
@@ -358,7 +362,7 @@ impl<H: Half> Link<H> {
         self.turn_away(code, sentence);
     }
 
-    /// The stream is over: so many bytes of it are neither here nor with the peer, which is told.
+    /// Ends the stream because this many bytes are at neither end, and notifies the peer.
     pub fn lose(&mut self, bytes: u64) {
         let fault = StreamFault::DataLost { bytes };
         let sentence = fault.to_string();
@@ -367,13 +371,13 @@ impl<H: Half> Link<H> {
         self.half.handle_down();
     }
 
-    /// Why the transport is to be closed once all output is sent; `None` while it is to stay.
+    /// The reason to close the transport once all output is sent; `None` while it stays open.
     pub fn wants_close(&self) -> Option<&Disconnect> {
         self.session.connection.as_ref()?.closing.as_ref()
     }
 }
 
-/// Whether a peer that takes its leave with this code will not go on in any later life.
+/// Returns true if a peer that closes with this code will not continue in any later life.
 fn is_final(code: FaultCode) -> bool {
     matches!(code, FaultCode::StreamDataLost | FaultCode::StreamRestarted)
 }

@@ -1,4 +1,4 @@
-//! What a reader is told of elements that its writer has dropped.
+//! The reader's record of elements that its writer has dropped.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use super::walk::ElementWalk;
 use crate::Disconnect;
 use crate::message::stream::Lost;
 
-/// Losses that the program has not been told of.
+/// Losses not yet reported to the program.
 ///
-/// Those between the same two elements are one, and the program passes none without being told, so
-/// that there are at most one more than elements in the buffer.
+/// Losses between the same two elements are merged, and the program passes none without a report.
+/// There is therefore at most one more than there are elements in the buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
-    /// This end may be told of such.
+    /// True if losses can be reported to this end.
     may: bool,
-    /// The writer may drop.
+    /// True if the writer may drop elements.
     drops: bool,
-    /// Another writer may go on behind the last whole element.
+    /// True if another writer may continue after the last whole element.
     may_begin_anew: bool,
     total: u64,
-    /// Elements before the loss, and how many are missing there.
+    /// The number of elements before each loss, and the number missing there.
     open: VecDeque<(u64, u64)>,
 }
 
@@ -36,7 +36,7 @@ impl Losses {
         }
     }
 
-    /// Whether what has come of an element may be lost with the connection.
+    /// Returns true if the received part of an element may be lost with the connection.
     pub(super) fn are_possible(&self) -> bool {
         self.drops || self.may_begin_anew
     }
@@ -45,7 +45,7 @@ impl Losses {
         self.total
     }
 
-    /// There is a connection with a writer that drops, or does not.
+    /// Called when connected to a writer; `drops` is true if it may drop elements.
     pub(super) fn handle_writer(&mut self, drops: bool, is_first: bool) -> Result<(), String> {
         if drops && !self.may {
             return Err("it drops elements, of which this end cannot be told".to_owned());
@@ -59,9 +59,9 @@ impl Losses {
 }
 
 impl Reader {
-    /// What has come of an element that is not whole does not count where it may be dropped, or
-    /// where another writer may come: it comes again from its beginning, or not at all. Neither
-    /// does the end that was announced of what may be dropped.
+    /// Discards the received part of an incomplete element if it may be dropped or if another
+    /// writer may take over: the element is then sent again from its beginning, or not at all. If
+    /// the writer may drop elements, an announced end is discarded too.
     pub(super) fn forget_part(&mut self) {
         let has_all = self
             .close
@@ -107,18 +107,19 @@ impl Reader {
 }
 
 impl Link<Reader> {
-    /// Elements that the writer has dropped and this end never gets, as far as it was told.
+    /// Number of elements that the writer has dropped and this end will never get, as far as is
+    /// known.
     pub fn lost(&self) -> u64 {
         self.half.losses.total
     }
 
-    /// The next place where elements are missing that the program was not told of: the elements
-    /// before it, and how many are missing there.
+    /// The next unreported loss: the number of elements before it, and the number missing there.
     pub fn next_lost(&self) -> Option<(u64, u64)> {
         self.half.losses.open.front().copied()
     }
 
-    /// The program was told of the one that [`next_lost`](Self::next_lost) names.
+    /// Removes the loss returned by [`next_lost`](Self::next_lost), once it is reported to the
+    /// program.
     pub fn take_lost(&mut self) -> Option<(u64, u64)> {
         self.half.losses.open.pop_front()
     }

@@ -1,4 +1,4 @@
-//! Whether two endpoints fit, and what they are to each other.
+//! Checks that two endpoints fit, and determines their relation to each other.
 
 use trunkline_types::StreamUrl;
 
@@ -6,31 +6,31 @@ use super::options::LinkOptions;
 use crate::message::stream::{EndState, Incarnation, StreamEnd};
 use crate::{Fault, FaultCode, Features};
 
-/// What the peer of a new connection is to an endpoint.
+/// The relation of a new connection's peer to this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
-    /// The first it ever had.
+    /// The first peer it ever had.
     First,
-    /// The one it had before.
+    /// The same peer as before.
     Again,
-    /// Another life of the one it had before, which goes on from its journal.
+    /// The next life of the previous peer, which continues from its journal.
     NextLife,
-    /// One that takes the place of the one before.
+    /// Another endpoint, which takes the place of the previous peer.
     Successor,
 }
 
-/// Why two endpoints cannot go on.
+/// The reason why two endpoints cannot continue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mismatch {
-    /// What the peer says of itself cannot be true.
+    /// The peer's description of itself is inconsistent.
     Nonsense(String),
-    /// So many bytes are neither here nor there.
+    /// This many bytes are at neither end.
     Lost(u64),
-    /// The peer's buffer may be too small for what is there for it.
+    /// The peer's buffer may be too small for the elements waiting for it.
     TooSmall(String),
 }
 
-/// Checks what has to be the same, or opposite, at both ends.
+/// Checks the properties that must be equal, or opposite, at both ends.
 pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) -> Result<(), Fault> {
     let peer_writes = matches!(peer.state, EndState::Writer(_));
     if peer_writes == is_writer {
@@ -76,7 +76,7 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
     Ok(())
 }
 
-/// Checks that the peer is the one that a journal is of, or another life of it.
+/// Checks that the peer is the one recorded in the journal, or another life of it.
 pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(), Fault> {
     let is_other = options
         .peer_lineage
@@ -92,16 +92,16 @@ pub(super) fn check_lineage(options: &LinkOptions, peer: &StreamEnd) -> Result<(
     Err(Fault::new(FaultCode::StreamRestarted, sentence))
 }
 
-/// What stays the same through the lives of an endpoint with a journal.
+/// The part of an incarnation that stays the same through the lives of an endpoint with a journal.
 pub fn lineage(incarnation: Incarnation) -> [u8; 8] {
     let mut lineage = [0; 8];
     lineage.copy_from_slice(&incarnation.0[8..]);
     lineage
 }
 
-/// Whether a URL by which an endpoint is named is that of the endpoint which calls itself `url`. A
-/// machine does not know all the names of its own, so only context and name are compared: that the
-/// host is right is shown by the connection.
+/// Returns true if the URL `named` refers to the endpoint that calls itself `url`. Only context and
+/// name are compared, because a machine does not know all of its own names; the connection itself
+/// shows that the host is right.
 pub(super) fn is_name_of(named: &str, url: &str) -> bool {
     match (StreamUrl::parse(named), StreamUrl::parse(url)) {
         (Ok(named), Ok(url)) => named.endpoint() == url.endpoint(),
@@ -109,8 +109,8 @@ pub(super) fn is_name_of(named: &str, url: &str) -> bool {
     }
 }
 
-/// Of two endpoints that name each other one opens the connections: the lesser by context and name,
-/// and where these are the same by its incarnation. Either end comes to the same result.
+/// Decides which of two endpoints that name each other opens the connections: the lesser by context
+/// and name or, if these are equal, by incarnation. Both ends get the same result.
 pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool {
     let urls = (StreamUrl::parse(own.0), StreamUrl::parse(peer.0));
     match &urls {
@@ -119,25 +119,27 @@ pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool
     }
 }
 
-/// The peer that an endpoint was connected with last.
+/// The peer to which an endpoint was last connected.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) end: StreamEnd,
-    /// How it came at first.
+    /// Its relation when it first connected.
     pub(super) meeting: Meeting,
-    /// Something of it has come since: it knows that it is connected. A dial whose program has
-    /// given up may still be answered, and then nothing does.
+    /// True once something has come from it since: it then knows that it is connected. If a dial is
+    /// answered after its program has given up, nothing comes.
     pub(super) is_heard: bool,
 }
 
 impl Known {
-    /// Nobody knows of it but this end: another one may come first in its place.
+    /// Returns true if only this end may know of the connection, so that another peer may still
+    /// come first in its place.
     pub(super) fn may_have_given_up(&self) -> bool {
         !self.is_heard && self.meeting == Meeting::First
     }
 }
 
-/// What a peer is, by what is known of the one before; `None` when it cannot take its place.
+/// Determines the relation of a peer, given the previous one; `None` if it cannot take that one's
+/// place.
 pub(super) fn meet(
     options: &LinkOptions,
     known: Option<&Known>,
@@ -153,7 +155,7 @@ pub(super) fn meet(
     let before = &known.end;
     let is_next = lineage(before.incarnation) == lineage(peer.incarnation);
     if before.incarnation == peer.incarnation {
-        // It may not know yet where it was to begin.
+        // The peer may not know yet where it was to begin.
         let is_new = !known.is_heard && known.meeting == Meeting::Successor;
         Some(match is_new {
             true => Meeting::Successor,
@@ -168,8 +170,8 @@ pub(super) fn meet(
     }
 }
 
-/// Whether a peer says that it is the one of before, or another life of it that its journal goes on
-/// with. Whether it is has to be proven.
+/// Returns true if a peer claims to be the previous one, or another life of it that continues from
+/// its journal. The claim still has to be proven.
 pub(super) fn is_life_of_known(
     options: &LinkOptions,
     known: Option<&Known>,
@@ -185,14 +187,15 @@ pub(super) fn is_life_of_known(
     is_next || before.incarnation == peer.incarnation
 }
 
-/// Names an endpoint of which only the lineage is known.
+/// An incarnation that stands in for any life of this lineage.
 pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
     let mut any = Incarnation::default();
     any.0[8..].copy_from_slice(&lineage);
     any
 }
 
-/// Whether who dials means this life of the endpoint, or one that a journal goes on from.
+/// Returns true if the dialling endpoint means this life of the endpoint, or a life that this one's
+/// journal continues.
 pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
     let own = options.incarnation;
     meant.is_none_or(|life| {

@@ -6,17 +6,17 @@
 //!                                              <--S_ACK----
 //! ```
 //!
-//! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. They say which bytes of the
-//! ring are to be sent behind a head that they write, and where in the ring the next received
-//! bytes belong; nothing is copied here.
+//! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. A writer's link tells which
+//! bytes of the ring to send after the frame head that it writes; a reader's link tells where in
+//! the ring the next received bytes belong. Nothing is copied here.
 //!
-//! What holds, whatever becomes of the connections:
-//! - the writer keeps what the reader has not acknowledged, and sends it again from where the
-//!   reader says it is;
-//! - the writer never sends beyond the reader's credit, which is what has been read and the
+//! The following holds whatever happens to the connections:
+//! - the writer keeps what the reader has not acknowledged, and resends it from the position that
+//!   the reader reports;
+//! - the writer never sends beyond the reader's credit, which is the position read plus the
 //!   capacity of the reader's buffer;
-//! - a position that goes back, an acknowledgement of what was never sent, bytes beyond the credit
-//!   end the connection, and change nothing of the stream.
+//! - a position that decreases, an acknowledgement of bytes that were never sent, and bytes beyond
+//!   the credit end the connection, and change nothing in the stream.
 //!
 //! # Order of calls
 //!
@@ -27,16 +27,17 @@
 //! ```
 //!
 //! After each `handle_*` call: `poll_output` until it has nothing more, then `wants_close`, then
-//! `poll_timeout`. `now` never goes backwards.
+//! `poll_timeout`. `now` never decreases.
 //!
 //! # Layout
-//! - [`link`](Link): what both ends share: dialling, the hello, liveness, faults.
+//! - [`link`](Link): the part that both ends share: dialling, the hello, liveness, faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
-//! - [`pairing`](Pair): how two ends that have met know each other again.
-//! - `input`: bytes to frames, where the bytes of the stream are left to the driver.
-//! - `drops`, `losses`: a writer that does not wait for a slow reader, and what that is told.
+//! - [`pairing`](Pair): how two ends that have met recognise each other.
+//! - `input`: splits bytes into frames, but leaves the bytes of the stream to the driver.
+//! - `drops`, `losses`: a writer that does not wait for slow readers, and the reports of its
+//!   losses.
 //! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.
-//! - [`walk`](ElementWalk): where elements of varying length begin.
+//! - [`walk`](ElementWalk): finds the boundaries of elements.
 
 mod directory;
 mod drops;
@@ -73,5 +74,6 @@ pub use self::writer::{Left, Writer};
 pub use crate::message::stream::{Incarnation, Until};
 pub use session::REDIAL_MAX;
 
-/// Most bytes of one S_DATA: what the reader checks as one, and what delays a keep-alive.
+/// Most bytes of one S_DATA. The reader verifies that many as one unit, and they may delay a
+/// keep-alive.
 pub const DATA_BYTES_MAX: u64 = 256 << 10;

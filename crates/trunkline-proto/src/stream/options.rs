@@ -1,4 +1,4 @@
-//! What an endpoint is made with.
+//! The options of an endpoint.
 
 use std::time::Duration;
 
@@ -8,92 +8,96 @@ use super::pairing::{Pair, Secret};
 use crate::limits::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL};
 use crate::message::stream::Incarnation;
 
-/// Who opens the connections.
+/// Determines which endpoint opens the connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// This endpoint dials, at first and again after each cut.
+    /// This endpoint dials, at first and after each disconnection.
     Active,
-    /// It is dialled.
+    /// This endpoint is dialled.
     Passive,
 }
 
-/// How the elements of a stream lie one behind the other.
+/// The layout of the elements of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementForm {
-    /// Each has this many bytes, at least 1.
+    /// Each element has this many bytes, at least 1.
     Fixed(u32),
-    /// Each is a `u32` with its length, and that many bytes.
+    /// Each element is a `u32` length followed by that many bytes.
     Variable,
 }
 
-/// What an endpoint is made with.
+/// The options with which an endpoint is created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkOptions {
-    /// Who opens the connections.
+    /// Determines if this endpoint opens the connections.
     pub role: Role,
-    /// Its URL, in canonical form.
+    /// URL of the endpoint, in canonical form.
     pub url: String,
-    /// The URL of the peer, in canonical form; empty when any that names this one will do.
+    /// URL of the peer, in canonical form; empty to accept any peer that names this endpoint.
     pub peer_url: String,
-    /// This life of it.
+    /// This life of the endpoint.
     pub incarnation: Incarnation,
-    /// The type of its elements.
+    /// Type of the elements.
     pub data_type: DataType,
-    /// How they lie in the stream.
+    /// Layout of the elements in the stream.
     pub form: ElementForm,
-    /// Elements that its buffer holds; at least 1.
+    /// Number of elements that the buffer can hold; at least 1.
     pub capacity: u64,
-    /// Bytes that its buffer holds; of elements of one size the capacity times that.
+    /// Number of bytes that the buffer can hold; for elements of fixed size the capacity times
+    /// their size.
     pub bytes_max: u64,
-    /// It is kept on disk: another life of it goes on where this one ends.
+    /// True if the endpoint has a journal on disk, from which its next life continues.
     pub has_journal: bool,
-    /// What its journal knows of its peer: the part of the incarnation that stays the same through
-    /// the lives of an endpoint with a journal. One of another lineage has other bytes.
+    /// The lineage of the peer recorded in the journal: the part of the incarnation that stays the
+    /// same through the lives of an endpoint with a journal. A peer of another lineage has
+    /// different bytes.
     pub peer_lineage: Option<[u8; 8]>,
-    /// What makes its shares: random in each life, or kept in its journal.
+    /// The secret from which the shares are derived: random in each life, or kept in the journal.
     pub secret: Secret,
-    /// What its journal has of its peer, with which that proves who it is.
+    /// The pair recorded in the journal, with which the peer proves its identity.
     pub pair: Option<Pair>,
-    /// Its journal was there before this life and knows of no peer: it may have had a stream that
-    /// has ended, and whose peer comes once more to be told so.
+    /// True if the journal existed before this life and knows no peer. It may then have had a
+    /// stream that has ended, whose peer comes once more to learn of it.
     pub had_stream: bool,
-    /// Whether another peer of the same name may take the place of one that is gone, without what
-    /// was lost with that one. Otherwise the stream ends then. An end with a journal goes on with
-    /// the lives of one peer, and takes no other that it would dial.
+    /// True if another peer of the same name may replace one that is gone, without the data that
+    /// was lost with it. If false, the stream then ends. An end with a journal continues only with
+    /// the lives of one peer, and dials no other.
     pub takes_successor: bool,
-    /// The writer: S_DATA carries a checksum.
+    /// Writer: S_DATA carries a checksum.
     pub is_checked: bool,
-    /// The writer: what has to become of bytes before their place in its buffer is free again.
-    /// [`Until::Durable`](crate::message::stream::Until::Durable) where the reader has a journal
-    /// is [`Until::Available`](crate::message::stream::Until::Available) where it has none.
+    /// Writer: the event after which bytes may be overwritten in its buffer.
+    /// [`Until::Durable`](crate::message::stream::Until::Durable) requires a reader with a journal;
+    /// with any other reader it acts as
+    /// [`Until::Available`](crate::message::stream::Until::Available).
     pub freed_at: crate::message::stream::Until,
-    /// The writer: it waits for no slow reader, and may drop elements that it says are lost. The
-    /// reader: it can be told of such, which one with a journal cannot.
+    /// Writer: does not wait for slow readers, and may drop elements that it reports as lost.
+    /// Reader: can handle such reports, which a reader with a journal cannot.
     pub drops: bool,
-    /// The reader: an acknowledgement that nobody asked for is sent when nothing has arrived or was
-    /// read for so long.
+    /// Reader: an acknowledgement that was not asked for is sent once nothing has arrived or was
+    /// read for this long.
     pub ack_delay: Duration,
-    /// The reader: how long it waits for that at most.
+    /// Reader: longest delay of such an acknowledgement.
     pub ack_delay_max: Duration,
-    /// Interval of signs of life.
+    /// Interval of keep-alives.
     pub keepalive: Duration,
-    /// Silence after which the peer counts as dead.
+    /// Silence after which the peer is considered dead.
     pub deadline: Duration,
-    /// Time without a connection after which the stream ends with an error; `None`: never.
+    /// Time without a connection after which the stream ends with an error; `None` to wait
+    /// indefinitely.
     pub gone_after: Option<Duration>,
-    /// Program and release; shown to people at the other end.
+    /// Program and release, shown to people at the other end.
     pub program: String,
-    /// Any random number: spreads the dials.
+    /// Any random number; spreads the dials.
     pub seed: u64,
 }
 
 impl LinkOptions {
-    /// Whether who dials may find another peer than the one before.
+    /// Returns true if a dial may reach a peer other than the previous one.
     pub(super) fn dials_anybody(&self) -> bool {
         self.takes_successor && !self.has_journal
     }
 
-    /// A passive endpoint of elements of one size, with the defaults of everything else.
+    /// A passive endpoint of elements of fixed size, with defaults for all other options.
     pub fn fixed(url: &str, data_type: DataType, element_bytes: u32, capacity: u64) -> Self {
         Self {
             role: Role::Passive,
@@ -125,7 +129,7 @@ impl LinkOptions {
         }
     }
 
-    /// The same of elements of varying length, which together have at most `bytes_max` bytes.
+    /// The same for elements of variable size; the buffer holds at most `bytes_max` bytes.
     pub fn variable(url: &str, data_type: DataType, capacity: u64, bytes_max: u64) -> Self {
         Self {
             form: ElementForm::Variable,

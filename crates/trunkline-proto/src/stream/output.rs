@@ -1,23 +1,23 @@
-//! What a link hands its driver to send and to receive into.
+//! The ranges and bytes that a link exchanges with its driver.
 
 /// A range of the stream, and of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Where it begins.
+    /// Position of the first byte.
     pub position: u64,
-    /// Its bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
-/// The writer's ring, as far as the link looks into it: for checksums, and for the lengths of
-/// elements that vary.
+/// Access to the writer's ring, which the link needs for checksums and for the lengths of elements
+/// of variable size.
 pub trait RingBytes {
-    /// The two pieces of a range that has been written and not been freed; the second is empty when
-    /// it lies in one. Empty when the range is not there.
+    /// Returns the two pieces of a range that was written and not freed; the second is empty if the
+    /// range is contiguous. Both are empty if the range is not available.
     fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2];
 }
 
-/// Nothing: what a reader's link looks into.
+/// An empty ring, for links of readers.
 impl RingBytes for () {
     fn bytes(&self, _: u64, _: u64) -> [&[u8]; 2] {
         [&[], &[]]

@@ -1,9 +1,10 @@
-//! How the two ends of a stream know each other again.
+//! How the two ends of a stream recognise each other.
 //!
-//! When two ends meet for the first time, each sends the other a share, 32 random bytes. Both
-//! shares make the secret of the pair: nobody else has it, and it is never sent. From then on an
-//! end that claims to be the one of before proves that it has the secret: with a MAC over its own
-//! life, the life that it means and the number of the dial, so that no proof is good twice.
+//! When two ends meet for the first time, each sends the other a share of 32 random bytes. Both
+//! shares make the secret of the pair, which nobody else has and which is never sent. From then on
+//! an end that claims to be the previous peer proves that it has the secret. The proof is a MAC
+//! over its own life, the life that it means and the number of the dial, so that no proof is valid
+//! twice.
 //!
 //! ```text
 //! first    S_HELLO  share A          -->
@@ -12,8 +13,8 @@
 //!                                    <--  S_WELCOME  proof
 //! ```
 //!
-//! The dialled end may have answered and not been heard. So one that dials and knows nothing of a
-//! pair yet offers the same share each time, and counts as itself with that share too.
+//! The dialled end may have answered without being heard. An end that dials and has no pair yet
+//! therefore offers the same share each time, and is also recognised by that share.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -22,63 +23,64 @@ use subtle::ConstantTimeEq;
 use super::meeting::lineage;
 use crate::message::stream::Incarnation;
 
-/// 32 bytes that nobody but their owners may know. Compared in constant time, and never shown.
+/// 32 bytes known only to their owners. Compared in constant time, and never shown.
 #[derive(Clone, Copy, Default)]
 pub struct Secret(pub [u8; 32]);
 
-/// What an end keeps of the one that it has met.
+/// An end's record of the peer that it has met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// The part of the peer's incarnation that stays the same through the lives of an endpoint with
     /// a journal.
     pub lineage: [u8; 8],
-    /// What only the two have.
+    /// The secret shared by the two.
     pub secret: Secret,
-    /// What the peer offered when it dialled first; `None`: this end dialled.
+    /// The share that the peer offered when it first dialled; `None` if this end dialled.
     pub offered: Option<Secret>,
 }
 
-/// What a MAC is of, so that none counts in the place of another.
+/// The purpose of a MAC, which prevents its use for another purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// A share that goes with a hello.
+    /// A share sent with a hello.
     Offer = 1,
-    /// A share that goes with a welcome.
+    /// A share sent with a welcome.
     Answer = 2,
     /// The secret of a pair.
     Pair = 3,
-    /// The end that dials is the one of before.
+    /// Proof that the dialling end is the previous peer.
     Hello = 4,
-    /// The end that is dialled is the one of before.
+    /// Proof that the dialled end is the previous peer.
     Welcome = 5,
     /// The secret of an endpoint whose journal begins another stream.
     Next = 6,
 }
 
 impl Secret {
-    /// The secret of an endpoint whose journal begins another stream, of this lineage.
+    /// Derives the secret of an endpoint whose journal begins another stream, of this lineage.
     #[must_use]
     pub fn next(&self, lineage: [u8; 8]) -> Self {
         self.mac(Purpose::Next, &[&lineage])
     }
 
-    /// A share to offer in the hello of the dial with this number.
+    /// Derives the share to offer in the hello of the dial with this number.
     pub(super) fn offer(&self, number: u64) -> Self {
         self.mac(Purpose::Offer, &[&number.to_le_bytes()])
     }
 
-    /// The share that answers a hello which is met for the first time.
+    /// Derives the share that answers the hello of an endpoint met for the first time.
     pub(super) fn answer(&self, peer: Incarnation, attempt: u64, offered: &Secret) -> Self {
         let parts = [&peer.0[..], &attempt.to_le_bytes(), &offered.0];
         self.mac(Purpose::Answer, &parts)
     }
 
-    /// The secret of the pair that has these shares.
+    /// Derives the secret of the pair from the two shares.
     pub(super) fn of_pair(offered: &Secret, answered: &Secret) -> Self {
         offered.mac(Purpose::Pair, &[&answered.0])
     }
 
-    /// Proves to an end of this lineage that `from` has the secret, for one dial.
+    /// Computes the proof, for one dial, that `from` has the secret; it is valid only for the
+    /// lineage of `to`.
     pub(super) fn proof(
         &self,
         purpose: Purpose,
@@ -91,13 +93,13 @@ impl Secret {
     }
 
     fn mac(&self, purpose: Purpose, parts: &[&[u8]]) -> Self {
-        // A key of any length will do, so that there is no error.
+        // HMAC accepts keys of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
             return Self::default();
         };
         mac.update(b"trunkline stream");
         mac.update(&[purpose as u8]);
-        // Each purpose has parts of its own fixed lengths.
+        // The parts of each purpose have fixed lengths of their own.
         parts.iter().for_each(|part| mac.update(part));
         Self(mac.finalize().into_bytes().into())
     }
@@ -121,8 +123,8 @@ impl std::fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// The MAC is HMAC-SHA-256 of what the protocol's reference says: two implementations have to
-    /// come to the same bytes.
+    /// The MAC is HMAC-SHA-256 over the bytes given in the protocol reference: two implementations
+    /// must compute the same bytes.
     #[test]
     fn a_proof_is_made_of_what_the_reference_says() {
         let secret = Secret([7; 32]);

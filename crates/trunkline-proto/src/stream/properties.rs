@@ -1,4 +1,4 @@
-//! What can be asked of an end at any time.
+//! Properties of an end that can be read at any time.
 
 use trunkline_types::Tick;
 
@@ -11,89 +11,89 @@ use crate::message::stream::control::encode_bell;
 use crate::{Disconnect, FaultCode, Features};
 
 impl<H> Link<H> {
-    /// The connection that counts.
+    /// The number of the current connection.
     pub fn connection(&self) -> Option<u64> {
         self.session.connection.as_ref().map(|c| c.id)
     }
 
-    /// Whether the two ends are connected.
+    /// Returns true if the two ends are connected.
     pub fn is_connected(&self) -> bool {
         self.session.connection.as_ref().is_some_and(|c| c.is_up)
     }
 
-    /// Since when they are not, though they were.
+    /// The time at which the connection was lost; `None` if connected or never connected.
     pub fn away_since(&self) -> Option<Tick> {
         self.session.away_since
     }
 
-    /// How often a connection that was up was lost.
+    /// Number of times that an established connection was lost.
     pub fn disconnections(&self) -> u64 {
         self.session.disconnections
     }
 
-    /// Why the last connection ended or did not come to be.
+    /// The reason why the last connection ended or was not established.
     pub fn last_disconnect(&self) -> Option<&Disconnect> {
         self.session.last.as_ref()
     }
 
-    /// Why the stream is over, when it did not come to its end.
+    /// The reason why the stream ended other than in order.
     pub fn fault(&self) -> Option<&StreamFault> {
         self.session.fault.as_ref()
     }
 
-    /// Whether nothing more is to be said: at its end, or by a fault.
+    /// Returns true if the stream is over, in order or by a fault.
     pub fn is_over(&self) -> bool {
         self.session.is_over()
     }
 
-    /// What the peer said of itself when the last connection came up.
+    /// The peer's description of itself when the last connection came up.
     pub fn peer(&self) -> Option<&StreamEnd> {
         self.session.peer.as_ref().map(|known| &known.end)
     }
 
-    /// Whether the peer agreed to use one ring, or said that it does, when the last connection came
-    /// up, and this end does too.
+    /// Returns true if this end shares a ring and the peer agreed to it, or confirmed it, when the
+    /// last connection came up.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
         let agrees = peer.is_some_and(|peer| peer.end.features.contains(Features::SHARED_RING));
         agrees && self.session.is_shared
     }
 
-    /// S_BELLs that came over the connection there is.
+    /// Number of S_BELLs received over the current connection.
     pub fn bells(&self) -> u64 {
         self.session.bells
     }
 
-    /// Sends S_BELL, where the two ends are connected.
+    /// Sends S_BELL if the two ends are connected.
     pub fn ring_bell(&mut self) {
         if let Some(connection) = self.session.up() {
             encode_bell(&mut connection.out);
         }
     }
 
-    /// The stream is over for a reason that is not the protocol's.
+    /// Ends the stream for a reason outside the protocol.
     pub fn fail(&mut self, fault: StreamFault) {
         let sentence = fault.to_string();
         self.session
             .finish(Some(fault), FaultCode::StreamDestroyed, &sentence);
     }
 
-    /// Ends the connection for a reason that is not the protocol's; an end that dials dials again.
+    /// Ends the connection for a reason outside the protocol; an end that dials will dial again.
     pub fn drop_connection(&mut self, cause: Disconnect) {
         self.session.close(cause);
     }
 
-    /// Whether something has come from the peer since the two met, so that it knows that they did.
+    /// Returns true if something has come from the peer since the two met, so that it knows of it.
     pub fn is_peer_heard(&self) -> bool {
         self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
     }
 
-    /// What this end shares with its peer, once the two have met.
+    /// The pair that this end forms with its peer, once the two have met.
     pub fn pair(&self) -> Option<&Pair> {
         self.session.pair.as_ref()
     }
 
-    /// What the endpoint was made with.
+    /// The options with which the endpoint was created.
     pub fn options(&self) -> &LinkOptions {
         &self.session.options
     }

@@ -21,7 +21,7 @@ use crate::message::stream::{
 };
 use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
-/// What the reading end knows. Positions in bytes.
+/// The state of the reading end. Positions are in bytes.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub(super) form: ElementForm,
@@ -29,49 +29,50 @@ pub struct Reader {
     pub(super) bytes_max: u64,
     pub(super) ack_delay: Duration,
     ack_delay_max: Duration,
-    /// Goes along with what has arrived.
+    /// Follows the arrived bytes.
     pub(super) arrived: ElementWalk,
     pub(super) read: u64,
     pub(super) read_elements: u64,
     pub(super) durable: u64,
-    /// Bytes of the writer's buffer.
+    /// Size of the writer's buffer in bytes.
     pub(super) peer_bytes: u64,
-    /// Credit that was given, on any connection.
+    /// Largest credit granted, in bytes and elements, over all connections.
     pub(super) granted: (u64, u64),
     incoming: Option<Incoming>,
-    /// The writer sees in the ring what would be told it.
+    /// True if the two ends share a ring: the writer then reads there what would be acknowledged.
     pub(super) is_shared: bool,
-    /// What the writer was told on this connection.
+    /// The last acknowledgement sent on this connection.
     pub(super) told: Ack,
     pub(super) asks: [u64; 3],
     pub(super) is_writer_short: bool,
-    /// When the writer is to be told at the latest.
+    /// Latest time of the next acknowledgement.
     ack_by: Option<Tick>,
-    /// When it is to be told if nothing changes until then.
+    /// Time of the next acknowledgement if nothing changes until then.
     pub(super) ack_at: Option<Tick>,
-    /// What it is to be told then.
+    /// The content of that acknowledgement.
     waiting: Ack,
     pub(super) close: Option<StreamClose>,
-    /// Why the writer was destroyed before its end, in its words.
+    /// The writer's reason for being destroyed before its end.
     pub(super) abort_reason: Option<String>,
-    /// The writer may be told that its end is known.
+    /// True if the writer may be told that its end is known.
     pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
-    /// Where a writer begins that has written nothing when it came last.
+    /// The position at which a writer begins that had written nothing when it last connected.
     waits_at: Option<u64>,
     pub(super) is_abort_said: bool,
-    /// What the writer has dropped.
+    /// The elements dropped by the writer.
     pub(super) losses: Losses,
 }
 
-/// Where a stream ends.
+/// The end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamClose {
-    /// Nothing comes from here on.
+    /// No bytes come from this position on.
     pub position: u64,
-    /// Up to here the writer's program had written: more than `position` when it gave up the rest.
+    /// The writer's program had written up to here; beyond `position` if it gave up the rest.
     pub written: u64,
-    /// The writer was destroyed before its end: what came is not the whole, whatever its length.
+    /// True if the writer was destroyed before its end: the received data is then incomplete,
+    /// whatever its length.
     pub is_aborted: bool,
 }
 
@@ -107,7 +108,8 @@ impl Reader {
         }
     }
 
-    /// Bytes have arrived and count.
+    /// Called when the last byte of a frame has arrived. With a checksum, its bytes count only
+    /// after the checksum is verified here.
     fn end_of_frame(&mut self) -> Result<(), Disconnect> {
         let Some(incoming) = self.incoming.take() else {
             return Ok(());
@@ -208,7 +210,8 @@ impl Half for Reader {
                     },
                     ..abort
                 };
-                // A writer that was closed, and gave up waiting for the acknowledgement of its end.
+                // From a writer that was closed and stopped waiting for the acknowledgement of its
+                // end.
                 let is_end =
                     |close: StreamClose| !close.is_aborted && close.written == abort.position;
                 let is_complete = abort.transferred == abort.position;
@@ -224,7 +227,7 @@ impl Half for Reader {
                             ));
                 #[cfg(not(feature = "planted"))]
                 let is_aborted = true;
-                // What was announced before is not all coming.
+                // The previously announced end is not reached.
                 self.close = None;
                 self.handle_end(StreamClose {
                     position: abort.transferred,
@@ -304,7 +307,7 @@ impl Half for Reader {
             return Ok(());
         };
         let len = incoming.left.min(bytes.len() as u64);
-        // At most the slice's length, which is a usize.
+        // At most the length of the slice, so it fits a `usize`.
         let bytes = bytes.get(..len as usize).unwrap_or_default();
         let walk = match &mut incoming.check {
             Some(check) => {
@@ -339,8 +342,8 @@ impl Half for Reader {
                 .close
                 .is_some_and(|close| close.position == ack.arrived);
             if !self.is_abort_said && is_whole && ack.read == ack.arrived {
-                // Its program has the whole stream, and knows that it is: that is its end, and not
-                // one of a reader that wanted no more.
+                // The program has the whole stream and knows it. This is a regular end, not that of
+                // a reader that stopped early.
                 Ack {
                     has_end: true,
                     ..ack
@@ -373,7 +376,8 @@ impl Half for Reader {
             self.forget_ack();
             self.is_writer_short = false;
         } else if self.ack_at.is_none() || self.waiting != ack {
-            // Each wakes the writer, so that one for many is better, and soon when no more come.
+            // Each acknowledgement wakes the writer, so one for many is better; but it must not
+            // wait long when no more bytes come.
             let latest = now.saturating_add(self.ack_delay_max);
             let by = *self.ack_by.get_or_insert(latest);
             self.ack_at = Some(now.saturating_add(self.ack_delay).min(by));

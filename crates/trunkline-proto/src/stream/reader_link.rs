@@ -1,4 +1,4 @@
-//! What a reading program and its driver tell and ask the reading end.
+//! The interface of the reading end to the reading program and its driver.
 
 use trunkline_types::Tick;
 
@@ -11,14 +11,15 @@ use super::walk::ElementWalk;
 use crate::message::stream::ReaderState;
 
 impl Link<Reader> {
-    /// A reader without a peer.
+    /// Creates a reader without a peer.
     pub fn reader(options: LinkOptions, now: Tick) -> Self {
         let half = Reader::new(&options);
         Link::with(options, half, now)
     }
 
-    /// A reader that goes on from its journal: what has arrived there, and how much of it was read,
-    /// with the number of elements of that. Credit is computed, not taken.
+    /// Creates a reader that continues from its journal. `at` tells how much has arrived there and
+    /// was read, `read_elements` the number of elements read. Its credit is ignored and computed
+    /// anew.
     pub fn restored_reader(
         options: LinkOptions,
         at: ReaderState,
@@ -34,14 +35,14 @@ impl Link<Reader> {
         Link::with(options, half, now)
     }
 
-    /// Where the next received bytes belong, and how many of them. `None`: they go to
+    /// The place for the next received bytes, and their number; `None` if they are for
     /// [`handle_control`](Link::handle_control).
     pub fn wants_payload(&self) -> Option<Place> {
         self.half.wants_payload()
     }
 
-    /// These bytes came over this connection and are where
-    /// [`wants_payload`](Self::wants_payload) said, from its beginning on, and no more of them.
+    /// Called when these bytes have come over this connection and were stored at the start of the
+    /// place returned by [`wants_payload`](Self::wants_payload).
     pub fn handle_payload(&mut self, now: Tick, id: u64, bytes: &[u8]) {
         let Some(connection) = self.session.current(id).filter(|c| c.is_up) else {
             return;
@@ -53,31 +54,33 @@ impl Link<Reader> {
         }
     }
 
-    /// Up to here the ring may be given to the program: whole elements, and how many in all.
+    /// The position up to which the ring holds whole elements for the program, and their total
+    /// number.
     pub fn ready(&self) -> (u64, u64) {
         (self.half.arrived.boundary(), self.half.arrived.elements())
     }
 
-    /// Up to here everything has arrived, in bytes; the last element may be incomplete.
+    /// The position up to which everything has arrived, in bytes; the last element may be
+    /// incomplete.
     pub fn arrived(&self) -> u64 {
         self.half.arrived.position()
     }
 
-    /// Elements that count as read, as far as is known here: by the program, or by whoever it has
-    /// taken the place of.
+    /// Number of elements that count as read, as far as this end knows: by the program, or by the
+    /// reader that it has replaced.
     pub fn read_elements(&self) -> u64 {
         self.half.read_elements
     }
 
-    /// Up to here the program has read, so many elements in all.
+    /// Called when the program has read up to `position`, in all `elements` elements.
     pub fn handle_read(&mut self, position: u64, elements: u64) {
         let (ready, ready_elements) = self.ready();
         self.half.read = self.half.read.max(position.min(ready));
         self.half.read_elements = self.half.read_elements.max(elements.min(ready_elements));
     }
 
-    /// Where the two ends use one ring: how far it is written and read, each with the elements
-    /// before. What is in the ring has arrived.
+    /// Called if the two ends share a ring: the positions up to which it is written and read, each
+    /// with the number of elements before. Bytes in the ring have arrived.
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
@@ -90,25 +93,25 @@ impl Link<Reader> {
         half.is_shared = true;
     }
 
-    /// Whether the writer may be told that its end is known: with a journal, not before everything
-    /// is on disk.
+    /// Sets whether the writer may be told that its end is known. With a journal that requires
+    /// everything to be on disk.
     pub fn set_end_safe(&mut self, is_safe: bool) {
         self.half.is_end_safe = is_safe;
     }
 
-    /// The journal knows where the stream ends.
+    /// Sets the end of the stream, as recorded in the journal.
     pub fn restore_end(&mut self, end: StreamClose) {
         self.half.close = Some(end);
     }
 
-    /// Up to here everything is on disk.
+    /// Called when everything before `position` is on disk.
     pub fn handle_durable(&mut self, position: u64) {
         let position = position.min(self.arrived());
         self.half.durable = self.half.durable.max(position);
     }
 
-    /// When the program has read up to here, the writer waits for credit: call
-    /// [`handle_read`](Self::handle_read) then, and not only from time to time.
+    /// The position at which the writer will need credit: once the program has read up to here,
+    /// call [`handle_read`](Self::handle_read) at once instead of only from time to time.
     pub fn wants_read_at(&self) -> u64 {
         let step = self.half.credit_step();
         let told = self.half.told.credit_bytes;
@@ -117,18 +120,18 @@ impl Link<Reader> {
             .min(self.half.arrived.boundary())
     }
 
-    /// Where the stream ends, once that is known.
+    /// The end of the stream, once it is known.
     pub fn end(&self) -> Option<StreamClose> {
         self.half.close
     }
 
-    /// Why the writer was destroyed before its end, in its words.
+    /// The writer's reason for being destroyed before its end.
     pub fn abort_reason(&self) -> Option<&str> {
         self.half.abort_reason.as_deref()
     }
 
-    /// The program does not read any more: the writer is told, with how far it came. Where the two
-    /// ends are connected, send what there is before the transport is closed.
+    /// Called when the program stops reading: the writer is notified of how far it came. If the two
+    /// ends are connected, send all output before closing the transport.
     pub fn abort(&mut self) {
         self.half.is_aborted = true;
         if !self.is_connected() {

@@ -1,4 +1,4 @@
-//! The connection of an endpoint, and when it is to have another.
+//! The connection of an endpoint, and the time of the next one.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::message::stream::control::{encode_goodbye, encode_keepalive};
 use crate::message::stream::{EndState, StreamEnd, StreamHello, StreamWelcome};
 use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
 
-/// Ceiling of the wait before a dial. Below that of a client: a stream has one peer, so no crowd
-/// comes back with it, and its writer's buffer has to last until the dial that succeeds.
+/// Ceiling of the wait before a dial. It is lower than that of a client: a stream has one peer, so
+/// no crowd returns with it, and the writer's buffer must last until a dial succeeds.
 pub const REDIAL_MAX: Duration = Duration::from_millis(400);
 
 /// A transport, from the dial or the hello to its end.
@@ -24,34 +24,34 @@ pub const REDIAL_MAX: Duration = Duration::from_millis(400);
 pub(super) struct Connection {
     pub(super) id: u64,
     pub(super) input: Input,
-    /// Frames that are to be sent before anything else.
+    /// Frames to send before anything else.
     pub(super) out: Vec<u8>,
-    /// Both ends know each other.
+    /// True while both ends have accepted each other.
     pub(super) is_up: bool,
-    /// It was up, though it may be closing now.
+    /// True if it was up, even if it is closing now.
     was_up: bool,
-    /// It is to be closed once `out` is sent.
+    /// Set if it is to be closed once `out` is sent.
     pub(super) closing: Option<Disconnect>,
     since: Tick,
     pub(super) liveness: Liveness,
 }
 
-/// What an endpoint knows beside its positions.
+/// The state of an endpoint other than its positions.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) options: LinkOptions,
     pub(super) peer: Option<Known>,
-    /// What it shares with the peer, or with that of its journal.
+    /// The pair with the peer, or with the peer recorded in the journal.
     pub(super) pair: Option<Pair>,
     pub(super) connection: Option<Connection>,
-    /// Both ends use one ring, or this one offers to.
+    /// True if both ends share a ring, or this end offers to.
     pub(super) is_shared: bool,
-    /// S_BELLs that came over the present connection.
+    /// Number of S_BELLs received over the current connection.
     pub(super) bells: u64,
-    /// The last attempt of the peer that was accepted.
+    /// Number of the peer's last accepted dial.
     pub(super) peer_attempt: u64,
     pub(super) fault: Option<StreamFault>,
-    /// Everything was said: no further connection is needed.
+    /// True if no further connection is needed.
     pub(super) is_finished: bool,
     pub(super) attempt: u64,
     dial_at: Option<Tick>,
@@ -62,16 +62,16 @@ pub(super) struct Session {
     pub(super) last: Option<Disconnect>,
 }
 
-/// What an end that dials is to the one that it dials.
+/// The identity claimed by a dialling end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     /// It does not claim to be known.
     Stranger,
     /// It claims to be the peer, and has the secret of the pair.
     Proven,
-    /// It claims to be the peer, which may not have been answered when it dialled first.
+    /// It claims to be the peer, and the answer to its first dial may not have reached it.
     Unanswered,
-    /// It claims to be the peer, and is not.
+    /// It falsely claims to be the peer.
     Impostor,
 }
 
@@ -110,7 +110,7 @@ impl Session {
             .or(feature(self.options.drops, Features::DROPS))
     }
 
-    /// What this endpoint says of itself.
+    /// This endpoint's description of itself.
     pub(super) fn end(&self, state: EndState) -> StreamEnd {
         let options = &self.options;
         StreamEnd {
@@ -127,8 +127,8 @@ impl Session {
         }
     }
 
-    /// The share that is offered with the present dial. One that has no pair yet may not have heard
-    /// the answer, and offers the same again.
+    /// The share offered with the current dial. An end without a pair may not have received the
+    /// answer, and offers the same share again.
     fn offered(&self) -> Secret {
         let number = match self.pair {
             Some(_) => self.attempt,
@@ -137,8 +137,8 @@ impl Session {
         self.options.secret.offer(number)
     }
 
-    /// What goes with the hello of the present dial: the share, and the proof of one that has met
-    /// its peer.
+    /// The credentials in the hello of the current dial: the share, and the proof if this end has
+    /// met its peer.
     pub(super) fn credentials(&self) -> (Option<Secret>, Option<Secret>) {
         let (own, attempt) = (self.options.incarnation, self.attempt);
         let proof = self.pair.map(|pair| {
@@ -148,7 +148,7 @@ impl Session {
         (Some(self.offered()), proof)
     }
 
-    /// Who it is that dials.
+    /// Determines the identity claim of a dialling end.
     pub(super) fn claim(&self, hello: &StreamHello) -> Claim {
         let known = self.peer.as_ref();
         if !is_life_of_known(&self.options, known, &hello.end) {
@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// The welcome of this end, and the pair that the two are from now on.
+    /// Builds the welcome of this end, and the pair that the two form from now on.
     pub(super) fn welcome(
         &self,
         hello: &StreamHello,
@@ -203,8 +203,8 @@ impl Session {
         (welcome, pair)
     }
 
-    /// The end that was dialled has consented: the pair that the two are from now on; `None`: it
-    /// is not the one that it claims to be.
+    /// Called when the dialled end has accepted: returns the pair that the two form from now on;
+    /// `None` if it is not the endpoint that it claims to be.
     pub(super) fn pair_of(&self, welcome: &StreamWelcome) -> Option<Pair> {
         let (own, peer) = (self.options.incarnation, welcome.end.incarnation);
         let is_claimed = is_life_of_known(&self.options, self.peer.as_ref(), &welcome.end);
@@ -235,12 +235,12 @@ impl Session {
         self.dial_at
     }
 
-    /// The connection with this number, if it is the one that counts.
+    /// The connection with this number, if it is the current one.
     pub(super) fn current(&mut self, id: u64) -> Option<&mut Connection> {
         self.connection.as_mut().filter(|c| c.id == id)
     }
 
-    /// The connection, when both ends know each other.
+    /// The current connection, if it is up.
     pub(super) fn up(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut().filter(|c| c.is_up)
     }
@@ -260,7 +260,7 @@ impl Session {
         })
     }
 
-    /// Both ends know each other. `is_heard`: and the peer knows that they do.
+    /// Called when both ends have accepted each other; `is_heard` is true if the peer knows it too.
     pub(super) fn go_up(&mut self, now: Tick, end: StreamEnd, meeting: Meeting, is_heard: bool) {
         let known = self.peer.as_ref();
         let same = known.filter(|known| known.end.incarnation == end.incarnation);
@@ -278,14 +278,14 @@ impl Session {
         }
     }
 
-    /// Lets the peer know that it is heard.
+    /// Sends a keep-alive, from which the peer knows that it is heard.
     pub(super) fn say_alive(&mut self, now: Tick) {
         if let Some(connection) = self.up() {
             connection.say_alive(now);
         }
     }
 
-    /// Something came that only a peer sends which knows that it is connected.
+    /// Called for frames that a peer sends only if it knows that it is connected.
     pub(super) fn handle_heard(&mut self) {
         if let (Some(peer), true) = (
             &mut self.peer,
@@ -295,7 +295,7 @@ impl Session {
         }
     }
 
-    /// The connection is to be closed, and the peer told why.
+    /// Closes the connection and sends the reason to the peer.
     pub(super) fn close(&mut self, cause: Disconnect) {
         if let Some(connection) = &mut self.connection {
             if let Some(goodbye) = cause.goodbye() {
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    /// The stream is over; the peer is told in these words.
+    /// Ends the stream and sends this reason to the peer.
     pub(super) fn finish(&mut self, fault: Option<StreamFault>, code: FaultCode, sentence: &str) {
         if let Some(connection) = &mut self.connection {
             let goodbye = Goodbye {
@@ -323,7 +323,7 @@ impl Session {
         self.close(Disconnect::Local);
     }
 
-    /// The transport is gone. False when it was not the one that counts.
+    /// Called when the transport is gone. Returns false if it was not the current one.
     pub(super) fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) -> bool {
         if self.current(id).is_none() {
             return false;
@@ -341,20 +341,20 @@ impl Session {
         true
     }
 
-    /// Nobody could be dialled.
+    /// Called when the dial failed.
     pub(super) fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
         self.plan_dial(now, cause.retry_after());
         self.last = Some(cause);
     }
 
-    /// From now on it is dialled.
+    /// Makes this end passive: from now on it is dialled.
     pub(super) fn stop_dialling(&mut self) {
         self.options.role = Role::Passive;
         self.dial_at = None;
     }
 
     fn plan_dial(&mut self, now: Tick, retry_after: Option<Duration>) {
-        // SplitMix64: any spread will do.
+        // SplitMix64; any generator with a good spread works.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut random = self.random;
         random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -382,7 +382,7 @@ impl Session {
         [gone, connection].into_iter().flatten().min()
     }
 
-    /// What is due; `left_bytes` is said when it is time to give up.
+    /// Does what is due; `left_bytes` is reported if the endpoint gives up waiting for its peer.
     pub(super) fn handle_timeout(&mut self, now: Tick, left_bytes: u64) {
         if let Some(connection) = &mut self.connection {
             let mut cause = None;
@@ -426,7 +426,7 @@ impl Session {
                 away_for: now.since(since),
                 bytes: left_bytes,
             });
-            // Of a connection that is just coming to be.
+            // Closes a connection that is just being established.
             self.close(Disconnect::Local);
         }
     }

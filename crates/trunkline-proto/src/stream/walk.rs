@@ -1,39 +1,39 @@
-//! Where elements begin and end.
+//! Finds the boundaries of elements.
 
 use super::options::ElementForm;
 use super::output::RingBytes;
 
-/// Bytes of the length before an element that varies.
+/// Size of the length before an element of variable size.
 const LENGTH_BYTES: usize = 4;
 
-/// Goes over the bytes of a stream and counts its elements. Bytes come in any pieces; those of
-/// elements of one size are not looked at.
+/// Walks over the bytes of a stream and counts its elements. Bytes may come in pieces of any size;
+/// those of elements of fixed size are not inspected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ElementWalk {
     form: ElementForm,
-    /// Longest element with its length, in bytes.
+    /// Longest element in bytes, including its length.
     element_max: u64,
     position: u64,
-    /// Whole elements before `position`.
+    /// Number of whole elements before `position`.
     elements: u64,
-    /// Where the element that `position` is in begins.
+    /// Start of the element that `position` is in.
     boundary: u64,
-    /// What there is of its length.
+    /// The bytes of its length received so far.
     length: [u8; LENGTH_BYTES],
-    /// Bytes to its end, once its length is known.
+    /// Bytes to the end of the element, once its length is known.
     left: Option<u64>,
 }
 
 /// An element is longer than the buffer it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ElementTooLong {
-    /// Its bytes, with its length.
+    /// Size of the element in bytes, including its length.
     pub bytes: u64,
 }
 
 impl ElementWalk {
-    /// Begins at `position`, between two elements, behind `elements` of them. No element may be
-    /// longer than `element_max` bytes.
+    /// Starts at `position`, which is between two elements, after `elements` of them. No element
+    /// may be longer than `element_max` bytes.
     pub fn new(form: ElementForm, element_max: u64, position: u64, elements: u64) -> Self {
         Self {
             form,
@@ -46,25 +46,25 @@ impl ElementWalk {
         }
     }
 
-    /// How far it is.
+    /// The current position.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Whole elements up to there.
+    /// Number of whole elements before the position.
     pub fn elements(&self) -> u64 {
         self.elements
     }
 
-    /// Where the last of them ends.
+    /// End of the last whole element.
     pub fn boundary(&self) -> u64 {
         self.boundary
     }
 
-    /// Goes over `bytes`, but not into element number `elements_max`, and says how far.
+    /// Walks over `bytes`, but not into element number `elements_max`, and returns how far it came.
     ///
     /// # Errors
-    /// [`ElementTooLong`]; it has stopped before that element's bytes.
+    /// [`ElementTooLong`]; the walk stopped before the bytes of that element.
     pub fn advance(&mut self, bytes: &[u8], elements_max: u64) -> Result<u64, ElementTooLong> {
         if let ElementForm::Fixed(size) = self.form {
             return Ok(self.advance_fixed(size, bytes.len() as u64, elements_max));
@@ -79,7 +79,7 @@ impl ElementWalk {
                 },
             };
             let step = left.min(rest.len() as u64);
-            // At most the slice's length, which is a usize.
+            // At most the length of the slice, so it fits a `usize`.
             rest = rest.get(step as usize..).unwrap_or_default();
             self.position = self.position.saturating_add(step);
             self.left = left.checked_sub(step).filter(|left| *left > 0);
@@ -91,8 +91,8 @@ impl ElementWalk {
         Ok((bytes.len() as u64).saturating_sub(rest.len() as u64))
     }
 
-    /// As [`advance`](Self::advance) over bytes that need not be looked at, as those of elements of
-    /// one size.
+    /// Like [`advance`](Self::advance), over bytes that need not be inspected because elements have
+    /// a fixed size.
     pub(super) fn advance_fixed(&mut self, size: u32, bytes: u64, elements_max: u64) -> u64 {
         let size = u64::from(size.max(1));
         let into = self.position.saturating_sub(self.boundary);
@@ -107,8 +107,8 @@ impl ElementWalk {
         step
     }
 
-    /// Takes the length of the next element, as far as it is there; the bytes to the element's end
-    /// when it is whole. An element of no bytes ends with its length.
+    /// Takes the available bytes of the next element's length. Returns the number of bytes to the
+    /// element's end once the length is complete. An element without bytes ends with its length.
     fn take_length(&mut self, rest: &mut &[u8]) -> Result<Option<u64>, ElementTooLong> {
         loop {
             let have = self.position.saturating_sub(self.boundary);
@@ -123,7 +123,7 @@ impl ElementWalk {
             let Some((byte, after)) = rest.split_first() else {
                 return Ok(None);
             };
-            // Below the length's four bytes.
+            // Less than the four bytes of the length.
             if let Some(slot) = self.length.get_mut(have as usize) {
                 *slot = *byte;
             }
@@ -133,7 +133,7 @@ impl ElementWalk {
     }
 }
 
-/// Goes over `len` bytes of a writer's ring, but not into element number `elements_max`.
+/// Walks over `len` bytes of a writer's ring, but not into element number `elements_max`.
 pub(super) fn walk(
     walk: &mut ElementWalk,
     ring: &dyn RingBytes,
@@ -145,7 +145,7 @@ pub(super) fn walk(
     }
     let mut went = 0_u64;
     for piece in ring.bytes(walk.position(), len) {
-        // A writer's own elements have no bound but their program's.
+        // A writer's own elements are bounded only by its program.
         let step = walk.advance(piece, elements_max).unwrap_or(0);
         went = went.saturating_add(step);
         if step < piece.len() as u64 {

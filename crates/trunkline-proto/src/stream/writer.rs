@@ -20,26 +20,26 @@ use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
 pub use self::left::Left;
 
-/// What the writing end knows. Positions in bytes.
+/// The state of the writing end. Positions are in bytes.
 ///
-/// `freed <= acknowledged <= handed <= written`; on a connection that is up `handed` is also at
-/// most the credit.
+/// `freed <= acknowledged <= handed <= written`; while a connection is up `handed` is also at most
+/// the credit.
 #[derive(Clone, Debug)]
 pub struct Writer {
     pub(super) form: ElementForm,
     pub(super) freed_at: Until,
     pub(super) is_checked: bool,
-    /// The reader gives back in the ring itself, which is its own too.
+    /// True if the two ends share a ring, in which the reader itself frees the space.
     pub(super) is_shared: bool,
     pub(super) written: u64,
     pub(super) written_elements: u64,
-    /// Given to the driver on this connection, or acknowledged.
+    /// Handed to the driver on this connection, or acknowledged.
     pub(super) handed: u64,
-    /// The most that ever was: what the reader can have at most.
+    /// The largest such position since the two ends last agreed: the most that the reader can have.
     pub(super) reached: u64,
-    /// Of `handed`, what is with the transport.
+    /// The part of `handed` that was accepted by the transport.
     pub(super) sent: u64,
-    /// What the reader has said, over all connections.
+    /// As reported by the reader, over all connections.
     pub(super) arrived: u64,
     pub(super) read: u64,
     pub(super) durable: u64,
@@ -48,26 +48,26 @@ pub struct Writer {
     pub(super) peer_bytes: u64,
     pub(super) peer_capacity: u64,
     pub(super) peer_has_journal: bool,
-    /// Up to here the ring has what was written: the rest of it is in a journal.
+    /// The ring holds what was written only up to here; the rest is in a journal.
     pub(super) at_hand: u64,
-    /// Where the stream began: where its first reader was.
+    /// Position at which the stream began: that of its first reader.
     pub(super) begun: u64,
-    /// Goes behind what is free; its boundary is where the ring begins.
+    /// Follows the freed bytes; its boundary is the start of the ring's content.
     pub(super) kept: ElementWalk,
-    /// Goes along with `handed`, where elements vary.
+    /// Follows `handed` for elements of variable size.
     pub(super) ahead: Option<ElementWalk>,
-    /// What is to be asked for, by [`Until`], and what was on this connection.
+    /// Positions to ask for, indexed by [`Until`], and those asked for on this connection.
     pub(super) asks: [u64; 3],
     pub(super) asked: [u64; 3],
     pub(super) is_short_of_room: bool,
     pub(super) end: Option<u64>,
     pub(super) is_end_said: bool,
-    /// Why the program has destroyed it, for the reader.
+    /// The program's reason for destroying the writer, for the reader.
     pub(super) abort_reason: String,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
     pub(super) has_end: bool,
-    /// What it drops for a slow reader.
+    /// The elements dropped for a slow reader.
     pub(super) drops: Drops,
 }
 
@@ -123,7 +123,8 @@ impl Writer {
         }
     }
 
-    /// The credit as a position; what elements of varying length allow shows only on the way.
+    /// The credit as a position. For elements of variable size, the element credit becomes a
+    /// position only during the walk.
     pub(super) fn credit(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => self
@@ -133,7 +134,7 @@ impl Writer {
         }
     }
 
-    /// Frees what has come far enough.
+    /// Frees the bytes that have reached the required event.
     pub(super) fn free(&mut self, ring: &dyn RingBytes) {
         if self.is_shared {
             return;
@@ -149,7 +150,7 @@ impl Writer {
         }
     }
 
-    /// How far the next frame may go.
+    /// Number of bytes that the next frame may hold.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
         let credit = self.credit();
         #[cfg(feature = "planted")]
@@ -174,7 +175,7 @@ impl Writer {
 
     fn handle_ack(&mut self, ack: &Ack) -> Result<(), Disconnect> {
         if self.is_shared {
-            // The ring says it itself, and may be further than what was said before.
+            // The ring itself holds this information, which may be newer than the frame.
             return Ok(());
         }
         self.check(ack).map_err(malformed)?;
@@ -189,11 +190,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the reader can have the end, as it says: before anything of what it says counts.
+    /// Checks that the reader can have reached the end, before anything in the acknowledgement
+    /// counts.
     fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
             _ if self.is_abort_said => self.handed,
-            // It may know it from an earlier connection, or an earlier life.
+            // The reader may know the end from an earlier connection, or an earlier life.
             Some(end) => end,
             _ => return Err(malformed("it knows an end that was not said")),
         };
@@ -286,8 +288,8 @@ impl Half for Writer {
             }
         }
         self.say_lost(out);
-        // One that was closed, and has sent everything, has come to its end: whatever its program
-        // waits for after that.
+        // A writer that was closed and has sent everything has reached its end, whatever its
+        // program waits for after that.
         let is_at_end = self.end.is_some_and(|end| end == self.handed);
         if self.is_aborted {
             if !self.is_abort_said {
@@ -323,7 +325,7 @@ impl Half for Writer {
         });
         let head = DataHead {
             position,
-            // At most the longest frame.
+            // At most the length of the longest frame.
             len: u32::try_from(len).unwrap_or(u32::MAX),
             crc32c,
             is_short_of_room: self.is_short_of_room && self.handed == self.written,

@@ -1,4 +1,4 @@
-//! What cannot be true of what a reader says.
+//! Plausibility checks of a reader's reports.
 
 use super::meeting::Mismatch;
 use super::options::ElementForm;
@@ -6,7 +6,7 @@ use super::writer::Writer;
 use crate::message::stream::{Ack, StreamEnd};
 
 impl Writer {
-    /// What cannot be true of an acknowledgement.
+    /// Checks an acknowledgement for impossible values.
     pub(super) fn check(&self, ack: &Ack) -> Result<(), String> {
         let went_back = ack.arrived < self.arrived
             || ack.read < self.read
@@ -59,8 +59,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Elements that vary, written or about to be, may be as long as the buffer of the reader
-    /// before allowed. One with a smaller buffer might never have room for the next of them.
+    /// Elements of variable size that are written, or about to be, may be as long as the previous
+    /// reader's buffer allowed. A reader with a smaller buffer might never have room for the next
+    /// one.
     pub(super) fn check_buffer(&self, peer: &StreamEnd) -> Result<(), Mismatch> {
         let is_known = self.form == ElementForm::Variable && self.peer_bytes < u64::MAX;
         if !is_known || peer.bytes_max >= self.peer_bytes {
@@ -73,7 +74,7 @@ impl Writer {
         )))
     }
 
-    /// What cannot be true of a reader that was there before.
+    /// Checks the report of a returning reader for impossible values.
     pub(super) fn check_again(&self, at: &Ack) -> Result<(), String> {
         if at.arrived < self.arrived || at.read < self.read || at.durable < self.durable {
             return Err(format!(

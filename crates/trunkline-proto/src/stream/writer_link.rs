@@ -1,4 +1,4 @@
-//! What a writing program and its driver tell and ask the writing end.
+//! The interface of the writing end to the writing program and its driver.
 
 use trunkline_types::Tick;
 
@@ -13,13 +13,13 @@ use crate::message::fault::cut_text;
 use crate::message::stream::{POSITION_MAX, WriterState};
 
 impl Link<Writer> {
-    /// A writer without a peer.
+    /// Creates a writer without a peer.
     pub fn writer(options: LinkOptions, now: Tick) -> Self {
         let half = Writer::new(&options);
         Link::with(options, half, now)
     }
 
-    /// A writer that goes on from its journal.
+    /// Creates a writer that continues from its journal.
     pub fn restored_writer(options: LinkOptions, at: WriterState, now: Tick) -> Self {
         let mut half = Writer::new(&options);
         half.kept = ElementWalk::new(options.form, u64::MAX, at.kept, at.kept_elements);
@@ -29,12 +29,12 @@ impl Link<Writer> {
         half.handed = at.kept;
         half.sent = at.kept;
         half.written = at.written;
-        // The life before may have sent all of it.
+        // The previous life may have sent all of it.
         half.reached = at.written;
         Link::with(options, half, now)
     }
 
-    /// Up to here the program has written, so many elements in all.
+    /// Called when the program has written up to `position`, in all `elements` elements.
     pub fn handle_written(&mut self, position: u64, elements: u64) {
         if self.half.end.is_none() && !self.half.is_aborted {
             self.half.written = self.half.written.max(position.min(POSITION_MAX));
@@ -42,8 +42,8 @@ impl Link<Writer> {
         }
     }
 
-    /// Where the two ends use one ring: how far it is written and read, each with the elements
-    /// before. What is in the ring is with the reader.
+    /// Called if the two ends share a ring: the positions up to which it is written and read, each
+    /// with the number of elements before. Bytes in the ring have reached the reader.
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
@@ -64,18 +64,19 @@ impl Link<Writer> {
         }
     }
 
-    /// Looks what is free by now: for who gives the ring bytes piece by piece.
+    /// Updates the freed position, for drivers that hand over the ring's bytes piece by piece.
     pub fn free(&mut self, ring: &dyn RingBytes) {
         self.half.free(ring);
     }
 
-    /// The ring has what was written only up to here, with a journal that has the rest; further
-    /// bytes are not handed out.
+    /// Limits the bytes that the ring holds to those before `position`; a journal holds the rest.
+    /// Bytes beyond it are not handed out.
     pub fn set_at_hand(&mut self, position: u64) {
         self.half.at_hand = position;
     }
 
-    /// Whether the program waits for room in its buffer: then acknowledgements are not to wait.
+    /// Sets whether the program is waiting for room in its buffer; acknowledgements are then not
+    /// delayed.
     pub fn set_short_of_room(&mut self, is_short: bool) {
         let half = &mut self.half;
         if is_short && !half.is_short_of_room && half.handed > half.arrived {
@@ -84,64 +85,64 @@ impl Link<Writer> {
         half.is_short_of_room = is_short;
     }
 
-    /// Asks to be told as soon as everything written so far has come so far; returns the position
-    /// for [`is_reached`](Self::is_reached).
+    /// Asks the reader to report as soon as everything written so far has reached `until`. Returns
+    /// the position for [`is_reached`](Self::is_reached).
     pub fn flush(&mut self, until: Until) -> u64 {
         let position = self.half.written;
         self.half.asks = raised(self.half.asks, until, position);
         position
     }
 
-    /// Whether everything before `position` has come so far.
+    /// Returns true if everything before `position` has reached `until`.
     pub fn is_reached(&self, until: Until, position: u64) -> bool {
         self.half.place(until) >= position
     }
 
-    /// How far everything has come.
+    /// The position up to which everything has reached `until`.
     pub fn position(&self, until: Until) -> u64 {
         self.half.place(until)
     }
 
-    /// From here on the ring keeps bytes: what lies before may be written over. Between two
+    /// The first position that the ring keeps; earlier bytes may be overwritten. It is between two
     /// elements.
     pub fn freed(&self) -> u64 {
         self.half.kept.boundary()
     }
 
-    /// Elements before [`freed`](Self::freed).
+    /// Number of elements before [`freed`](Self::freed).
     pub fn freed_elements(&self) -> u64 {
         self.half.kept.elements()
     }
 
-    /// How far the program has written, as far as it was told.
+    /// The position up to which the program has written, as last reported.
     pub fn written(&self) -> u64 {
         self.half.written
     }
 
-    /// Bytes that were handed out to be sent.
+    /// The position up to which bytes were handed out for sending.
     pub fn handed(&self) -> u64 {
         self.half.handed
     }
 
-    /// Up to where the reader's credit goes, in bytes.
+    /// The position up to which the reader's credit allows sending, in bytes.
     pub fn credit(&self) -> u64 {
         self.half.credit()
     }
 
-    /// The longest element, with its length, that both buffers hold, in bytes.
+    /// Size in bytes of the longest element, including its length, that fits into both buffers.
     pub fn element_bytes_max(&self) -> u64 {
         self.session.options.bytes_max.min(self.half.peer_bytes)
     }
 
-    /// Nothing more is written; what is there is still sent.
+    /// Closes the writer: nothing more is written, but what was written is still sent.
     pub fn close(&mut self) {
         let written = self.half.written;
         self.half.end.get_or_insert(written);
     }
 
-    /// Nothing more is sent, and the reader is told `reason`, of which the first 1024 bytes count.
-    /// Where the two ends are connected, wait until [`is_closed`] or the connection is gone, so
-    /// that [`left`](Self::left) is exact.
+    /// Aborts the writer: nothing more is sent, and the reader receives the first 1024 bytes of
+    /// `reason`. If the two ends are connected, wait until [`is_closed`] returns true or the
+    /// connection is gone, so that [`left`](Self::left) is exact.
     ///
     /// [`is_closed`]: Self::is_closed
     pub fn abort(&mut self, reason: &str) {
@@ -154,18 +155,18 @@ impl Link<Writer> {
         }
     }
 
-    /// Whether the reader has said that it has everything up to the end, or up to where the writer
-    /// was aborted.
+    /// Returns true if the reader has acknowledged everything up to the end, or up to where the
+    /// writer was aborted.
     pub fn has_end(&self) -> bool {
         self.half.has_end
     }
 
-    /// Whether the reader has everything up to the end, or up to where the writer was aborted.
+    /// Returns true if `has_end` does, or if the stream is over for another reason.
     pub fn is_closed(&self) -> bool {
         self.half.has_end || self.is_over()
     }
 
-    /// What the reader lacks.
+    /// The elements that the reader lacks.
     pub fn left(&self, ring: &dyn RingBytes) -> Left {
         self.half.left(ring)
     }

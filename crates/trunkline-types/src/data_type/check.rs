@@ -1,4 +1,4 @@
-//! Which types a variable can have.
+//! Validation of data types.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,75 +10,76 @@ use super::{
     STRUCT_FIELDS_MAX, StructType,
 };
 
-/// No variable can have this type.
+/// The type is not legal for a variable.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TypeError {
-    /// An enum without labels.
+    /// The enum has no labels.
     #[error("an enum needs at least one label")]
     NoLabels,
-    /// More than [`ENUM_LABELS_MAX`].
+    /// The enum has more than [`ENUM_LABELS_MAX`] labels.
     #[error("the enum has {count} labels; {ENUM_LABELS_MAX} is the limit")]
     TooManyLabels {
-        /// How many there are.
+        /// Number of labels.
         count: usize,
     },
     /// Two labels are equal.
     #[error("the label {label:?} appears twice in one enum")]
     DuplicateLabel {
-        /// The label.
+        /// The repeated label.
         label: Arc<str>,
     },
     /// A label or field name is longer than [`LABEL_BYTES_MAX`].
     #[error("a label or field name has {bytes} bytes; {LABEL_BYTES_MAX} is the limit")]
     LabelTooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// No dimension, or more than [`ARRAY_RANK_MAX`].
+    /// The array has no dimension, or more than [`ARRAY_RANK_MAX`].
     #[error("an array has 1 to {ARRAY_RANK_MAX} dimensions, not {rank}")]
     Rank {
         /// Number of dimensions.
         rank: usize,
     },
-    /// A struct without fields.
+    /// The struct has no fields.
     #[error("a struct needs at least one field")]
     NoFields,
-    /// More than [`STRUCT_FIELDS_MAX`].
+    /// The struct has more than [`STRUCT_FIELDS_MAX`] fields.
     #[error("the struct has {count} fields; {STRUCT_FIELDS_MAX} is the limit")]
     TooManyFields {
-        /// How many there are.
+        /// Number of fields.
         count: usize,
     },
-    /// A field without a name.
+    /// A field has no name.
     #[error("field {position} of a struct has no name")]
     UnnamedField {
-        /// Its position, from 1.
+        /// Position of the field, counted from 1.
         position: usize,
     },
-    /// Two fields have one name.
+    /// Two fields have the same name.
     #[error("the field {name:?} appears twice in one struct")]
     DuplicateField {
-        /// The name.
+        /// The repeated name.
         name: Arc<str>,
     },
-    /// More than [`STRUCT_DEPTH_MAX`] structs within each other.
+    /// Structs are nested more than [`STRUCT_DEPTH_MAX`] deep.
     #[error("structs are nested more than {STRUCT_DEPTH_MAX} deep")]
     TooDeep,
-    /// Fixed lengths that already exceed the largest value.
+    /// The fixed lengths alone exceed the size limit of a value.
     #[error("its fixed lengths make values of {bytes} bytes; {VALUE_BYTES_MAX} is the limit")]
     TooLarge {
-        /// Bytes of its smallest value in memory, saturated.
+        /// Size in bytes of the type's smallest value in memory, saturated.
         bytes: u64,
     },
 }
 
 impl DataType {
     /// Checks that a variable can have this type: counts, names, nesting and fixed lengths are
-    /// within their limits. The decoders and parsers of this crate return only types that pass.
+    /// within their limits. The decoders and parsers of this crate return only types that pass this
+    /// check.
     ///
     /// # Errors
-    /// [`TypeError`] names the first rule that is broken.
+    /// [`TypeError`] names the first broken rule.
     pub fn check(&self) -> Result<(), TypeError> {
         let bytes = self.check_within(0)?;
         if bytes > VALUE_BYTES_MAX as u64 {
@@ -88,7 +89,7 @@ impl DataType {
         }
     }
 
-    /// Checks everything but the total size, which it returns.
+    /// Checks everything except the total size, which it returns in bytes.
     fn check_within(&self, structs_around: usize) -> Result<u64, TypeError> {
         match self {
             DataType::Enum(ty) => ty.check().map(|()| 4),
@@ -100,7 +101,8 @@ impl DataType {
                 }
                 let element = ty.element.fixed_size().unwrap_or(size_of::<Arc<str>>());
                 let lengths = ty.shape.iter().map(|length| u64::from(length.unwrap_or(0)));
-                // A free dimension makes the smallest value empty, whatever the others say.
+                // With a free dimension the smallest value is empty, whatever the other lengths
+                // are.
                 Ok(if ty.shape.contains(&None) {
                     0
                 } else {

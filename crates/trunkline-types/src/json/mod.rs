@@ -13,9 +13,9 @@
 //! waveform                   {"t0": time, "dt": seconds, "samples": list, "attributes": object}
 //! ```
 //!
-//! JSON has no NaN and no infinities. A variable's own value becomes `null` with the word beside it
-//! in [`JsonValue::special`]; inside arrays, structs and waveforms they are the strings `"NaN"`,
-//! `"Infinity"` and `"-Infinity"`.
+//! JSON has no NaN and no infinities. If a variable's value is such a number, it becomes `null`,
+//! and [`JsonValue::special`] holds the word. Inside arrays, structs and waveforms these numbers
+//! are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 //!
 //! An attribute of a waveform that JSON would read back as another type (anything but booleans,
 //! strings, `i64` and finite `f64`) is written with its type: `{"type": "u8", "value": 5}`.
@@ -31,5 +31,5 @@ pub use write::{JsonValue, to_json};
 
 pub(crate) use write::{attribute, has_said_shape, special_text};
 
-/// The key of the shape of an array without elements.
+/// The key under which the shape of an array without elements is written.
 pub(crate) const SHAPE: &str = "shape";

@@ -1,4 +1,4 @@
-//! From JSON to values, never changing what is written.
+//! Reads values from JSON, without ever changing what is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::{
     Waveform,
 };
 
-/// The value of type `ty` that `json` says: what [`to_json`](super::to_json) writes, and besides it
-/// whole numbers with a point for integers, integers as strings for `i64` and `u64` (browsers lose
-/// their last digits), the number of an enum's label, and waveforms without `t0`, `dt` or
-/// `attributes`.
+/// Reads the value of type `ty` from `json`. Accepts everything that [`to_json`](super::to_json)
+/// writes. Also accepts integers with a decimal point, integers as strings for `i64` and `u64`
+/// (browsers lose their last digits), the number of an enum's label, and waveforms without `t0`,
+/// `dt` or `attributes`.
 ///
 /// # Errors
-/// [`ConvertError`] says where and what; a number that its type cannot hold as it is written is
-/// refused, except that decimals are rounded to the nearest `f64` or `f32`.
+/// [`ConvertError`] names the place and the problem. A number that its type cannot hold as written
+/// is refused, except that decimals are rounded to the nearest `f64` or `f32`.
 pub fn from_json(json: &Json, ty: &DataType) -> Result<Value, ConvertError> {
     let value = read(json, ty)?;
     let bytes = encoded_len(&value);
@@ -148,7 +148,7 @@ fn f32_of(json: &Json) -> Result<f32, ConvertError> {
         .ok_or_else(|| wrong(json, &ty))
 }
 
-/// NaN and infinities, in both spellings that are written.
+/// NaN and infinities, in both spellings in use.
 fn special_of(json: &Json) -> Option<f64> {
     match json.as_str()? {
         "NaN" | "nan" => Some(f64::NAN),
@@ -265,7 +265,7 @@ fn check_fields<'a>(
     object: &Map<String, Json>,
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<(), ConvertError> {
-    // A struct may have 1,024 fields: the names are looked up, not searched for one by one.
+    // A struct may have 1,024 fields, so the names are hashed instead of searched one by one.
     let known: std::collections::HashSet<&str> = names.clone().collect();
     match object.keys().find(|name| !known.contains(name.as_str())) {
         Some(name) => {
@@ -287,7 +287,7 @@ fn check_fields<'a>(
     }
 }
 
-/// An array without elements whose shape is written out.
+/// Reads an array without elements whose shape is written out.
 fn empty_of(object: &Map<String, Json>, ty: &ArrayType) -> Result<Array, ConvertError> {
     check_fields(object, [SHAPE].into_iter())?;
     let wrong = |json: &Json| wrong_text(&describe(json), "the lengths of its dimensions");
@@ -327,7 +327,7 @@ fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
     let mut shape = Vec::with_capacity(found.len());
     for (index, (length, fixed)) in found.iter().zip(&ty.shape).enumerate() {
         match (*length, *fixed) {
-            // `[]` stands for every array without elements that the type allows.
+            // `[]` is read as the array without elements that the type determines.
             (_, fixed) if empty => shape.push(fixed.unwrap_or(0)),
             (Some(found), Some(fixed)) if found != fixed as usize => {
                 return Err(ConvertError::FixedLength {
@@ -340,11 +340,11 @@ fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
         }
     }
     let elements = elements_of(&leaves, ty.element)?;
-    // Every list was compared with its neighbours: the product is the number of leaves.
+    // Lists at the same depth have equal lengths, so the product is the number of leaves.
     Array::new(shape, elements).map_err(|error| wrong_text(&error.to_string(), "an array"))
 }
 
-/// Collects the innermost values in order and the length of each dimension.
+/// Collects the innermost values in order, and the length of each dimension.
 fn gather<'a>(
     json: &'a Json,
     ty: &ArrayType,
@@ -421,7 +421,7 @@ fn wrong_text(text: &str, expected: &str) -> ConvertError {
     }
 }
 
-/// A few words for what stands there, however large it is.
+/// Describes a JSON value in a few words, however large it is.
 fn describe(json: &Json) -> String {
     match json {
         Json::Null => "null".to_owned(),
@@ -433,5 +433,5 @@ fn describe(json: &Json) -> String {
     }
 }
 
-/// Up to here every whole number is an `f64`.
+/// Up to this limit every integer is exact as `f64`.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;

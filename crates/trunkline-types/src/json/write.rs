@@ -1,4 +1,4 @@
-//! From values to JSON.
+//! Writes values as JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -7,20 +7,20 @@ use serde_json::{Map, Value as Json, json};
 use super::SHAPE;
 use crate::{DataType, Elements, Value, Waveform};
 
-/// A value as JSON, with what JSON cannot say about it.
+/// A value as JSON, together with the facts that JSON cannot express.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JsonValue {
-    /// The value; `null` when it is a special number.
+    /// The value; `null` if it is a special number.
     pub value: Json,
-    /// `nan`, `inf` or `-inf` when the value is that number.
+    /// `nan`, `inf` or `-inf` if the value is that number.
     pub special: Option<&'static str>,
-    /// `base64` when the value is bytes in that encoding.
+    /// `base64` if the value is bytes in that encoding.
     pub enc: Option<&'static str>,
 }
 
 impl JsonValue {
-    /// The value alone, where nothing can stand beside it: special numbers become strings. What
-    /// [`from_json`](super::from_json) reads.
+    /// Returns the value alone, for places without room for the other fields: special numbers
+    /// become strings. [`from_json`](super::from_json) reads the result.
     pub fn into_plain(self) -> Json {
         match self.special {
             Some(special) => Json::from(special),
@@ -29,10 +29,10 @@ impl JsonValue {
     }
 }
 
-/// The value as JSON.
+/// Converts a value to JSON.
 ///
-/// `data_type` names labels and fields; where it does not fit the value their numbers stand
-/// instead.
+/// `data_type` supplies the names of labels and fields. Where it does not match the value, their
+/// numbers are written instead.
 pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     let special = match value {
         Value::F32(v) => special_word(f64::from(*v)),
@@ -52,7 +52,7 @@ pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     }
 }
 
-/// How a special number is written inside a larger value; `None` for all others.
+/// The text of a special number inside a larger value; `None` for other numbers.
 pub(crate) fn special_text(number: f64) -> Option<&'static str> {
     match number {
         v if v.is_nan() => Some("NaN"),
@@ -127,7 +127,7 @@ fn waveform(waveform: &Waveform) -> Json {
     Json::Object(object)
 }
 
-/// An attribute, with its type where JSON alone would not say it.
+/// Writes an attribute, with its type if JSON alone would not tell it.
 pub(crate) fn attribute(value: &Value) -> Json {
     let says_its_type = match value {
         Value::Bool(_) | Value::String(_) | Value::I64(_) => true,
@@ -149,14 +149,14 @@ pub(crate) fn attribute(value: &Value) -> Json {
     }
 }
 
-/// Whether the shape of an array must be written out, because its list would be `[]` and the type
-/// allows others that are as empty.
+/// Returns true if the shape of an array must be written out, because its list would be `[]` and
+/// the type allows other empty shapes.
 pub(crate) fn has_said_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
     let lengths: Option<&[Option<u32>]> = match ty {
         Some(DataType::Array(ty)) => Some(&ty.shape),
         _ => None,
     };
-    // What `[]` is read as: the lengths of the type, and 0 where it has none.
+    // The shape as which `[]` is read: the lengths of the type, with 0 for free dimensions.
     let read = |at: usize| {
         lengths
             .and_then(|lengths| lengths.get(at).copied())
@@ -166,7 +166,8 @@ pub(crate) fn has_said_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
 }
 
 fn elements(elements: &Elements, shape: &[u32]) -> Json {
-    // Without this a shape of many times nothing would cost more than its value.
+    // Without this check an array without elements could cost far more than its value, as nested
+    // empty lists.
     if elements.is_empty() {
         Json::Array(Vec::new())
     } else {
@@ -174,7 +175,7 @@ fn elements(elements: &Elements, shape: &[u32]) -> Json {
     }
 }
 
-/// One list per dimension; `next` is the element that comes next.
+/// Writes one list per dimension; `next` is the index of the next element.
 fn nested(elements: &Elements, shape: &[u32], next: &mut usize) -> Json {
     let Some((length, inner_shape)) = shape.split_first() else {
         let element = elements
@@ -197,7 +198,8 @@ fn float(number: f64) -> Json {
     }
 }
 
-/// The `f64` with the fewest digits that is still this `f32`: 0.1, not 0.10000000149011612.
+/// Returns the `f64` with the fewest digits that rounds to this `f32`: 0.1, not
+/// 0.10000000149011612.
 fn shortest(number: f32) -> f64 {
     match format!("{number:?}").parse::<f64>() {
         Ok(short) if short as f32 == number => short,

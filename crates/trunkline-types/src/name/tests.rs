@@ -63,7 +63,7 @@ fn names_of_other_systems_are_legal_as_they_are() {
     }
 }
 
-/// The rules of names: reserved characters are escaped, `/` as %2F; here case counts.
+/// The rules of names: reserved characters are escaped, `/` as %2F, and case counts.
 ///
 /// Behaviour: DP-15.
 #[test]

@@ -80,7 +80,7 @@ fn every_status_of_the_source_system_has_its_reason() {
     }
 }
 
-/// The part of it that belongs here: quality says which clock, and whether it was synchronised.
+/// The part of B-40 that this crate covers: the quality names the clock and its synchronisation.
 ///
 /// Behaviour: B-40.
 #[test]
@@ -151,8 +151,8 @@ proptest! {
     }
 }
 
-/// Every status that variables of the source system have is a quality here, by its name, at its
-/// level, with a sentence that says the same.
+/// Every status of the source system's variables has a quality of the same name, at the same level,
+/// with a sentence of the same meaning.
 ///
 /// Behaviour: H-29.
 #[test]

@@ -30,7 +30,7 @@ fn down(scaling: Scaling, eng: f64) -> f64 {
     }
 }
 
-/// `eng = ez + (raw - rz) * (ef - ez) / (rf - rz)`, by hand.
+/// `eng = ez + (raw - rz) * (ef - ez) / (rf - rz)`, computed by hand.
 ///
 /// Behaviour: H-01.
 #[test]
@@ -43,7 +43,7 @@ fn linear_scaling_maps_raw_zero_and_full_to_engineering_zero_and_full() {
         (CURRENT, 4.0, 0.0),
         (CURRENT, 12.0, 50.0),
         (CURRENT, 20.0, 100.0),
-        (CURRENT, 3.6, -2.5),   // under range goes on: (3.6 - 4) * 100 / 16
+        (CURRENT, 3.6, -2.5),   // under range continues: (3.6 - 4) * 100 / 16
         (CURRENT, 22.0, 112.5), // so does over range
         (
             Scaling::Linear {
@@ -71,7 +71,7 @@ fn linear_scaling_maps_raw_zero_and_full_to_engineering_zero_and_full() {
             "{scaling:?} back from {eng}"
         );
     }
-    // Exact where the numbers are whole.
+    // Integers are exact.
     assert_eq!(up(LINEAR, 4095.0), 150.0);
     assert_eq!(
         up(
@@ -205,7 +205,7 @@ fn bit_fields_are_inverted_then_selected() {
     ] {
         let scaled = scaling.to_engineering(&Value::U32(raw), &DataType::U32);
         assert_eq!(scaled, Ok(Value::U32(eng)));
-        // Back: the selected bits as they were, the others 0.
+        // The inverse keeps the selected bits and clears the others.
         let back = scaling.to_raw(&Value::U32(eng), &DataType::U32);
         assert_eq!(back, Ok(Value::U32(raw & 0b0011_1100)));
     }
@@ -338,7 +338,7 @@ proptest! {
             prop_assert!(there >= low && there <= high);
             let back = match scaling.to_raw(&Value::F64(there), &DataType::F64) {
                 Ok(Value::F64(back)) => back,
-                // Rounding may carry the very beginning of the range past its zero.
+                // Rounding may move a value at the very start of the range past its zero.
                 _ => { prop_assert!(part < 1e-6); continue }
             };
             prop_assert!((back - value).abs() <= 1e-3 * span, "{} became {}", value, back);

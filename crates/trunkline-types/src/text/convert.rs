@@ -1,23 +1,23 @@
-//! Why a text or a JSON value is not a value of a type.
+//! Errors of converting a text or a JSON value to a value of a type.
 
 use crate::{DataType, EnumType};
 
-/// Whoever wrote the value is at fault; the sentence says what would be right.
+/// The given text or JSON is not a value of the type. The message tells what would be valid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// Not of the kind that the type needs.
+    /// The value is not of the kind that the type needs.
     #[error("{text} is not {ty}")]
     WrongType {
-        /// What was given, shortened.
+        /// The text as given, shortened.
         text: String,
         /// The type with its article, shortened.
         ty: String,
     },
-    /// A number outside the type's range.
+    /// The number is outside the type's range.
     #[error("{text} is outside {ty} ({low} to {high})")]
     OutOfRange {
-        /// What was given.
+        /// The text as given, shortened.
         text: String,
         /// The type.
         ty: String,
@@ -26,33 +26,33 @@ pub enum ConvertError {
         /// Highest value of the type.
         high: String,
     },
-    /// A number that the type would change.
+    /// The type cannot represent the number exactly.
     #[error("{text} cannot be kept exactly in {ty}")]
     Inexact {
-        /// What was given.
+        /// The text as given, shortened.
         text: String,
         /// The type with its article.
         ty: String,
     },
-    /// No label and no label's number.
+    /// The text is neither a label nor the number of one.
     #[error("{text} is not one of {labels}")]
     NotALabel {
-        /// What was given, shortened.
+        /// The text as given, shortened.
         text: String,
-        /// The labels, or the first of many.
+        /// The labels; of a long list, the first ones.
         labels: String,
     },
-    /// A dimension with another length than its type has.
+    /// The length of a dimension differs from the one fixed by its type.
     #[error("dimension {dimension} has {found} elements, but the type fixes it to {fixed}")]
     FixedLength {
         /// The dimension, from 1, outermost first.
         dimension: usize,
-        /// Its length.
+        /// The length found.
         found: usize,
-        /// The length in the type.
+        /// The length fixed by the type.
         fixed: u32,
     },
-    /// Lists of different lengths beside each other.
+    /// Lists at the same depth have different lengths.
     #[error(
         "dimension {dimension} has {found} elements here and {before} before: all must have the same length"
     )]
@@ -70,61 +70,61 @@ pub enum ConvertError {
         /// Its name.
         field: String,
     },
-    /// A field that the struct or waveform has not.
+    /// The struct or waveform has no such field.
     #[error("there is no field {field:?}; the fields are {fields}")]
     UnknownField {
-        /// The name given, shortened.
+        /// The field name as given, shortened.
         field: String,
-        /// Those there are.
+        /// The names of the existing fields.
         fields: String,
     },
-    /// Not a date and time.
+    /// The text is not a date and time.
     #[error("{text} is not a time: write it like 2026-11-20T21:39:04.123456789Z")]
     NotATime {
-        /// What was given, shortened.
+        /// The text as given, shortened.
         text: String,
     },
-    /// `now`, which only a clock could answer.
+    /// The text is `now`, which would require a clock.
     #[error(
         "now is not a time here, because every machine has another one: write it like 2026-11-20T21:39:04Z"
     )]
     Now,
-    /// A time that 64 bits of nanoseconds do not reach.
+    /// The time does not fit into 64 bits of nanoseconds.
     #[error(
         "{text} is outside the times from 1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z"
     )]
     TimeRange {
-        /// What was given.
+        /// The text as given, shortened.
         text: String,
     },
-    /// Bytes written wrongly.
+    /// The text is not a valid notation of bytes.
     #[error("{text} is not bytes: write 0x and pairs of hexadecimal digits, or base64: and base64")]
     NotBytes {
-        /// What was given, shortened.
+        /// The text as given, shortened.
         text: String,
     },
-    /// A list, struct or waveform that is not JSON.
+    /// The text of an array, struct or waveform is not valid JSON.
     #[error("{ty} is written as JSON, but this is not: {message}")]
     NotJson {
         /// The type with its article, shortened.
         ty: String,
-        /// What the JSON parser says.
+        /// The message of the JSON parser.
         message: String,
     },
-    /// Over [`VALUE_BYTES_MAX`](crate::wire::VALUE_BYTES_MAX).
+    /// The value is larger than [`VALUE_BYTES_MAX`](crate::wire::VALUE_BYTES_MAX).
     #[error("the value takes {bytes} bytes; {max} is the limit")]
     TooLarge {
-        /// Its size on the wire.
+        /// Its size on the wire, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit, in bytes.
         max: usize,
     },
-    /// One of the above, inside a larger value.
+    /// Another error, in a part of a larger value.
     #[error("{place}: {source}")]
     Within {
-        /// Where: an element's number from 0, a field's name.
+        /// The place: the index of an element, counted from 0, or the name of a field.
         place: String,
-        /// What is wrong there.
+        /// The error at that place.
         source: Box<ConvertError>,
     },
 }
@@ -179,7 +179,7 @@ impl ConvertError {
     }
 }
 
-/// The type as it stands in a sentence: `an f64`, `an i8`, `a u8`, `an array(f64, 3)`.
+/// Returns the type with its article for use in a sentence: `an f64`, `an i8`, `a u8`.
 pub(crate) fn with_article(ty: &DataType) -> String {
     let name = ty.to_string();
     let is_float = name.starts_with("f32") || name.starts_with("f64");
@@ -191,7 +191,7 @@ pub(crate) fn with_article(ty: &DataType) -> String {
     format!("{article} {}", clip(&name))
 }
 
-/// At most 60 characters of what somebody wrote.
+/// Shortens a given text to at most 60 characters.
 pub(crate) fn clip(text: &str) -> String {
     let mut clipped: String = text.chars().take(60).collect();
     if clipped.len() < text.len() {

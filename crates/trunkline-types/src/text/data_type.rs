@@ -7,33 +7,33 @@ use crate::{ArrayType, DataType, ElementType, EnumType, StructType};
 
 use super::clip;
 
-/// The text is not a type. Positions are bytes from 0.
+/// The text is not a type. Positions are byte offsets from 0.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTypeError {
-    /// A word that is no type.
+    /// The word is not a type.
     #[error("{word:?} is not a type{}", hint(word))]
     UnknownType {
         /// The word, shortened.
         word: String,
     },
-    /// Something else stands where this was expected.
+    /// Something other than the expected text was found.
     #[error("at byte {position}: expected {expected}")]
     Expected {
-        /// Where.
+        /// Offset at which it was expected.
         position: usize,
-        /// What.
+        /// Description of the expected text.
         expected: &'static str,
     },
-    /// The type is written correctly, but no variable can have it.
+    /// The type is written correctly, but it is not legal for a variable.
     #[error(transparent)]
     Type(#[from] TypeError),
 }
 
-/// The type that `text` says; white space between words does not matter.
+/// Parses a type; white space between words is ignored.
 ///
 /// # Errors
-/// [`ParseTypeError`] says what was expected where, or which limit is exceeded.
+/// [`ParseTypeError`] names the expected text and its position, or the limit that is exceeded.
 pub fn parse_type(text: &str) -> Result<DataType, ParseTypeError> {
     let mut parser = Parser { text, rest: text };
     let ty = parser.data_type(0)?;
@@ -95,7 +95,7 @@ impl Parser<'_> {
         let mut shape = Vec::new();
         while self.goes_on()? {
             shape.push(self.length()?);
-            // Counted on past the limit, so that the error can say how many there are.
+            // Dimensions past the limit are counted too, so that the error can report their number.
         }
         Ok(DataType::Array(Arc::new(ArrayType { element, shape })))
     }
@@ -150,7 +150,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A label or field name: in JSON quotes, or up to one of `ends`.
+    /// Reads a label or field name: in JSON quotes, or up to one of `ends`.
     fn label(&mut self, ends: &[char]) -> Result<Arc<str>, ParseTypeError> {
         self.skip_space();
         if self.rest.starts_with('"') {
@@ -170,7 +170,7 @@ impl Parser<'_> {
         Ok(label.trim().into())
     }
 
-    /// True after a comma, false after the closing parenthesis.
+    /// Returns true after a comma, false after the closing parenthesis.
     fn goes_on(&mut self) -> Result<bool, ParseTypeError> {
         self.skip_space();
         if let Some(rest) = self.rest.strip_prefix(',') {
@@ -216,7 +216,7 @@ fn unknown(word: &str) -> ParseTypeError {
     ParseTypeError::UnknownType { word: clip(word) }
 }
 
-/// What people who come from other systems write, and what it is here.
+/// Suggests the type's name here for a name used in other systems.
 fn hint(word: &str) -> String {
     let lower = word.to_lowercase();
     let name = match lower.as_str() {

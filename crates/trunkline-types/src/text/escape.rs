@@ -1,18 +1,18 @@
-//! Text from outside, made safe to show.
+//! Makes text from outside safe to display.
 //!
-//! Values, names, descriptions, units and everything else that a file, a device or another program
-//! supplied may hold characters that a terminal obeys, that end a line, or that hide or reorder the
-//! characters around them. [`escape`] replaces each by the escape that JSON has for it (`\n`,
-//! `\u001b`, `\u2028`; two of them beyond U+FFFF), so one rule serves plain text, CSV and JSON
-//! alike: JSON that was escaped is the same JSON.
+//! Values, names, descriptions, units and other texts supplied by a file, a device or another
+//! program may contain characters that control a terminal, end a line, or hide or reorder the
+//! characters around them. [`escape`] replaces each such character by its JSON escape (`\n`,
+//! `\u001b`, `\u2028`; two escapes for characters beyond U+FFFF). One rule therefore serves plain
+//! text, CSV and JSON alike: escaping JSON does not change its meaning.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character must not reach a terminal or a line of output as it is.
+/// Returns true if a character must not be written to a terminal or a line of output unescaped.
 ///
-/// True for control characters (C0, DEL, C1), the line and paragraph separators, and every
-/// character that has no glyph of its own: Unicode's `Default_Ignorable_Code_Point` (marks of
+/// This is true for control characters (C0, DEL, C1), the line and paragraph separators, and every
+/// character without a glyph of its own: Unicode's `Default_Ignorable_Code_Point` (marks of
 /// direction, zero-width characters, variation selectors, tags, fillers) and the interlinear
 /// annotation marks.
 pub const fn is_unprintable(character: char) -> bool {
@@ -38,13 +38,13 @@ pub const fn is_unprintable(character: char) -> bool {
         | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// The text as one line that holds no [unprintable](is_unprintable) character.
+/// Returns the text as one line without [unprintable](is_unprintable) characters.
 pub fn escape(text: &str) -> Cow<'_, str> {
     escape_except(text, |_| false)
 }
 
-/// As [`escape`]; characters that `keep` names stay as they are, such as the line breaks of a text
-/// that has several lines.
+/// Like [`escape`], but leaves characters unescaped for which `keep` returns true, such as the line
+/// breaks of a multi-line text.
 pub fn escape_except(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_escaped = |character: char| is_unprintable(character) && !keep(character);
     let Some(first) = text.find(is_escaped) else {
@@ -69,7 +69,7 @@ fn push_escape(character: char, out: &mut String) {
         '\t' => out.push_str("\\t"),
         other => {
             for unit in other.encode_utf16(&mut [0; 2]) {
-                // Writing to a String cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(out, "\\u{unit:04x}");
             }
         }

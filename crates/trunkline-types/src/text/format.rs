@@ -1,4 +1,4 @@
-//! Values as people read them.
+//! Formats values for people.
 
 use std::fmt::Write;
 
@@ -11,30 +11,30 @@ use crate::{DataType, Elements, Value, Waveform};
 use super::escape::{escape, is_unprintable};
 use super::parse::unquote;
 
-/// How [`format_value`] writes. The default writes everything, as
-/// [`parse_value`](super::parse_value) reads it back.
+/// Options of [`format_value`]. With the defaults everything is written, in the form that
+/// [`parse_value`](super::parse_value) reads back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
-    /// Digits of a floating-point number; `None`: as many as tell it from its neighbours.
+    /// Digits of floating-point numbers; `None` writes the shortest form that reads back exactly.
     pub precision: Option<Digits>,
-    /// Show only so many elements of an array, samples of a waveform or bytes, then how many there
-    /// are.
+    /// Show at most this many elements of an array, samples of a waveform or bytes, followed by the
+    /// total number.
     pub elide: Option<usize>,
-    /// Integers in hexadecimal digits.
+    /// Write integers in hexadecimal.
     pub hex: bool,
-    /// Enums by number instead of label.
+    /// Write enums as numbers instead of labels.
     pub enum_number: bool,
 }
 
-/// How many digits a floating-point number has, and in which notation.
+/// The notation of a floating-point number and its number of digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Digits {
-    /// So many after the point: `1234.50`.
+    /// This many decimal places: `1234.50`.
     Fixed(u8),
-    /// One before the point and so many after it: `1.23e3`.
+    /// One digit before the point and this many after it: `1.23e3`.
     Scientific(u8),
-    /// So many that count, without zeros at the end; scientific where the number is below 0.0001
-    /// or has more digits before its point: C's `%g`.
+    /// This many significant digits, without trailing zeros; scientific notation if the number is
+    /// below 0.0001 or has more digits before its point. Same as C's `%g`.
     Significant(u8),
 }
 
@@ -51,7 +51,7 @@ impl Digits {
 }
 
 fn significant(value: f64, digits: i32, out: &mut String) {
-    // The exponent of the number as it is rounded to so many digits.
+    // The exponent after rounding to this many digits.
     let rounded = format!("{value:.*e}", (digits - 1) as usize);
     let (mantissa, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -70,8 +70,8 @@ fn without_zeros(number: &str) -> &str {
     }
 }
 
-/// The value as text: a number, a label, text as it is (in JSON quotes where it would not be read
-/// back or is not printable), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
+/// Formats a value as text: a number, a label, text as it is (in JSON quotes if it could not be
+/// read back or is not printable), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
 /// waveforms as JSON.
 pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
     let mut out = String::new();
@@ -92,7 +92,7 @@ pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions
     out
 }
 
-/// A value inside a larger one: JSON, except that `options` may shorten it.
+/// Writes a value inside a larger one: as JSON, except that `options` may shorten it.
 fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mut String) {
     match value {
         Value::Bool(v) => put(out, format_args!("{v}")),
@@ -148,7 +148,7 @@ fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mu
 
 fn waveform(waveform: &Waveform, options: &FormatOptions, out: &mut String) {
     put(out, format_args!("{{\"t0\": \"{}\", \"dt\": ", waveform.t0));
-    // The interval is not the variable's quantity: its precision does not apply.
+    // The interval is not in the variable's units, so the variable's precision does not apply.
     float(
         waveform.dt,
         &FormatOptions {
@@ -201,7 +201,7 @@ fn elements(elements: &Elements, shape: &[u32], options: &FormatOptions, out: &m
     }
 }
 
-/// One list per dimension; `next` is the element that comes next.
+/// Writes one list per dimension; `next` is the index of the next element.
 fn nested(
     elements: &Elements,
     shape: &[u32],
@@ -244,7 +244,7 @@ fn float(value: f64, options: &FormatOptions, out: &mut String) {
     }
 }
 
-/// Text as it is, unless that could be misread or holds what is not printable.
+/// Writes text unquoted, unless it could be misread or contains unprintable characters.
 fn plain_text(text: &str, out: &mut String) {
     if text.is_empty() || text.contains(is_unprintable) || unquote(text).is_some() {
         quoted(text, out);
@@ -253,7 +253,7 @@ fn plain_text(text: &str, out: &mut String) {
     }
 }
 
-/// A JSON string in which everything that is not printable is an escape.
+/// Writes a JSON string in which every unprintable character is escaped.
 fn quoted(text: &str, out: &mut String) {
     out.push_str(&escape(&serde_json::Value::from(text).to_string()));
 }
@@ -277,6 +277,6 @@ fn separate(index: usize, out: &mut String) {
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = out.write_fmt(text);
 }

@@ -1,13 +1,13 @@
-//! The forms people type and read: types, values and times as text.
+//! The forms that people type and read: types, values and times as text.
 //!
-//! What [`format_value`] writes without precision, elision, hexadecimal digits and enum numbers,
-//! [`parse_value`] reads back as the same value.
+//! [`parse_value`] reads back the same value from everything that [`format_value`] writes without
+//! precision, elision, hexadecimal digits and enum numbers.
 //!
 //! # Layout
 //! - [`parse_type`]: the inverse of a [`DataType`](crate::DataType)'s `Display`.
 //! - [`parse_value`], [`format_value`]: values of a known type.
-//! - [`parse_size`]: numbers of bytes.
-//! - [`escape`]: text from outside, made safe to show.
+//! - [`parse_size`]: sizes in bytes.
+//! - [`escape`]: makes text from outside safe to display.
 //! - [`format_rfc3339`], [`format_wide`], [`parse_rfc3339`]: timestamps, always UTC.
 
 mod convert;

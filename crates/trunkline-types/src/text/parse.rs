@@ -1,4 +1,4 @@
-//! Values as a person types them.
+//! Parses values as typed by people.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::{DataType, Value};
 use super::convert::{clip, with_article};
 use super::{ConvertError, parse_rfc3339};
 
-/// The value of type `ty` that `text` says:
+/// Parses a value of type `ty`:
 ///
-/// - truth values: `true` `false` `on` `off` `yes` `no` `1` `0`, in any case;
+/// - booleans: `true` `false` `on` `off` `yes` `no` `1` `0`, in any case;
 /// - numbers: `72.5`, `1e3`, `0x1F`, `0o17`, `0b101`; `NaN`, `inf`, `-inf`; never rounded to an
 ///   integer;
-/// - strings as they are, or in JSON quotes;
+/// - strings: unchanged, or in JSON quotes;
 /// - bytes: `0x00ff` or `base64:AP8=`;
-/// - times: RFC 3339, UTC when it has no offset;
+/// - times: RFC 3339, in UTC if there is no offset;
 /// - enums: a label, or the number of one;
 /// - arrays, structs and waveforms: JSON, as [`from_json`] reads it.
 ///
 /// # Errors
-/// [`ConvertError`] says what is not right about it.
+/// [`ConvertError`] names the problem.
 pub fn parse_value(text: &str, ty: &DataType) -> Result<Value, ConvertError> {
     let trimmed = text.trim();
     match ty {
@@ -70,7 +70,7 @@ pub fn parse_value(text: &str, ty: &DataType) -> Result<Value, ConvertError> {
     }
 }
 
-/// The content of a text that is one JSON string and nothing else.
+/// Returns the content of a text that is exactly one JSON string.
 pub(super) fn unquote(text: &str) -> Option<String> {
     let quoted = text.len() >= 2 && text.starts_with('"') && text.ends_with('"');
     if quoted {
@@ -94,7 +94,7 @@ where
 {
     let number = match whole_number(text) {
         Some(number) => number,
-        // `5.0` and `1e3` are whole as well; from 2^53 on their digits are no longer certain.
+        // `5.0` and `1e3` are integers as well; above 2^53 their digits are no longer certain.
         None => match text.parse::<f64>() {
             Ok(number) if is_decimal(text) && number.fract() == 0.0 => {
                 let whole = number as i128;
@@ -110,7 +110,7 @@ where
     T::try_from(number).map_err(|_| ConvertError::out_of_range(text, ty, low, high))
 }
 
-/// A whole number in decimal, hexadecimal, octal or binary digits.
+/// Parses an integer in decimal, hexadecimal, octal or binary digits.
 fn whole_number(text: &str) -> Option<i128> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -129,7 +129,7 @@ fn whole_number(text: &str) -> Option<i128> {
     if !digits.starts_with(|c: char| c.is_digit(radix)) {
         return None;
     }
-    // A magnitude of at most 127 bits always has a negative, too.
+    // A magnitude of at most 127 bits can always be negated.
     i128::from_str_radix(digits, radix)
         .ok()
         .map(|magnitude| sign * magnitude)
@@ -140,7 +140,7 @@ fn is_digits(text: &str) -> bool {
     digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a number that Rust accepts is written in digits, not as `inf` or `nan`.
+/// Returns true if a number that Rust accepts is written in digits, not as `inf` or `nan`.
 fn is_decimal(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit())
 }
@@ -148,7 +148,7 @@ fn is_decimal(text: &str) -> bool {
 fn parse_f64(text: &str) -> Result<f64, ConvertError> {
     let ty = DataType::F64;
     if let Some(number) = whole_number(text) {
-        // Digits that were written out must all count: 9007199254740993 is refused.
+        // All digits of an integer must be significant: 9007199254740993 is refused.
         let float = number as f64;
         let exact = number == 0 || float as i128 == number;
         return match exact {
@@ -205,5 +205,5 @@ fn parse_bytes(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// Up to here every whole number is an `f64`.
+/// Up to this limit every integer is exact as `f64`.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;

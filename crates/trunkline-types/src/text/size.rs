@@ -1,6 +1,6 @@
-//! Numbers of bytes as people write them.
+//! Sizes in bytes as written by people.
 
-/// Units of bytes, in lower case. The letters alone are powers of ten.
+/// Units of bytes, in lower case. Single letters are powers of ten.
 const UNITS: [(&str, u64); 13] = [
     ("", 1),
     ("b", 1),
@@ -17,9 +17,10 @@ const UNITS: [(&str, u64); 13] = [
     ("tib", 1 << 40),
 ];
 
-/// A number of bytes such as `4096`, `64 KiB`, `1.5 MB` or `1GB`: powers of ten with `kB`, `MB`,
-/// `GB` and `TB`, powers of two with `KiB`, `MiB`, `GiB` and `TiB`, in any case. A fraction of a
-/// byte is cut off. `None`: it is no such number, or more than 64 bits hold.
+/// Parses a number of bytes such as `4096`, `64 KiB`, `1.5 MB` or `1GB`: powers of ten with `kB`,
+/// `MB`, `GB` and `TB`, powers of two with `KiB`, `MiB`, `GiB` and `TiB`, in any case. A fraction
+/// of a byte is cut off. Returns `None` if the text is not such a number or does not fit into 64
+/// bits.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -28,7 +29,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
     let factor = u128::from(*factor);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    // More digits than any factor has zeros change nothing.
+    // The largest factor has 12 zeros, so more decimal places are refused.
     if fraction.is_empty() || fraction.len() > 12 {
         return None;
     }

@@ -341,7 +341,7 @@ mod values {
         };
         assert_eq!(text(1234.5678, Digits::Fixed(2)), "1234.57");
         assert_eq!(text(1234.5678, Digits::Scientific(2)), "1.23e3");
-        // As C prints them with %g, but for the digits of an exponent.
+        // As printed by C's `%g`, except for the digits of the exponent.
         for (value, digits, expected) in [
             (0.0, 6, "0"),
             (100_000.0, 6, "100000"),
@@ -422,7 +422,7 @@ mod times {
 
     const DAY: i64 = 86_400_000_000_000;
 
-    /// The part of it that belongs here: every nanosecond since 1970 is shown and read back.
+    /// The part of B-40 that this crate covers: every nanosecond since 1970 is shown and read back.
     ///
     /// Behaviour: B-40.
     #[test]
@@ -589,7 +589,7 @@ mod times {
 }
 
 mod escaping {
-    //! The corpus of characters that must not be shown as they are.
+    //! The corpus of characters that must not be displayed unescaped.
 
     use serde_json::Value as Json;
 
@@ -599,7 +599,7 @@ mod escaping {
 
     const CORPUS: &str = include_str!("../../../../vectors/unprintable.txt");
 
-    /// Every character of the corpus, with its class and whether it is printable.
+    /// Every character of the corpus, with its class and a flag that is true if it is printable.
     fn characters() -> impl Iterator<Item = (&'static str, char, bool)> {
         let lines = CORPUS.lines().filter(|line| !line.starts_with('#'));
         lines.flat_map(|line| {

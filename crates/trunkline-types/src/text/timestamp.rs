@@ -1,6 +1,6 @@
 //! Timestamps as text, in the proleptic Gregorian calendar, UTC, without a clock or a time zone.
 //!
-//! The day arithmetic counts from 0000-03-01, so that the leap day is the last of a year:
+//! The day arithmetic counts from 0000-03-01, which makes the leap day the last day of a year:
 //! "chrono-Compatible Low-Level Date Algorithms", Howard Hinnant.
 
 use std::fmt;
@@ -9,13 +9,13 @@ use crate::Timestamp;
 
 use super::{ConvertError, clip};
 
-/// `2026-11-20T21:39:04.123456789Z`: nine digits, always.
+/// Formats as `2026-11-20T21:39:04.123456789Z`, always with nine decimal places.
 pub fn format_rfc3339(timestamp: Timestamp) -> String {
     timestamp.to_string()
 }
 
-/// `2026-11-20 21:39:04.123456`: UTC, cut off (not rounded) after the microseconds; the wide form
-/// of EPICS tools.
+/// Formats as `2026-11-20 21:39:04.123456`: UTC, truncated (not rounded) to microseconds. This is
+/// the wide form of EPICS tools.
 pub fn format_wide(timestamp: Timestamp) -> String {
     let Civil {
         year,
@@ -30,12 +30,12 @@ pub fn format_wide(timestamp: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}")
 }
 
-/// Reads what [`format_rfc3339`] and [`format_wide`] write, and the rest of RFC 3339: a space or
-/// small `t` between date and time, any number of digits after the point (beyond nine only zeros),
-/// `z`, an offset such as `+02:00`. Without an offset it is UTC.
+/// Parses the output of [`format_rfc3339`] and [`format_wide`], and all of RFC 3339: a space or
+/// lower-case `t` between date and time, any number of decimal places (only zeros after the ninth),
+/// `z`, and an offset such as `+02:00`. Without an offset the time is UTC.
 ///
 /// # Errors
-/// [`ConvertError::NotATime`], also for the second 60, which this scale has not;
+/// [`ConvertError::NotATime`], also for second 60, which this time scale does not have;
 /// [`ConvertError::TimeRange`] outside the years 1677 to 2262.
 pub fn parse_rfc3339(text: &str) -> Result<Timestamp, ConvertError> {
     let nanos = parse(text).ok_or_else(|| ConvertError::NotATime { text: clip(text) })?;
@@ -43,7 +43,7 @@ pub fn parse_rfc3339(text: &str) -> Result<Timestamp, ConvertError> {
     Ok(Timestamp::from_nanos(nanos))
 }
 
-/// As [`format_rfc3339`].
+/// The form of [`format_rfc3339`].
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Civil {
@@ -89,7 +89,7 @@ impl Civil {
     }
 }
 
-/// Year, month and day of the day `days` after 1970-01-01.
+/// Converts days after 1970-01-01 to year, month and day.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + DAYS_BEFORE_1970;
     let era = shifted.div_euclid(DAYS_PER_ERA);
@@ -107,7 +107,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Days from 1970-01-01 to this day.
+/// The number of days from 1970-01-01 to this day.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -152,7 +152,7 @@ fn parse(text: &str) -> Option<i128> {
     Some(i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos))
 }
 
-/// Nanoseconds after the point, if there is one.
+/// Reads the nanoseconds after the point; 0 if there is no point.
 fn fraction(rest: &mut &str) -> Option<i64> {
     let Some(after) = rest.strip_prefix('.') else {
         return Some(0);
@@ -200,7 +200,7 @@ fn punctuation(rest: &mut &str, any: &[char]) -> Option<()> {
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Days of 400 years, after which the calendar repeats.
+/// Days in 400 years, after which the calendar repeats.
 const DAYS_PER_ERA: i64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const DAYS_BEFORE_1970: i64 = 719_468;

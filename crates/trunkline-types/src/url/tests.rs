@@ -74,12 +74,12 @@ fn the_engine_part_is_optional_and_not_case_sensitive() {
     let url = Url::parse("TL://Plant7/Boiler/Level%2fRaw").unwrap();
     assert_eq!(url, Url::parse("tl://PLANT7/Boiler/Level%2FRaw").unwrap());
     assert_eq!(url.host.as_deref(), Some("plant7"));
-    // Variables keep their case, escapes have one spelling.
+    // Variables keep their case; escapes are normalised.
     assert_eq!(url.name.as_deref(), Some("Boiler/Level%2FRaw"));
     assert_eq!(Url::parse("tl:///a/b"), Url::parse("a/b"));
 }
 
-/// The part of it that belongs here: the URL is built at run time, from any texts.
+/// The part of API-01 that this crate covers: a URL can be built at run time from any text.
 ///
 /// Behaviour: API-01.
 #[test]

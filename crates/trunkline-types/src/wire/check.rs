@@ -1,4 +1,4 @@
-//! The decoder's rules without its allocations: for writes that stay in wire form.
+//! Applies the decoder's rules without allocating, for writes that stay in wire form.
 
 use crate::{DataType, ElementType};
 
@@ -6,25 +6,24 @@ use super::elements::skip_elements;
 use super::value::{array_count, check_size, enum_index, for_each_attribute};
 use super::{DecodeError, Reader, VALUE_BYTES_MAX};
 
-/// A string in an array: pointer and length, two counts, and up to 15 bytes twice that an allocator
-/// adds.
+/// Overhead of a string in an array: pointer and length, two counts, and twice up to 15 bytes of
+/// rounding by the allocator.
 const BESIDE_STRING: usize = 64;
-/// An attribute of a waveform: its name and its value in a tree whose nodes are half full.
+/// Overhead of a waveform's attribute: its name and its value in a tree with half-full nodes.
 const BESIDE_ATTRIBUTE: usize = 256;
 
-/// Checks that `bytes` are exactly one value of this type: accepts what
-/// [`decode_value`](super::decode_value) followed by [`Reader::finish`] accepts, and allocates
-/// nothing.
+/// Checks that `bytes` are exactly one value of this type, without allocating. Accepts the same
+/// bytes as [`decode_value`](super::decode_value) followed by [`Reader::finish`].
 ///
 /// # Errors
-/// The same as theirs.
+/// The same as those two return.
 pub fn check_value(ty: &DataType, bytes: &[u8]) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     skip_value(ty, &mut reader)?;
     reader.finish()
 }
 
-/// Checks one value of this type and moves behind it.
+/// Checks one value of this type and advances past it.
 ///
 /// # Errors
 /// As [`decode_value`](super::decode_value).
@@ -34,15 +33,15 @@ pub fn skip_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<(), DecodeEr
     check_size(offset, before, reader)
 }
 
-/// Bytes of memory that the value takes at most once it is decoded, counted without allocating
-/// anything. Bytes that are no value of this type count as they are.
+/// Upper bound, in bytes, of the memory that the value takes once it is decoded, computed without
+/// allocating. For bytes that are not a value of this type it is their length.
 pub fn decoded_bytes_max(ty: &DataType, bytes: &[u8]) -> usize {
     let beside = beside_bytes(ty, &mut Reader::new(bytes)).unwrap_or(0);
     bytes.len().saturating_add(beside)
 }
 
-/// What the parts of a value take beside their own bytes: pointers, counts, what an allocator
-/// rounds up to. Moves behind the value.
+/// Overhead of the parts of a value besides their own bytes: pointers, counts and the allocator's
+/// rounding. Advances past the value.
 fn beside_bytes(ty: &DataType, reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
     let elements = |element: ElementType, count: u64| match element {
         ElementType::String => usize::try_from(count)

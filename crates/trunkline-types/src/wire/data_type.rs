@@ -1,4 +1,4 @@
-//! Types, and values that bring their type with them.
+//! Types, and values that carry their type.
 //!
 //! ```text
 //! scalar     tag
@@ -48,10 +48,10 @@ pub fn encode_type(ty: &DataType, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a type, which is then one that a variable can have: see [`DataType::check`].
+/// Reads a type and checks that a variable can have it: see [`DataType::check`].
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are not a type or the type is not allowed.
+/// [`DecodeError`] if the bytes are not a type or the type is not legal.
 pub fn decode_type(reader: &mut Reader<'_>) -> Result<DataType, DecodeError> {
     let offset = reader.offset();
     let ty = decode(reader, 0)?;
@@ -62,7 +62,7 @@ pub fn decode_type(reader: &mut Reader<'_>) -> Result<DataType, DecodeError> {
     Ok(ty)
 }
 
-/// Appends type and value.
+/// Appends a type and a value of this type.
 pub fn encode_tagged(ty: &DataType, value: &Value, out: &mut Vec<u8>) {
     encode_type(ty, out);
     encode_value(value, out);
@@ -143,7 +143,7 @@ fn decode_element(reader: &mut Reader<'_>) -> Result<ElementType, DecodeError> {
     })
 }
 
-/// Reads the tag of a scalar that needs no further words.
+/// Reads the tag of a scalar type without parameters.
 pub(super) fn decode_scalar_tag(reader: &mut Reader<'_>) -> Result<DataType, DecodeError> {
     let offset = reader.offset();
     let tag = reader.u8()?;
@@ -154,7 +154,7 @@ pub(super) fn decode_scalar_tag(reader: &mut Reader<'_>) -> Result<DataType, Dec
     })
 }
 
-/// The tag of a value whose variant alone says its type; `None` for enums, arrays, structs,
+/// The tag of a value whose variant determines its type; `None` for enums, arrays, structs and
 /// waveforms.
 pub(super) fn scalar_tag(value: &Value) -> Option<u8> {
     value.plain_type().map(|ty| type_tag(&ty))

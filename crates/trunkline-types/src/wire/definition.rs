@@ -1,10 +1,10 @@
-//! What configuration says about a variable, as fields that an older version can skip (B-51).
+//! The properties of a variable, as fields that an older version can skip (B-51).
 //!
 //! ```text
 //! varint length of all fields, then per field: varint id, varint length, bytes
 //! ```
 //!
-//! A field at its default is left out; only the data type is always there.
+//! A field with its default value is omitted; only the data type is always present.
 
 use std::time::Duration;
 
@@ -92,16 +92,17 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     put_bytes(out, &fields.bytes);
 }
 
-/// Reads what [`encode_properties`] wrote; fields with unknown ids are skipped.
+/// Reads properties written by [`encode_properties`]; fields with unknown ids are skipped.
 ///
 /// # Errors
-/// [`DecodeError`] when the data type is missing, a field appears twice or its bytes are not its
-/// form. Whether the values make sense together is for whoever deploys them to say.
+/// [`DecodeError`] if the data type is missing, a field with an id below 64 appears twice, or the
+/// bytes of a field are malformed. The values are checked for consistency only at deployment.
 pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeError> {
     let offset = reader.offset();
     let length = reader.count("a definition size in bytes", DEFINITION_BYTES_MAX, 1)?;
     let mut fields = reader.sub(length)?;
-    // The initial value can be read only when the data type is known, whatever their order.
+    // The initial value can be decoded only once the data type is known, in whatever order they
+    // come.
     let mut properties = Properties::new(DataType::Bool);
     let mut data_type = None;
     let mut initial = None;
@@ -147,7 +148,7 @@ pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeEr
     Ok(properties)
 }
 
-/// Reads one field into its place; false when its id is not known.
+/// Reads one field into its place; returns false if the id is unknown.
 fn decode_field(
     id: u64,
     field: &mut Reader<'_>,
@@ -359,7 +360,7 @@ fn unexpected(offset: usize, expected: &'static str, found: u8) -> DecodeError {
     }
 }
 
-/// An initial value of the largest size, and room for the rest.
+/// An initial value of the largest size, with room for the rest.
 const DEFINITION_BYTES_MAX: usize = VALUE_BYTES_MAX * 2;
 
 const DATA_TYPE: u64 = 1;
@@ -394,7 +395,7 @@ mod documented {
         "/../../docs/reference/protocol.md"
     ));
 
-    /// Each field with the word that its row begins with.
+    /// Each field with the word at the start of its row in the table.
     const FIELDS: [(u64, &str); 22] = [
         (DATA_TYPE, "data type"),
         (DESCRIPTION, "description"),

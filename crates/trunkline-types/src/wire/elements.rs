@@ -7,7 +7,7 @@ use crate::{ElementType, Elements, Timestamp};
 use super::reader::not_bool;
 use super::{DecodeError, Reader, VALUE_BYTES_MAX, put_str, varint_len};
 
-/// Appends one fixed-size run.
+/// Appends one run of fixed-size values.
 macro_rules! put_run {
     ($out:expr, $values:expr) => {
         put_run($out, $values, |v| v.to_le_bytes())
@@ -33,8 +33,8 @@ pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
     }
 }
 
-/// Fills a block that stays in the first-level cache and appends it: one pass over the memory of
-/// `out`, where growing it first would be two.
+/// Converts block by block, with a block that stays in the first-level cache. This takes one pass
+/// over the memory of `out`; growing it first would take two.
 fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
     out.reserve(values.len().saturating_mul(N));
     let mut block = [[0_u8; N]; BLOCK_VALUES];
@@ -47,7 +47,7 @@ fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn
     }
 }
 
-/// Bytes that [`encode_elements`] appends.
+/// Number of bytes that [`encode_elements`] appends.
 pub(super) fn elements_len(elements: &Elements) -> usize {
     match elements {
         Elements::String(values) => values.iter().fold(0_usize, |sum, text| {
@@ -60,7 +60,7 @@ pub(super) fn elements_len(elements: &Elements) -> usize {
     }
 }
 
-/// Reads `count` elements; `count` may come from outside, unchecked.
+/// Reads `count` elements; `count` may be an unchecked number from outside.
 pub(super) fn decode_elements(
     element: ElementType,
     count: u64,
@@ -100,7 +100,7 @@ fn run<T, const N: usize>(bytes: &[u8], from_bytes: impl Fn([u8; N]) -> T) -> Ve
 
 fn decode_strings(count: u64, reader: &mut Reader<'_>) -> Result<Elements, DecodeError> {
     let count = checked_count(count, 1, reader)?;
-    // An empty string is one byte here and an allocation there, unless all share one.
+    // An empty string is one byte on the wire, but an allocation in memory unless all share one.
     let empty: Arc<str> = Arc::from("");
     let mut texts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -114,7 +114,7 @@ fn decode_strings(count: u64, reader: &mut Reader<'_>) -> Result<Elements, Decod
     Ok(Elements::String(texts))
 }
 
-/// Checks `count` elements and moves behind them.
+/// Checks `count` elements and advances past them.
 pub(super) fn skip_elements(
     element: ElementType,
     count: u64,
@@ -145,8 +145,8 @@ fn fixed_run<'a>(
     reader.bytes(count.saturating_mul(size))
 }
 
-/// The count, if so many elements of at least `size` bytes can be in the bytes left and in one
-/// value.
+/// Returns `count` if that many elements of at least `size` bytes fit into the remaining bytes and
+/// into one value.
 fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, DecodeError> {
     let offset = reader.offset();
     let needed = count.saturating_mul(size as u64);
@@ -170,7 +170,7 @@ fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, 
 }
 
 fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
-    // The first pass has no exit and is vectorised; the second names the culprit.
+    // The first pass has no early exit and is vectorised; the second finds the bad byte.
     if bytes.iter().fold(0, |seen, byte| seen | byte) <= 1 {
         return Ok(());
     }
@@ -180,5 +180,5 @@ fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
     }
 }
 
-/// Values converted at a time: at most 4 KiB.
+/// Values converted at a time; they take at most 4 KiB.
 const BLOCK_VALUES: usize = 512;

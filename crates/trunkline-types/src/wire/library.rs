@@ -1,11 +1,11 @@
-//! The variables of a library, one after the other, with properties that many share written once.
+//! The variables of a library in sequence; properties shared by several are written once.
 //!
 //! ```text
 //! variable   path text | back varint | [properties]
 //!            back  0: properties follow   n: those of the n-th latest that were written, 1 to 16
 //! ```
 //!
-//! Both ends keep the latest 16 properties, so a list may be cut anywhere and sent in pieces.
+//! Both ends keep the latest 16 properties, so a list may be split anywhere and sent in pieces.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::{Properties, VariableDefinition};
 
 use super::{DecodeError, Reader, decode_properties, encode_properties, put_str, put_varint};
 
-/// Properties that both ends remember.
+/// Number of properties that both ends remember.
 const TEMPLATES: usize = 16;
 
-/// Writes variables, each with its properties or a reference to the same ones written before.
+/// Writes variables, each with its properties or a reference to equal ones written earlier.
 #[derive(Debug, Default)]
 pub struct VariablesEncoder {
     latest: VecDeque<Arc<Properties>>,
@@ -41,17 +41,17 @@ impl VariablesEncoder {
     }
 }
 
-/// Reads what [`VariablesEncoder`] wrote; variables that shared their properties share them again.
+/// Reads the output of [`VariablesEncoder`]; variables that shared properties share them again.
 #[derive(Debug, Default)]
 pub struct VariablesDecoder {
     latest: VecDeque<Arc<Properties>>,
 }
 
 impl VariablesDecoder {
-    /// Reads a variable. Whether its path is legal is for whoever deploys it to say.
+    /// Reads a variable. Its path is not validated here but at deployment.
     ///
     /// # Errors
-    /// [`DecodeError`] when the bytes are not as drawn in the [module](self).
+    /// [`DecodeError`] if the bytes are not as drawn in the [module](self).
     pub fn take(&mut self, reader: &mut Reader<'_>) -> Result<VariableDefinition, DecodeError> {
         let path = reader.str(NAME_BYTES_MAX)?.to_owned();
         let offset = reader.offset();

@@ -1,6 +1,6 @@
-//! The binary form of values, types and definitions: one form for cells, frames and golden vectors.
+//! The binary form of values, types and definitions, shared by cells, frames and golden vectors.
 //!
-//! Everything is little-endian and untagged where both ends know the type:
+//! Everything is little-endian, and untagged if both ends know the type:
 //!
 //! ```text
 //! bool                 1 byte, 0 or 1
@@ -17,17 +17,15 @@
 //!
 //! A varint is LEB128 with at most ten bytes; a zigzag is a varint of `(v << 1) ^ (v >> 63)`.
 //!
-//! Decoders trust nothing: every count is compared with the bytes that are present before anything
-//! is allocated, nesting is limited by the type, and no input makes them panic. Encoders cannot
-//! fail.
+//! Decoders trust nothing: every count is compared with the bytes present before anything is
+//! allocated, the type limits the nesting, and no input makes them panic. Encoders cannot fail.
 //!
 //! # Layout
 //! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.
 //! - [`encode_value`], [`decode_value`], [`decode_whole`], [`check_value`], [`encoded_len`]: values
 //!   of a known type.
-//! - [`encode_type`], [`encode_tagged`]: types, and values that bring their type with them.
-//! - [`encode_properties`]: what configuration says about a variable, as fields that can be
-//!   skipped.
+//! - [`encode_type`], [`encode_tagged`]: types, and values that carry their type.
+//! - [`encode_properties`]: the properties of a variable, as fields that can be skipped.
 //! - [`VariablesEncoder`], [`VariablesDecoder`]: the variables of a library.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
@@ -57,7 +55,7 @@ pub use reader::{DecodeError, Reader};
 pub use value::{decode_value, decode_whole, encode_value, encoded_len};
 pub use varint::{put_varint, put_zigzag, varint_len};
 
-/// Most bytes of one value in wire form: 16 MiB. Larger data belongs into a stream.
+/// Most bytes of one value in wire form: 16 MiB. Larger data belongs in a stream.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 /// Appends one byte.
@@ -90,7 +88,7 @@ pub fn put_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends 8 bytes, IEEE 754, every bit kept.
+/// Appends 8 bytes, IEEE 754; every bit is preserved.
 #[inline]
 pub fn put_f64(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(&value.to_le_bytes());

@@ -1,109 +1,109 @@
-//! A cursor over bytes from outside, and what it says when they are not what they should be.
+//! A checked cursor over bytes from outside, and its errors.
 
 use crate::data_type::TypeError;
 
 use super::varint::{VARINT_BYTES_MAX, from_zigzag};
 
-/// Reads from the front of a slice; every read is checked. A failed read leaves the position where
-/// the bad item starts or within it: give up on the whole slice then.
+/// Reads from the front of a slice; every read is checked. A failed read leaves the position at the
+/// start of the bad item or within it, so the rest of the slice must not be read.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
-    /// Offset of the end of `left` in what the caller began with.
+    /// Offset of the end of `left` in the bytes of the outermost reader.
     end: usize,
 }
 
-/// The bytes are not the wire form of what was expected. Whoever sent them is at fault, or the two
-/// ends disagree about the type.
+/// The bytes are not the expected wire form. The sender is at fault, or the two ends disagree about
+/// the type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
     #[error("at byte {offset}: {needed} more bytes are needed, but only {present} are there")]
     Truncated {
-        /// Where the item starts.
+        /// Offset of the item.
         offset: usize,
-        /// Bytes it needs, at least.
+        /// Bytes that the item needs, at least.
         needed: u64,
-        /// Bytes left.
+        /// Bytes present.
         present: usize,
     },
-    /// A length or count is over its limit.
+    /// A length or count exceeds its limit.
     #[error("at byte {offset}: {what} of {length} is over the limit of {max}")]
     TooLong {
-        /// Where it stands.
+        /// Offset of the length or count.
         offset: usize,
-        /// What is too long.
+        /// The quantity that is too large.
         what: &'static str,
-        /// What was declared.
+        /// The declared length or count.
         length: u64,
         /// The limit.
         max: u64,
     },
-    /// A number that means nothing here.
+    /// A number that is not valid here.
     #[error("at byte {offset}: expected {expected}, found {found}")]
     Unexpected {
-        /// Where it stands.
+        /// Offset of the number.
         offset: usize,
-        /// What would be right.
+        /// The valid numbers.
         expected: &'static str,
-        /// What is there.
+        /// The number found.
         found: u64,
     },
-    /// A varint of more than ten bytes or 64 bits.
+    /// A varint has more than ten bytes or 64 bits.
     #[error("at byte {offset}: a variable-length number does not end within 64 bits")]
     OverlongVarint {
-        /// Where it starts.
+        /// Offset of the varint.
         offset: usize,
     },
-    /// Text that is not UTF-8.
+    /// The text is not UTF-8.
     #[error("at byte {offset}: the text is not valid UTF-8")]
     InvalidUtf8 {
-        /// Where the text is wrong.
+        /// Offset of the first invalid byte.
         offset: usize,
     },
-    /// An enum's number without a label.
+    /// The number of an enum value has no label.
     #[error("at byte {offset}: number {index} is outside the enum's {labels} labels")]
     EnumRange {
-        /// Where it stands.
+        /// Offset of the number.
         offset: usize,
         /// The number.
         index: u32,
-        /// How many labels the enum has.
+        /// Number of labels of the enum.
         labels: usize,
     },
-    /// An array's dimension differs from its type's.
+    /// The length of an array's dimension differs from the one that its type fixes.
     #[error(
         "at byte {offset}: the array has {found} elements in a dimension that is fixed to {fixed}"
     )]
     FixedLength {
-        /// Where the length stands.
+        /// Offset of the length.
         offset: usize,
-        /// The length in the type.
+        /// The length fixed by the type.
         fixed: u32,
         /// The length found.
         found: u64,
     },
-    /// The bytes go on after the end of the item.
+    /// Bytes follow after the end of the item.
     #[error("at byte {offset}: {extra} bytes follow where the end was expected")]
     Trailing {
-        /// Where the end should be.
+        /// Offset at which the end was expected.
         offset: usize,
-        /// How many follow.
+        /// Number of bytes that follow.
         extra: usize,
     },
-    /// A type that no variable can have.
+    /// The type is not legal for a variable.
     #[error("at byte {offset}: {source}")]
     Type {
-        /// Where the type starts.
+        /// Offset of the type.
         offset: usize,
-        /// What is wrong with it.
+        /// The broken rule.
         source: Box<TypeError>,
     },
 }
 
 impl DecodeError {
-    /// The byte where the bad item stands, counted from the start of the outermost [`Reader`].
+    /// The offset of the bad item, counted from the start of the outermost [`Reader`].
     #[inline]
     pub fn offset(&self) -> usize {
         match self {
@@ -121,7 +121,7 @@ impl DecodeError {
 }
 
 impl<'a> Reader<'a> {
-    /// At the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             left: bytes,
@@ -134,27 +134,27 @@ impl<'a> Reader<'a> {
         self.end.saturating_sub(self.left.len())
     }
 
-    /// Bytes left.
+    /// Number of bytes left.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.left.len()
     }
 
-    /// Whether everything was read.
+    /// Returns true if all bytes were read.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Takes everything that is left.
+    /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.left)
     }
 
-    /// A reader of the next `count` bytes only; this one goes on behind them.
+    /// Returns a reader of the next `count` bytes only; this reader continues after them.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] when there are fewer.
+    /// [`DecodeError::Truncated`] if fewer bytes are left.
     pub fn sub(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
         let left = self.bytes(count)?;
         Ok(Reader {
@@ -163,10 +163,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Checks that everything was read.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
-    /// [`DecodeError::Trailing`] when something is left.
+    /// [`DecodeError::Trailing`] if bytes are left.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.left.is_empty() {
             return Ok(());
@@ -177,10 +177,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] when there are fewer.
+    /// [`DecodeError::Truncated`] if fewer bytes are left.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         match self.left.split_at_checked(count) {
@@ -192,10 +192,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] when there are fewer.
+    /// [`DecodeError::Truncated`] if fewer bytes are left.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         match self.left.split_first_chunk::<N>() {
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next byte.
+    /// Reads a `u8`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`], as in all the fixed-size reads below.
@@ -216,10 +216,10 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(u8::from_le_bytes)
     }
 
-    /// The next byte as a truth value.
+    /// Reads one byte as a `bool`.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`]; [`DecodeError::Unexpected`] when it is neither 0 nor 1.
+    /// [`DecodeError::Truncated`]; [`DecodeError::Unexpected`] if the byte is neither 0 nor 1.
     #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         let offset = self.offset();
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next 2 bytes.
+    /// Reads a `u16` from 2 bytes.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// The next 4 bytes.
+    /// Reads a `u32` from 4 bytes.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// The next 8 bytes.
+    /// Reads a `u64` from 8 bytes.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The next 8 bytes, two's complement.
+    /// Reads an `i64` from 8 bytes in two's complement.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// The next 8 bytes, IEEE 754, every bit kept.
+    /// Reads an `f64` from 8 bytes of IEEE 754; every bit is preserved.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// A varint; a longer spelling than needed is accepted.
+    /// Reads a varint; an encoding longer than necessary is accepted.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`]; [`DecodeError::OverlongVarint`] beyond ten bytes or 64 bits.
@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
         Err(self.truncated((self.left.len() as u64).saturating_add(1)))
     }
 
-    /// A signed varint, see [`put_zigzag`](super::put_zigzag).
+    /// Reads a signed varint, see [`put_zigzag`](super::put_zigzag).
     ///
     /// # Errors
     /// As [`Reader::varint`].
@@ -318,12 +318,12 @@ impl<'a> Reader<'a> {
         self.varint().map(from_zigzag)
     }
 
-    /// A varint that counts items of at least `item_bytes` bytes each, which must all be present:
-    /// the only safe number to allocate by.
+    /// Reads a varint that counts items of at least `item_bytes` bytes each, all of which must be
+    /// present. Only such a number is safe to allocate by.
     ///
     /// # Errors
-    /// As [`Reader::varint`]; [`DecodeError::TooLong`] over `max`; [`DecodeError::Truncated`] when
-    /// that many items cannot be in the bytes left.
+    /// As [`Reader::varint`]; [`DecodeError::TooLong`] if it exceeds `max`;
+    /// [`DecodeError::Truncated`] if that many items do not fit into the remaining bytes.
     pub fn count(
         &mut self,
         what: &'static str,
@@ -351,7 +351,7 @@ impl<'a> Reader<'a> {
         Ok(length as usize)
     }
 
-    /// A varint length and that many bytes, at most `max`.
+    /// Reads a varint length and that many bytes, at most `max`.
     ///
     /// # Errors
     /// As [`Reader::count`].
@@ -360,7 +360,7 @@ impl<'a> Reader<'a> {
         self.bytes(length)
     }
 
-    /// A varint length and that many bytes of UTF-8, at most `max`.
+    /// Reads a varint length and that many bytes of UTF-8, at most `max`.
     ///
     /// # Errors
     /// As [`Reader::count`]; [`DecodeError::InvalidUtf8`].

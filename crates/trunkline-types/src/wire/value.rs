@@ -1,4 +1,4 @@
-//! Values whose type both ends know.
+//! Values of a type that both ends know.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::{
     put_varint, varint_len,
 };
 
-/// Fewest bytes of an attribute: an empty name's length, a tag, a bool.
+/// Smallest size of an attribute in bytes: the length of an empty name, a tag and a `bool`.
 const ATTRIBUTE_BYTES_MIN: usize = 3;
 
 /// Appends the wire form of `value`.
 ///
-/// Attributes of a waveform that are not plain scalars, which [`Value::has_type`] refuses, are
-/// left out.
+/// Attributes of a waveform that are not plain scalars are left out; [`Value::has_type`] rejects a
+/// value with such attributes.
 pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Bool(v) => put_u8(out, u8::from(*v)),
@@ -70,7 +70,7 @@ fn scalar_attributes(waveform: &Waveform) -> impl Iterator<Item = (&str, u8, &Va
     attributes.filter_map(|(name, value)| Some((&**name, scalar_tag(value)?, value)))
 }
 
-/// Bytes that [`encode_value`] appends.
+/// Number of bytes that [`encode_value`] appends.
 #[inline]
 pub fn encoded_len(value: &Value) -> usize {
     match value {
@@ -120,8 +120,9 @@ fn encoded_len_of_any(value: &Value) -> usize {
 /// Reads a value of this type.
 ///
 /// # Errors
-/// [`DecodeError`] when the bytes are not one: too few, over [`VALUE_BYTES_MAX`], text that is not
-/// UTF-8, a truth value other than 0 and 1, an enum's number without a label, another shape.
+/// [`DecodeError`] if the bytes are not such a value: too few bytes, more than [`VALUE_BYTES_MAX`],
+/// text that is not UTF-8, a boolean other than 0 and 1, an enum number without a label, or a
+/// different shape.
 pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, DecodeError> {
     if ty.fixed_size().is_some() {
         return decode(ty, reader);
@@ -132,13 +133,13 @@ pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, Dec
     Ok(value)
 }
 
-/// Reads `bytes` as one value of type `ty` and nothing else.
+/// Reads `bytes` as exactly one value of type `ty`.
 ///
 /// # Errors
-/// As [`decode_value`]; [`DecodeError::Trailing`] when bytes follow the value.
+/// As [`decode_value`]; [`DecodeError::Trailing`] if bytes follow the value.
 #[inline]
 pub fn decode_whole(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
-    // The types that numbers of measurements have, without the detour over a reader.
+    // Fast path without a reader for the most common types of measured values.
     match ty {
         DataType::F64 => {
             if let Ok(bytes) = bytes.try_into() {
@@ -162,7 +163,7 @@ fn decode_rest(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(value)
 }
 
-/// Checks that a value that began at `offset`, with `before` bytes left, is not over the limit.
+/// Checks the size of a value that began at `offset`, when `before` bytes were left.
 pub(super) fn check_size(
     offset: usize,
     before: usize,
@@ -226,7 +227,7 @@ pub(super) fn enum_index(labels: usize, reader: &mut Reader<'_>) -> Result<u32, 
     Ok(index)
 }
 
-/// Reads the lengths of an array and returns how many elements follow.
+/// Reads the lengths of an array and returns the number of elements that follow.
 pub(super) fn array_count(
     ty: &ArrayType,
     reader: &mut Reader<'_>,
@@ -265,7 +266,7 @@ fn decode_array(ty: &ArrayType, reader: &mut Reader<'_>) -> Result<Array, Decode
     let mut shape = Vec::with_capacity(ty.shape.len());
     let count = array_count(ty, reader, |length| shape.push(length))?;
     let elements = decode_elements(ty.element, count, reader)?;
-    // The count is the product of the shape; only a type without dimensions is refused here.
+    // The count is the product of the shape, so this fails only for a type without dimensions.
     Array::new(shape, elements).map_err(|_| DecodeError::Unexpected {
         offset,
         expected: "an array of at least one dimension",
@@ -291,7 +292,7 @@ fn decode_waveform(element: ElementType, reader: &mut Reader<'_>) -> Result<Wave
     })
 }
 
-/// Reads the attributes' names and types; `each` must read the value.
+/// Reads the name and type of each attribute; `each` must read the value.
 pub(super) fn for_each_attribute<'a>(
     reader: &mut Reader<'a>,
     mut each: impl FnMut(&'a str, DataType, &mut Reader<'a>) -> Result<(), DecodeError>,

@@ -1,4 +1,4 @@
-//! What the endpoints of a stream tell each other beside its bytes.
+//! The frames that the endpoints of a stream exchange, other than its bytes.
 //!
 //! ```text
 //! S_ACK        arrived u64 | read u64 | durable u64 | credit_bytes u64 | credit_elements u64
@@ -23,68 +23,68 @@ use crate::message::fault::put_sentence;
 use crate::message::keepalive::Keepalive;
 use crate::{DecodeError, FaultCode, Frame, FrameKind, FrameWriter};
 
-/// Flag of S_ACK: the reader knows where the stream ends, and everything up to there has arrived.
+/// Flag of S_ACK: the reader knows where the stream ends, and has received everything up to there.
 pub const END_ARRIVED: u8 = 4;
 
-/// How far the reader is. Everything is cumulative and never goes back on a connection.
+/// The progress of the reader. All fields are cumulative and never decrease on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ack {
-    /// Up to here everything has arrived: the writer need not keep it.
+    /// Everything before this position has arrived, so the writer need not keep it.
     pub arrived: u64,
-    /// Up to here the reader's program has read.
+    /// The reader's program has read up to here.
     pub read: u64,
-    /// Up to here it is on the reader's disk.
+    /// Everything before this position is on the reader's disk.
     pub durable: u64,
-    /// Up to here the writer may send.
+    /// The writer may send up to here.
     pub credit_bytes: u64,
-    /// And no element from this number on.
+    /// The writer may not send the element with this number or any later one.
     pub credit_elements: u64,
-    /// The reader knows where the stream ends, and has everything up to there.
+    /// True if the reader knows where the stream ends, and has received everything up to there.
     pub has_end: bool,
 }
 
-/// What a flush waits for.
+/// The event for which a flush waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Until {
-    /// It was given to the transport.
+    /// The bytes were handed to the transport.
     Sent,
-    /// It is in the reader's buffer, available for reading.
+    /// The bytes are in the reader's buffer, available for reading.
     Available,
-    /// The reader's program has read it.
+    /// The reader's program has read the bytes.
     Read,
-    /// It is on the reader's disk.
+    /// The bytes are on the reader's disk.
     Durable,
 }
 
 /// Asks for an acknowledgement as soon as `position` is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// What is to reach it; not [`Until::Sent`].
+    /// The event that must reach the position; not [`Until::Sent`].
     pub until: Until,
-    /// The position.
+    /// The position, in bytes.
     pub position: u64,
 }
 
-/// The sender is destroyed.
+/// The sender was destroyed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Abort {
-    /// Up to here the program has written, or read.
+    /// The sender's program has written, or read, up to here.
     pub position: u64,
-    /// Up to here the writer has sent, or it has arrived at the reader. Nothing more comes.
+    /// The writer has sent up to here, or the reader has received up to here. Nothing more is sent.
     pub transferred: u64,
-    /// Why.
+    /// The reason, for programs.
     pub code: FaultCode,
-    /// Why, for people.
+    /// The reason, for people.
     pub sentence: String,
 }
 
-/// Elements that will never come: the writer does not wait for a slow reader.
+/// Elements that will never be sent, because the writer does not wait for a slow reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost {
-    /// Between which two elements they are missing: the end of the last whole one that was sent.
-    /// What was sent of the one after it does not count. The next bytes are of this position.
+    /// The end of the last whole element that was sent, after which elements are missing. Any bytes
+    /// of a partial element after it do not count. The next bytes sent are for this position.
     pub position: u64,
-    /// Elements that are missing, here and before, since the reader's beginning.
+    /// Number of elements lost here and earlier, since the reader began.
     pub lost: u64,
 }
 
@@ -102,7 +102,7 @@ impl Lost {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamLost)?;
         let lost = Self {
@@ -139,7 +139,7 @@ impl Ack {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamAck)?;
         let ack = Self {
@@ -156,7 +156,7 @@ impl Ack {
 }
 
 impl Until {
-    /// What can be asked for.
+    /// The events that can be asked for.
     pub const ASKED: [Until; 3] = [Until::Available, Until::Read, Until::Durable];
 
     /// The number on the wire.
@@ -184,7 +184,7 @@ impl Ask {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamAsk)?;
         let number = payload.u8()?;
@@ -210,7 +210,7 @@ pub fn encode_end(position: u64, out: &mut Vec<u8>) {
 /// Reads S_END.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+/// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
 pub fn decode_end(frame: &Frame<'_>) -> Result<u64, DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::StreamEnd)?;
     let position = position(&mut payload)?;
@@ -235,7 +235,7 @@ impl Abort {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamAbort)?;
         let abort = Self {
@@ -249,7 +249,7 @@ impl Abort {
     }
 }
 
-/// Appends S_KEEPALIVE. Count and digest are no part of it.
+/// Appends S_KEEPALIVE, which has no record count and no digest.
 pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
     let start = out.len();
     let mut frame = FrameWriter::begin(out, FrameKind::StreamKeepalive, 0);
@@ -263,7 +263,7 @@ pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
 /// Reads S_KEEPALIVE.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+/// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
 pub fn decode_keepalive(frame: &Frame<'_>) -> Result<Keepalive, DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::StreamKeepalive)?;
     let keepalive = Keepalive {
@@ -286,7 +286,7 @@ pub fn encode_refused(refused: &Refused, out: &mut Vec<u8>) {
 /// Reads S_REFUSED.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as that of REFUSED.
+/// [`DecodeError`] if the payload does not have the form of REFUSED.
 pub fn decode_refused(frame: &Frame<'_>) -> Result<Refused, DecodeError> {
     Refused::decode_as(frame, FrameKind::StreamRefused)
 }
@@ -301,7 +301,7 @@ pub fn encode_bell(out: &mut Vec<u8>) {
 /// Reads S_BELL.
 ///
 /// # Errors
-/// [`DecodeError`] when there is a payload.
+/// [`DecodeError`] if the payload is not empty.
 pub fn decode_bell(frame: &Frame<'_>) -> Result<(), DecodeError> {
     Payload::of(frame, FrameKind::StreamBell)?.finish()
 }
@@ -316,7 +316,7 @@ pub fn encode_goodbye(goodbye: &Goodbye, out: &mut Vec<u8>) {
 /// Reads S_GOODBYE.
 ///
 /// # Errors
-/// [`DecodeError`] when the payload is not as that of GOODBYE.
+/// [`DecodeError`] if the payload does not have the form of GOODBYE.
 pub fn decode_goodbye(frame: &Frame<'_>) -> Result<Goodbye, DecodeError> {
     Goodbye::decode_as(frame, FrameKind::StreamGoodbye)
 }

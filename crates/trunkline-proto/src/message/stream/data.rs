@@ -4,8 +4,8 @@
 //! S_DATA  position u64 | [crc32c u32, with the flag CHECKED] | bytes to the end of the frame
 //! ```
 //!
-//! The checksum is the CRC-32C of the bytes. With it, the bytes have arrived when it was right;
-//! without it, each has when it came.
+//! The checksum is the CRC-32C of the bytes. With a checksum the bytes count as arrived once all of
+//! them have come and it is correct; without one, each byte counts as soon as it comes.
 
 use trunkline_types::wire::{put_u32, put_u64};
 
@@ -17,38 +17,39 @@ use crate::{DecodeError, Frame, FrameKind};
 
 /// Flag of S_DATA: it carries a checksum.
 pub const CHECKED: u8 = 4;
-/// Flag of S_DATA: the writer's program waits for room, so the acknowledgement is not to wait.
+/// Flag of S_DATA: the writer's program is waiting for room, so the acknowledgement must not be
+/// delayed.
 pub const SHORT_OF_ROOM: u8 = 8;
 
-/// What stands before the bytes.
+/// The head of the frame, before the bytes of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHead {
-    /// Where the first byte belongs.
+    /// Position of the first byte.
     pub position: u64,
     /// Number of bytes.
     pub len: u32,
-    /// Their CRC-32C, when there is one.
+    /// CRC-32C of the bytes, if the frame has one.
     pub crc32c: Option<u32>,
-    /// The writer's program waits for room.
+    /// True if the writer's program is waiting for room.
     pub is_short_of_room: bool,
 }
 
-/// Bytes of the stream with their head.
+/// Bytes of the stream with their position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
-    /// Where they belong.
+    /// Position of the first byte.
     pub head: DataHead,
-    /// The bytes.
+    /// The bytes of the stream.
     pub bytes: &'a [u8],
 }
 
 impl DataHead {
-    /// Bytes of the frame's payload before the stream's, in a frame with this header.
+    /// Returns the number of payload bytes before the stream's bytes in a frame with this header.
     pub fn len_bytes(header: &FrameHeader) -> usize {
         if header.flags & CHECKED == 0 { 8 } else { 12 }
     }
 
-    /// Appends the frame up to its bytes, which are to follow.
+    /// Appends the frame up to its bytes, which the caller sends next.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut header = FrameHeader {
             kind: FrameKind::StreamData.number(),
@@ -72,10 +73,10 @@ impl DataHead {
         seal(out, start);
     }
 
-    /// Reads what stands before the bytes. `head` is exactly that, or more.
+    /// Reads the head of the frame. `head` holds exactly the head, or more.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is not as drawn in the [module](self).
+    /// [`DecodeError`] if the head does not have the form drawn in the [module](self).
     pub fn decode(header: &FrameHeader, head: &[u8]) -> Result<Self, DecodeError> {
         let whole = FrameHeader {
             flags: 0,
@@ -112,8 +113,8 @@ impl DataHead {
 }
 
 impl<'a> Data<'a> {
-    /// Appends the whole frame, for tests and tools: connections send the bytes from where they
-    /// are.
+    /// Appends the whole frame, for tests and tools. Connections send the bytes directly from the
+    /// ring.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.head.encode(out);
         out.extend_from_slice(self.bytes);
@@ -122,7 +123,7 @@ impl<'a> Data<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let header = FrameHeader {
             length: u32::try_from(frame.payload().len()).unwrap_or(u32::MAX),

@@ -1,4 +1,4 @@
-//! Between an endpoint and the directory, which knows where endpoints are.
+//! The frames between an endpoint and the directory, which knows where endpoints are.
 //!
 //! ```text
 //! S_LOOKUP      "TRNK" | version_min u8 | version_max u8 | fields:
@@ -11,8 +11,8 @@
 //! S_ARRIVED     ticket 16 bytes | what has been read of the connection
 //! ```
 //!
-//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): an endpoint that is asked for
-//! by another name than was meant would be waited for without end.
+//! S_LOOKUP, S_TICKET and S_REGISTER carry [checksums](super::seal): an endpoint requested under an
+//! altered name would be waited for indefinitely.
 
 use std::time::Duration;
 
@@ -26,61 +26,61 @@ use crate::message::hello::{MAGIC, cut, read_magic, text, to_millis};
 use crate::tlv::{put_field, put_number, put_text, read_fields};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter, VersionRange};
 
-/// A one-time permission to be connected with an endpoint.
+/// A one-time permission to connect to an endpoint.
 pub type Ticket = [u8; 16];
 
 /// Asks for an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lookup {
-    /// The versions who asks speaks.
+    /// The versions that the asking program speaks.
     pub versions: VersionRange,
-    /// The URL asked for, in canonical form.
+    /// URL of the requested endpoint, in canonical form.
     pub url: String,
-    /// Who asks.
+    /// The incarnation of the asking endpoint.
     pub incarnation: Incarnation,
-    /// Its program and release; shown to people.
+    /// The asking program and its release, shown to people.
     pub program: String,
 }
 
 /// The answer to S_LOOKUP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TicketGrant {
-    /// To be shown in S_HELLO.
+    /// The ticket to present in S_HELLO.
     pub ticket: Ticket,
-    /// How long it is good for; whole milliseconds.
+    /// Time for which the ticket is valid, in whole milliseconds.
     pub valid_for: Duration,
 }
 
-/// Gives the directory a name.
+/// Registers the name of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Register {
-    /// The versions the endpoint's program speaks.
+    /// The versions that the endpoint's program speaks.
     pub versions: VersionRange,
-    /// The endpoint's URL, in canonical form.
+    /// URL of the endpoint, in canonical form.
     pub url: String,
-    /// Its life.
+    /// The incarnation of the endpoint.
     pub incarnation: Incarnation,
-    /// Its program and release; shown to people.
+    /// The endpoint's program and its release, shown to people.
     pub program: String,
-    /// Its process; 0 when unknown.
+    /// Process id of the program; 0 if unknown.
     pub pid: u32,
 }
 
-/// The name is taken.
+/// The name is registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Registered {
-    /// Silence after which the name is free again; whole milliseconds.
+    /// Silence after which the name is free again, in whole milliseconds.
     pub lease: Duration,
     /// The URL under which others find the endpoint.
     pub url: String,
 }
 
-/// Somebody has come.
+/// An endpoint has presented a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived<'a> {
-    /// The ticket that was shown.
+    /// The presented ticket.
     pub ticket: Ticket,
-    /// What was read of the connection already, S_HELLO first.
+    /// The bytes already read from the connection, starting with S_HELLO.
     pub bytes: &'a [u8],
 }
 
@@ -98,7 +98,7 @@ impl Lookup {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let register = Register::read(frame, FrameKind::StreamLookup)?;
         let Register {
@@ -132,7 +132,7 @@ impl Register {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         Self::read(frame, FrameKind::StreamRegister)
     }
@@ -180,7 +180,7 @@ impl TicketGrant {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamTicket)?;
         let grant = Self {
@@ -204,7 +204,7 @@ impl Registered {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamRegistered)?;
         let registered = Self {
@@ -228,7 +228,7 @@ impl<'a> Arrived<'a> {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamArrived)?;
         Ok(Self {

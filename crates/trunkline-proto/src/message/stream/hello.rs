@@ -1,4 +1,4 @@
-//! S_HELLO and S_WELCOME: who the two endpoints of a stream are, and how far they are.
+//! S_HELLO and S_WELCOME: the identities of the two endpoints of a stream, and their progress.
 //!
 //! ```text
 //! S_HELLO    "TRNK" | version_min u8 | version_max u8 | fields: as below, and
@@ -15,7 +15,7 @@
 //!             23 share 32 bytes    24 proof 32 bytes
 //! ```
 //!
-//! Exactly one of the fields 10 and 11 is there.
+//! Exactly one of the fields 10 and 11 is present.
 
 use trunkline_types::DataType;
 use trunkline_types::wire::{decode_type, encode_type, put_u8, put_varint};
@@ -28,103 +28,103 @@ use crate::stream::Secret;
 use crate::tlv::{put_field, put_nested, put_number, put_text, read_fields};
 use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
 
-/// One life of an endpoint: 128 random bits, other ones each time it is created.
+/// One life of an endpoint: 128 bits, random each time it is created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Incarnation(pub [u8; 16]);
 
-/// What an endpoint says of itself.
+/// An endpoint's description of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamEnd {
-    /// The features it has; in S_WELCOME those that both have.
+    /// The endpoint's features; S_WELCOME has `SHARED_RING` only if both endpoints agree to it.
     pub features: Features,
-    /// Its life.
+    /// The life of the endpoint.
     pub incarnation: Incarnation,
-    /// Its URL in canonical form. At most 1024 bytes.
+    /// URL of the endpoint in canonical form, at most 1024 bytes.
     pub url: String,
-    /// The URL it names as its peer's; empty when it names none.
+    /// URL that it expects its peer to have; empty if it names none.
     pub peer_url: String,
-    /// The type of its elements.
+    /// Type of its elements.
     pub data_type: DataType,
-    /// Elements that its buffer holds.
+    /// Number of elements that its buffer can hold.
     pub capacity: u64,
-    /// Bytes that its buffer holds.
+    /// Number of bytes that its buffer can hold.
     pub bytes_max: u64,
-    /// It keeps what it has on disk: another life of it goes on where this one ends.
+    /// True if the endpoint has a journal on disk, from which its next life continues.
     pub has_journal: bool,
-    /// Its program and release; shown to people.
+    /// Its program and release, shown to people.
     pub program: String,
-    /// How far it is, and with that whether it writes or reads.
+    /// Its progress, as a writer or as a reader.
     pub state: EndState,
 }
 
-/// How far an endpoint is.
+/// The progress of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndState {
-    /// It writes.
+    /// The endpoint writes.
     Writer(WriterState),
-    /// It reads.
+    /// The endpoint reads.
     Reader(ReaderState),
 }
 
-/// How far a writer is. Positions in bytes.
+/// The progress of a writer. Positions are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriterState {
-    /// From here on it has everything. The beginning of an element.
+    /// The writer has all bytes from here on. The position is the start of an element.
     pub kept: u64,
-    /// Elements before `kept`.
+    /// Number of elements before `kept`.
     pub kept_elements: u64,
-    /// Up to here its program has written.
+    /// The writer's program has written up to here.
     pub written: u64,
 }
 
-/// How far a reader is. Positions in bytes.
+/// The progress of a reader. Positions are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReaderState {
-    /// Up to here everything has arrived.
+    /// Everything before this position has arrived.
     pub arrived: u64,
-    /// Whole elements of that.
+    /// Number of whole elements before `arrived`.
     pub arrived_elements: u64,
-    /// Up to here its program has read.
+    /// The reader's program has read up to here.
     pub read: u64,
-    /// Up to here it is on disk.
+    /// Everything before this position is on disk.
     pub durable: u64,
-    /// Up to here the writer may send.
+    /// The writer may send up to here.
     pub credit_bytes: u64,
-    /// And no element from this number on.
+    /// The writer may not send the element with this number or any later one.
     pub credit_elements: u64,
-    /// Elements that the writer has dropped, as far as the reader knows.
+    /// Number of elements that the writer has dropped, as far as the reader knows.
     pub lost: u64,
 }
 
-/// What the endpoint that dials says first.
+/// The first message of the endpoint that dials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamHello {
-    /// The versions it speaks.
+    /// The versions that it speaks.
     pub versions: VersionRange,
-    /// Who it is.
+    /// The endpoint itself.
     pub end: StreamEnd,
-    /// The life of the other endpoint that it was connected with; `None` at first.
+    /// The life of the peer to which it was connected before; `None` at first.
     pub peer: Option<Incarnation>,
-    /// Counts its dials, so that one that was held up does not replace a later one.
+    /// Number of its dials, so that a delayed dial does not replace a later one.
     pub attempt: u64,
-    /// What the directory gave it; `None` where it dialled the endpoint itself.
+    /// The ticket from the directory; `None` if it dialled the endpoint directly.
     pub ticket: Option<[u8; 16]>,
-    /// Its part of the secret of the pair, if the two have not met.
+    /// Its part of the secret of the pair, if the two have not met before.
     pub share: Option<Secret>,
-    /// Proves that it is the one that the other endpoint was connected with.
+    /// Proof that it is the endpoint to which the other one was connected.
     pub proof: Option<Secret>,
 }
 
-/// The other endpoint's consent.
+/// The other endpoint's acceptance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamWelcome {
-    /// The version both speak from here on.
+    /// The version in use from here on.
     pub version: u8,
-    /// Who it is.
+    /// The endpoint itself.
     pub end: StreamEnd,
-    /// Its part of the secret of the pair, where the two meet for the first time.
+    /// Its part of the secret of the pair, if the two meet for the first time.
     pub share: Option<Secret>,
-    /// Proves that it is the one that the other endpoint was connected with.
+    /// Proof that it is the endpoint to which the other one was connected.
     pub proof: Option<Secret>,
 }
 
@@ -156,7 +156,7 @@ impl StreamHello {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamHello)?;
         read_magic(&mut payload)?;
@@ -190,7 +190,7 @@ impl StreamHello {
 }
 
 impl StreamWelcome {
-    /// The consent of this endpoint.
+    /// Creates the welcome of this endpoint.
     pub fn new(end: StreamEnd) -> Self {
         Self {
             version: PROTOCOL_VERSION,
@@ -216,7 +216,7 @@ impl StreamWelcome {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamWelcome)?;
         read_magic(&mut payload)?;
@@ -287,7 +287,7 @@ impl StreamEnd {
         }
     }
 
-    /// Reads the fields; `other` those that are not of this list.
+    /// Reads the fields; passes those that are not in this list to `other`.
     fn read<'a>(
         payload: &mut Payload<'a>,
         mut other: impl FnMut(u64, &mut Payload<'a>) -> Result<bool, DecodeError>,
@@ -365,7 +365,7 @@ pub(super) fn url(field: &mut Payload<'_>) -> Result<String, DecodeError> {
     Ok(url.to_owned())
 }
 
-/// A position, or what is added to one.
+/// Reads a position, or a number that is added to one.
 pub(super) fn position(field: &mut Payload<'_>) -> Result<u64, DecodeError> {
     match field.varint()? {
         position if position <= POSITION_MAX => Ok(position),

@@ -1,4 +1,4 @@
-//! What the endpoints of a machine say of themselves, to whoever asks its directory.
+//! The state of the endpoints of a machine, as reported to its directory and listed by it.
 //!
 //! ```text
 //! S_LIST       "TRNK" | version_min u8 | version_max u8 | fields:
@@ -29,67 +29,67 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter, VersionRange};
 /// Most endpoints of one S_ENDPOINTS.
 pub const ENDPOINTS_PAGE_MAX: usize = 256;
 
-/// Longest type of elements that is told, in bytes; the rest is left out.
+/// Longest element type that is reported, in bytes; the rest is cut off.
 pub const TYPE_SHOWN_BYTES_MAX: usize = 1024;
 
 /// Asks for the endpoints that a directory knows, in the order of their URLs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointsQuery {
-    /// The versions who asks speaks.
+    /// The versions that the asking program speaks.
     pub versions: VersionRange,
-    /// The last URL of the page before; empty at first.
+    /// The last URL of the previous page; empty for the first page.
     pub after: String,
-    /// The only one wanted; empty: all.
+    /// URL of the only endpoint wanted; empty for all.
     pub only: String,
 }
 
-/// An endpoint at one moment.
+/// The state of an endpoint at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EndpointStatus {
-    /// Its URL in canonical form.
+    /// URL of the endpoint in canonical form.
     pub url: String,
-    /// Whether it writes; `None`: it did not say anything yet.
+    /// True for a writer, false for a reader, `None` if not reported yet.
     pub is_writer: Option<bool>,
-    /// The type of its elements.
+    /// Type of its elements, as text.
     pub data_type: String,
-    /// Elements that its buffer holds.
+    /// Number of elements that its buffer can hold.
     pub capacity: u64,
-    /// Elements in its buffer.
+    /// Number of elements in its buffer.
     pub in_buffer: u64,
-    /// Elements written, or read, in all.
+    /// Total number of elements written or read.
     pub total: u64,
-    /// Elements per second, lately.
+    /// Elements per second over the recent past.
     pub rate: u64,
-    /// The two ends are connected.
+    /// True while the two ends are connected.
     pub is_connected: bool,
-    /// How often they were and then were not.
+    /// Number of times that a connection was lost.
     pub disconnections: u64,
-    /// For how long they are not, though they were.
+    /// Time since a connection was lost; `None` if there was none or the ends are connected.
     pub away_for: Option<Duration>,
-    /// For how long its buffer has been full, where it writes, or empty, where it reads.
+    /// Time for which a writer's buffer has been full, or a reader's empty.
     pub stalled_for: Option<Duration>,
-    /// Why the last connection ended, or did not come to be.
+    /// The reason why the last connection ended or was not established.
     pub last_disconnect: String,
-    /// The other end's URL.
+    /// URL of the peer.
     pub peer: String,
-    /// The other end's program and release.
+    /// The peer's program and release.
     pub peer_program: String,
-    /// What the connection is made of.
+    /// Transport of the connection.
     pub transport: String,
-    /// Why the stream is over, when it did not come to its end.
+    /// The reason why the stream ended other than in order.
     pub fault: String,
-    /// Its program and release.
+    /// The endpoint's program and release.
     pub program: String,
-    /// Its process; 0 when unknown.
+    /// Process id of the program; 0 if unknown.
     pub pid: u32,
 }
 
 /// A page of endpoints.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EndpointsPage {
-    /// In the order of their URLs.
+    /// The endpoints in the order of their URLs.
     pub endpoints: Vec<EndpointStatus>,
-    /// More follow: ask for those after the last one.
+    /// True if there are more endpoints, which can be requested after the last one.
     pub has_more: bool,
 }
 
@@ -110,7 +110,7 @@ impl EndpointsQuery {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamList)?;
         read_magic(&mut payload)?;
@@ -135,7 +135,7 @@ impl EndpointsQuery {
 }
 
 impl EndpointsPage {
-    /// Appends the frame: at most [`ENDPOINTS_PAGE_MAX`] of the endpoints.
+    /// Appends the frame with at most [`ENDPOINTS_PAGE_MAX`] of the endpoints.
     pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
         let mut frame = FrameWriter::begin(out, FrameKind::StreamEndpoints, request);
         for endpoint in self.endpoints.iter().take(ENDPOINTS_PAGE_MAX) {
@@ -150,8 +150,8 @@ impl EndpointsPage {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self), or has more
-    /// endpoints than a page.
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self), or has
+    /// more endpoints than a page may have.
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamEndpoints)?;
         let mut page = Self::default();
@@ -182,7 +182,7 @@ impl EndpointStatus {
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamStatus)?;
         Self::read(&mut payload)
@@ -230,7 +230,7 @@ impl EndpointStatus {
                     status.is_writer = match field.varint()? {
                         1 => Some(true),
                         2 => Some(false),
-                        // A direction that this version does not know.
+                        // A direction unknown to this version.
                         _ => None,
                     };
                 }

@@ -1,10 +1,11 @@
 //! The frames between the two endpoints of a stream, and between an endpoint and the directory.
 //!
-//! Positions are bytes since the beginning of the stream. The bytes of a stream are its elements
-//! one behind the other: those of one size as they are in memory, those that vary as a `u32` with
-//! their length and then their wire form. A frame may begin and end within an element.
+//! Positions count the bytes since the beginning of the stream. The bytes of a stream are its
+//! elements in sequence. Elements of fixed size are stored as they are in memory; elements of
+//! variable size as a `u32` length followed by their wire form. A frame may begin and end within an
+//! element.
 //!
-//! Frames between two endpoints carry checksums: see [`seal`].
+//! Frames between two endpoints carry checksums, see [`seal`].
 
 pub mod control;
 pub mod data;
@@ -19,5 +20,5 @@ pub use hello::{
     EndState, Incarnation, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
 };
 
-/// The largest position: what is beyond it is nonsense.
+/// The largest legal position.
 pub const POSITION_MAX: u64 = 1 << 62;

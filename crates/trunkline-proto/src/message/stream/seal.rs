@@ -1,15 +1,16 @@
 //! The checksums of the frames between two endpoints.
 //!
-//! A stream outlives its connections, so one altered byte must never count: an acknowledgement of
-//! what has not come would free it, another length or kind would hide what follows. In these frames
-//! `count` is therefore the CRC-32C of the payload (of S_DATA: of what stands before the bytes,
-//! which have one of their own), and `request` that of the header, taken as 0 itself. A header
-//! that is wrong is known before anything is waited for.
+//! A stream outlives its connections, so one altered byte must never count. An altered
+//! acknowledgement could free data that has not arrived, and an altered length or kind could hide
+//! what follows. In these frames `count` is therefore the CRC-32C of the payload (in S_DATA: of the
+//! head, because the bytes have their own checksum). `request` is the CRC-32C of the header,
+//! computed with `request` set to 0. A corrupt header is detected before the receiver waits for any
+//! payload.
 
 use crate::Frame;
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 
-/// Puts the checksums into the frame that begins at `start` and is the last of `out`.
+/// Fills in the checksums of the frame that begins at `start` and is the last in `out`.
 pub fn seal(out: &mut [u8], start: usize) {
     let frame = out.get_mut(start..).unwrap_or_default();
     if let Some((bytes, payload)) = frame.split_first_chunk_mut::<HEADER_BYTES>() {
@@ -20,17 +21,17 @@ pub fn seal(out: &mut [u8], start: usize) {
     }
 }
 
-/// Whether the header is as it was sent.
+/// Returns true if the header is unaltered.
 pub fn is_intact(header: &FrameHeader) -> bool {
     header.request == sum(header)
 }
 
-/// Whether the payload is as it was sent with this header, which is.
+/// Returns true if the payload is unaltered, given that the header is.
 pub fn is_payload_intact(header: &FrameHeader, payload: &[u8]) -> bool {
     header.count == crc32c::crc32c(payload)
 }
 
-/// Whether a whole frame is as it was sent.
+/// Returns true if a whole frame is unaltered.
 pub fn is_frame_intact(frame: &Frame<'_>) -> bool {
     let header = frame.header();
     let mut count = crc32c::crc32c(frame.payload());

@@ -1,4 +1,4 @@
-//! Who is let in: the end that is dialled.
+//! Admission of dialling peers, at the end that is dialled.
 
 use std::time::Duration;
 
@@ -18,23 +18,23 @@ use crate::stream::options::Role;
 use crate::stream::session::Claim;
 use crate::{Disconnect, Fault, FaultCode, PROTOCOL_VERSION, VersionRange};
 
-/// A hello was accepted.
+/// The result of an accepted hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// The connection that it takes the place of: to be closed, and not to be heard any more.
+    /// The connection that it replaces, which must be closed and no longer handled.
     pub replaced: Option<u64>,
 }
 
-/// When to come again to an end whose stream is at its end: it waits for its own peer to know, and
-/// not for longer than about this.
+/// Time after which to dial again an end whose stream is finished. That end only waits for its own
+/// peer to know, and not longer than about this.
 const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
 
 impl<H: Half> Link<H> {
-    /// The passive end is dialled: the first frame of a transport was this hello. What came behind
-    /// it goes to [`handle_control`](Self::handle_control).
+    /// Called at the passive end when the first frame of a transport was this hello. Pass the bytes
+    /// after it to [`handle_control`](Self::handle_control).
     ///
     /// # Errors
-    /// What to answer before the transport is closed. The connection that there was stays.
+    /// The refusal to send before closing the transport. An existing connection stays.
     pub fn handle_hello(
         &mut self,
         now: Tick,
@@ -67,7 +67,7 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
         }
         if claim == Claim::Impostor {
-            // It learns nothing but that, and nothing of this end changes.
+            // An impostor learns nothing else, and nothing at this end changes.
             let sentence = "this endpoint is connected with another one of that incarnation: a \
                             connection is taken up again only by the endpoint that began it";
             return Err((Fault::new(FaultCode::Denied, sentence), None));
@@ -101,7 +101,7 @@ impl<H: Half> Link<H> {
                 return refused(FaultCode::StreamOutdated);
             }
             if !is_same && self.is_connected() {
-                // It may be another life of the peer, whose death shows only later.
+                // It may be another life of the peer, whose death becomes known only later.
                 let code = FaultCode::StreamConnected;
                 let retry = self.session.options.deadline;
                 return Err((Fault::new(code, code.meaning()), Some(retry)));
@@ -110,14 +110,14 @@ impl<H: Half> Link<H> {
         if !means_this_life(&self.session.options, hello.peer) {
             let options = &self.session.options;
             let has_journal = hello.end.has_journal || options.has_journal;
-            // One that is at its end has lost nothing here.
+            // A peer at its end has lost nothing here.
             let is_at_end = hello
                 .peer
                 .is_some_and(|life| life == any_life(lineage(life)));
             let is_first = self.session.peer.is_none() && !options.had_stream;
             if is_first && has_journal && !is_at_end {
-                // A journal of one of the two goes on with a stream that the other one never had.
-                // Without one the other comes again, and means this life.
+                // The journal of one of the two continues a stream that the other one never had.
+                // Without a journal the other one dials again, and then means this life.
                 self.session.fault = Some(StreamFault::LocalRestarted);
             }
             return refused(FaultCode::StreamRestarted);
@@ -146,8 +146,8 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// An end at its end waits for its own peer only; who comes next is for the next end of this
-    /// name.
+    /// An end at its end waits for its own peer only; any other peer is for the next endpoint of
+    /// this name.
     fn come_again<T>(&self) -> Result<T, Verdict> {
         let code = FaultCode::StreamConnected;
         Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
@@ -163,7 +163,7 @@ impl<H: Half> Link<H> {
     ) -> Result<Accepted, Verdict> {
         match self.half.resume(&hello.end, meeting) {
             Ok(()) => {}
-            // A stranger neither learns how far this end is, nor ends its stream.
+            // A stranger neither learns the progress of this end nor ends its stream.
             Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
                 let sentence = format!(
                     "{} is not where the stream of {} is; create both ends anew",
@@ -190,7 +190,7 @@ impl<H: Half> Link<H> {
                 .handle_disconnected(now, old, Disconnect::PeerClosed);
         }
         self.session.peer_attempt = hello.attempt;
-        // Of two that name each other, this is the one that is dialled from now on.
+        // Of two endpoints that name each other, this is the one that is dialled from now on.
         self.session.stop_dialling();
         let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
         self.session.pair = pair;
@@ -200,5 +200,5 @@ impl<H: Half> Link<H> {
     }
 }
 
-/// Why a hello is refused, and when to come again.
+/// The refusal of a hello, and the time after which to dial again.
 type Verdict = (Fault, Option<Duration>);

@@ -1,4 +1,4 @@
-//! From where a reader goes on with a writer.
+//! Determines where a reader continues with a writer.
 
 use crate::Features;
 use crate::message::stream::{EndState, StreamEnd};
@@ -8,7 +8,7 @@ use crate::stream::reader::Reader;
 use crate::stream::walk::ElementWalk;
 
 impl Reader {
-    /// A connection is up with this writer: from where to go on.
+    /// Called when a connection to this writer is up: determines where to continue.
     pub(super) fn go_on_with(
         &mut self,
         peer: &StreamEnd,
@@ -31,7 +31,7 @@ impl Reader {
         let arrived = self.arrived.position();
         let is_fresh = arrived == 0 && meeting == Meeting::First;
         if is_fresh && writer.kept > 0 {
-            // It takes the place of a reader that is gone: what that one had is not sent again.
+            // It replaces a reader that is gone: what that one had is not sent again.
             let (from, elements) = (writer.kept, writer.kept_elements);
             #[cfg(feature = "planted")]
             let (from, elements) = match trunkline_types::planted::is(
@@ -48,8 +48,8 @@ impl Reader {
         } else if meeting == Meeting::Successor
             && [0, self.arrived.boundary()].contains(&writer.written)
         {
-            // The writer takes the place of one that is gone, and begins behind its last whole
-            // element: it was told so already, or is going to be.
+            // The writer replaces one that is gone, and begins after that one's last whole element.
+            // It has already been told so, or will be.
             let (from, elements) = self.ready_place();
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             self.durable = self.durable.min(from);
@@ -72,8 +72,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether a writer that has written nothing may be one that begins where this reader is: it
-    /// comes for the first time, or was not heard since.
+    /// Returns true if a writer that has written nothing may begin at the position of this reader:
+    /// it connects for the first time, or was not heard since.
     fn may_begin(&self, meeting: Meeting) -> bool {
         meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
     }

@@ -1,11 +1,11 @@
-//! What a writer is told, and when.
+//! The content and the timing of acknowledgements.
 
 use crate::message::stream::Ack;
 use crate::stream::options::ElementForm;
 use crate::stream::reader::Reader;
 
 impl Reader {
-    /// What the writer may be told now.
+    /// The acknowledgement that could be sent now.
     pub(super) fn now(&self) -> Ack {
         let arrived = self.arrived.position();
         #[cfg(feature = "planted")]
@@ -30,7 +30,7 @@ impl Reader {
             };
         }
         Ack {
-            // Of an element that may yet be dropped no part has come.
+            // No part of an element counts as arrived while the element may still be dropped.
             arrived: match self.losses.are_possible() && !has_all {
                 true => self.arrived.boundary(),
                 false => arrived,
@@ -43,7 +43,7 @@ impl Reader {
         }
     }
 
-    /// Credit worth a frame of its own, in bytes: a quarter of the buffer.
+    /// Additional credit that is worth its own frame, in bytes: a quarter of the buffer.
     pub(in crate::stream) fn credit_step(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
@@ -51,14 +51,14 @@ impl Reader {
         }
     }
 
-    /// Whether the writer is to be told at once.
+    /// Returns true if the acknowledgement must be sent at once.
     pub(super) fn is_urgent(&self, now: &Ack) -> bool {
         let told = &self.told;
         let arrived_step = (self.bytes_max.min(self.peer_bytes) >> 2).max(1);
         let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
         let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
         let [available, read, durable] = self.asks;
-        // It has nothing to send, and the program here has nothing whole to read.
+        // The writer has no credit left, and the program here has no whole element to read.
         let is_starved = now.read == self.arrived.boundary()
             && told.credit_bytes == self.arrived.position()
             && now.credit_bytes > told.credit_bytes;

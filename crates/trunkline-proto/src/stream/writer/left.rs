@@ -1,17 +1,17 @@
-//! What stays behind.
+//! The elements that stay behind when a writer goes.
 
 use crate::stream::options::ElementForm;
 use crate::stream::output::RingBytes;
 use crate::stream::walk::walk;
 use crate::stream::writer::Writer;
 
-/// What stays behind when a writer goes.
+/// The elements that stay behind when a writer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Left {
-    /// Elements that were written and that the reader is not known to have.
+    /// Number of elements that were written and that the reader is not known to have.
     pub elements: u64,
-    /// Of those the ones that were on their way when the connection was lost: the reader may have
-    /// them. 0 when the two ends have settled it.
+    /// Of these, the number that were in flight when the connection was lost: the reader may have
+    /// them. 0 once the two ends have settled it.
     pub in_doubt: u64,
 }
 

@@ -1,4 +1,4 @@
-//! From where a writer goes on with a reader.
+//! Determines where a writer continues with a reader.
 
 use crate::message::stream::{Ack, EndState, StreamEnd};
 use crate::stream::half::Half;
@@ -7,7 +7,7 @@ use crate::stream::walk::ElementWalk;
 use crate::stream::writer::Writer;
 
 impl Writer {
-    /// A connection is up with this reader: from where to go on.
+    /// Called when a connection to this reader is up: determines where to continue.
     pub(super) fn go_on_with(
         &mut self,
         peer: &StreamEnd,
@@ -34,7 +34,7 @@ impl Writer {
                 format!("it has {} bytes of a stream that begins", reader.arrived),
             ),
             Meeting::Again if self.drops.may => self.find_reader(&reader, &at),
-            // Nothing was written yet: the stream begins where the reader is.
+            // Nothing was written yet, so the stream begins where the reader is.
             Meeting::First if self.written == 0 => {
                 self.check_order(&at, reader.arrived).map(|()| {
                     let (from, elements) = (reader.arrived, reader.arrived_elements);
@@ -44,8 +44,8 @@ impl Writer {
                     self.written_elements = elements;
                 })
             }
-            // The reader begins at what is kept. Where nothing was freed, the one before may have
-            // given up.
+            // The reader begins with the first kept byte. If nothing was freed, the previous reader
+            // may have given up.
             Meeting::First | Meeting::Successor
                 if reader.arrived == 0
                     && (meeting == Meeting::Successor || self.kept.boundary() == self.begun) =>
@@ -61,7 +61,7 @@ impl Writer {
             Meeting::Again => self
                 .check_order(&at, self.reached)
                 .and_then(|()| self.check_again(&at)),
-            // It has what the journal here has lost, or never had.
+            // The reader has bytes that the journal here has lost, or never had.
             Meeting::NextLife if at.arrived > self.reached => {
                 let lost = at.arrived.saturating_sub(self.reached);
                 (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);

@@ -22,7 +22,7 @@ fn decode(bytes: &[u8]) -> Result<Properties, DecodeError> {
     Ok(properties)
 }
 
-/// The fields between the length in front and the end.
+/// Wraps the fields with the length that precedes them.
 fn with_fields(fields: &[(u64, &[u8])]) -> Vec<u8> {
     let mut inner = Vec::new();
     for (id, bytes) in fields {
@@ -111,7 +111,7 @@ fn a_plain_variable_takes_four_bytes() {
     assert_eq!(decode(&[3, 1, 1, 11]), Ok(properties));
 }
 
-/// The part of it that belongs here: fields of a definition.
+/// The part of B-51 that this crate covers: fields of a definition.
 ///
 /// Behaviour: B-51.
 #[test]
@@ -167,7 +167,7 @@ proptest! {
             source: text,
             ..Properties::new(ty)
         };
-        // Compared as bytes: an initial value may be NaN.
+        // Compared as bytes, because an initial value may be NaN.
         let bytes = encode(&properties);
         prop_assert_eq!(encode(&decode(&bytes).unwrap()), bytes);
     }

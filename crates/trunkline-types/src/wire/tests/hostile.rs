@@ -131,7 +131,7 @@ fn shapes_whose_product_overflows_are_refused() {
         decode(&cube, &bytes),
         Err(DecodeError::TooLong { .. })
     ));
-    // 2^32 * 2^32 is 0 in 64 bits; it must not pass for an empty array.
+    // 2^32 * 2^32 is 0 in 64 bits; it must not be taken for an empty array.
     let mut square = Vec::new();
     put_varint(&mut square, 1 << 31);
     put_varint(&mut square, 1 << 31);
@@ -226,7 +226,7 @@ fn the_largest_value_passes_and_one_byte_more_does_not() {
         decode(&DataType::String, &text(longest + 1)),
         Err(DecodeError::TooLong { .. })
     ));
-    // The sum of small parts counts as well.
+    // The sum of small parts is limited too.
     let pair = ty("struct(a: string, b: string)");
     let mut bytes = text(VALUE_BYTES_MAX / 2);
     bytes.extend_from_slice(&text(VALUE_BYTES_MAX / 2));
@@ -253,7 +253,7 @@ fn structs_nest_eight_deep_and_no_deeper() {
     encode_type(&nested_struct(9), &mut bytes);
     let error = decode_type(&mut Reader::new(&bytes)).unwrap_err();
     assert!(matches!(&error, DecodeError::Type { source, .. } if **source == TypeError::TooDeep));
-    // A bomb: as many opening structs as fit into a frame must not overflow the stack.
+    // A bomb: as many nested structs as fit into a frame must not overflow the stack.
     let bomb = [17, 1, 1, b'x'].repeat(100_000);
     assert!(decode_type(&mut Reader::new(&bomb)).is_err());
 }

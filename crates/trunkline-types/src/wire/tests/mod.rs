@@ -1,4 +1,4 @@
-//! The wire form: everything comes back bit for bit, and nothing hostile gets in.
+//! The wire form: every value is restored bit for bit, and hostile bytes are refused.
 
 mod definition;
 mod hostile;

@@ -65,8 +65,8 @@ proptest! {
     }
 }
 
-/// The part of it that belongs here: timestamps are nanoseconds since 1970, whole and exact on the
-/// wire.
+/// The part of B-40 that this crate covers: on the wire, timestamps are exact nanoseconds since
+/// 1970.
 ///
 /// Behaviour: B-40.
 #[test]
@@ -92,7 +92,7 @@ fn every_bit_of_a_nan_is_kept() {
     }
 }
 
-/// Memory is asked for by this bound before a value is decoded.
+/// This bound determines how much memory is requested before a value is decoded.
 #[test]
 fn bound_of_the_decoded_form_has_room_for_every_part() {
     let bound = |ty: &DataType, value: &Value| {
@@ -115,7 +115,7 @@ fn bound_of_the_decoded_form_has_room_for_every_part() {
     };
     let texts = Elements::String(vec!["b".into(); 100]);
     let array = Value::Array(Arc::new(Array::new(vec![100], texts).unwrap()));
-    // Pointer and length, two counts, and the text rounded up.
+    // Pointer and length, two counts, and the text with rounding.
     let (of_strings, wire) = bound(&strings(vec![None]), &array);
     assert!(
         (100 * (16 + 16 + 8)..100 * 200).contains(&of_strings),

@@ -40,7 +40,7 @@ fn zigzag_keeps_small_magnitudes_short() {
 
 #[test]
 fn overlong_varints_are_refused_and_padded_ones_are_not() {
-    // Zero, spelled with ten bytes.
+    // Zero, encoded in ten bytes.
     let padded = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00];
     assert_eq!(Reader::new(&padded).varint(), Ok(0));
     // An eleventh byte, and a 65th bit.
