@@ -40,8 +40,8 @@ impl Bed {
         })
     }
 
-    /// Makes events of `source` end the sleep, beside kicks. Keeps the descriptor of `source` open
-    /// until the next call.
+    /// Makes events of `source` end the sleep, in addition to kicks. Keeps the descriptor of
+    /// `source` open until the next call.
     pub(crate) fn watch(&self, source: Option<&Source>, interest: Interest) {
         let mut watched = lock(&self.watched);
         let flags = source.map_or(epoll::EventFlags::empty(), |s| flags(s.kind(), interest));

@@ -44,7 +44,7 @@ pub enum Dialler {
         host: String,
         /// TCP port.
         port: u16,
-        /// The use of the Unix socket beside its bytes.
+        /// Shared memory or descriptors over the Unix socket.
         beside: Beside,
     },
     /// A connection made by the closure, such as
@@ -53,7 +53,7 @@ pub enum Dialler {
     Pipe(Box<dyn FnMut() -> io::Result<Transport> + Send>),
 }
 
-/// The use of a Unix socket beside its bytes.
+/// The second use of a Unix socket, besides its bytes.
 #[derive(Clone, Debug)]
 pub enum Beside {
     /// Shared memory is offered. If the peer accepts it, the bytes go through it.
@@ -104,8 +104,8 @@ impl Dialler {
         }
     }
 
-    /// Replaces shared memory beside the socket by the reception of file descriptors, which go into
-    /// `descriptors`.
+    /// Makes the dialler accept file descriptors over its socket, into `descriptors`, instead of
+    /// offering shared memory.
     #[must_use]
     pub fn taking(mut self, descriptors: Descriptors) -> Self {
         if let Dialler::Near { beside, .. } = &mut self {
@@ -213,7 +213,7 @@ impl Dial {
     }
 
     /// Tries the Unix socket once more. A program that answers at the port has created its socket
-    /// before, but perhaps only after this dial first tried it.
+    /// before, but perhaps only after this dial's first attempt.
     fn nearer(&mut self, transport: Transport) -> Transport {
         let near = self.near.take();
         near.and_then(|(socket, beside)| unix::connect_near(socket.as_path(), &beside).ok())

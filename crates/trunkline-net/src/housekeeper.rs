@@ -36,7 +36,7 @@ impl Housekeeper {
     /// it returns `None`, only `wake` calls it again.
     ///
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub fn start(
         clock: Clock,
         mut work: impl FnMut(Tick, Timestamp) -> Option<Tick> + Send + 'static,

@@ -34,7 +34,7 @@ use trunkline_types::{Tick, Timestamp};
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_timeout};
 
 /// With at least this many waits in one interval, waits follow one another so fast that the
-/// background thread may take [`LONGER_MAX`] intervals to notice the last one.
+/// background thread may take [`LONGER_MAX`] intervals to notice that none is left.
 const MANY_TENURES: u64 = 64;
 
 /// See [`MANY_TENURES`].
@@ -435,7 +435,7 @@ impl<T> State<T> {
         self.holder == Holder::Nobody && !self.offline && !self.stopping
     }
 
-    /// Sets whether there is no connection to wait on.
+    /// Records whether the connection is offline.
     pub(crate) fn set_offline(&mut self, offline: bool) {
         self.offline = offline;
     }

@@ -116,7 +116,7 @@ pub enum SourceKind {
     /// A socket that reports room at every read of the other end. It is polled for room only while
     /// there was none; otherwise every message would cost one more wake-up.
     UnixSocket,
-    /// A socket beside shared memory: readable means that either half may go on.
+    /// A socket beside shared memory: readable means that either half may continue.
     SharedMemory,
     /// A signal: readable means that either half may continue. The thread that polled it
     /// acknowledges it, then reads until nothing is left and writes pending data.

@@ -204,7 +204,7 @@ impl Bytes {
     }
 
     /// # Safety
-    /// `at + bytes.len()` is at most the capacity, and the range is the producer's.
+    /// `at + bytes.len()` is at most the capacity, and the range belongs to the producer.
     unsafe fn write(&self, at: usize, bytes: &[u8]) {
         // SAFETY: inside the memory, as the caller guarantees; no slice of this program overlaps
         // it. The other end must not access this range, and one that does so anyway only corrupts
@@ -216,7 +216,7 @@ impl Bytes {
     }
 
     /// # Safety
-    /// `at + bytes.len()` is at most the capacity, and the range is the consumer's.
+    /// `at + bytes.len()` is at most the capacity, and the range belongs to the consumer.
     unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
         // SAFETY: inside the memory, as the caller guarantees; every byte is a valid value, even if
         // the other end changes it during the copy, and the copy is out of its reach.

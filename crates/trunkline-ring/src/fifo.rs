@@ -51,11 +51,11 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// An empty FIFO of `capacity` elements of `words` words each.
+    /// Creates an empty FIFO of `capacity` elements of `words` words each.
     ///
     /// # Panics
     ///
-    /// When `capacity` or `words` is 0, or the elements do not fit in memory.
+    /// If `capacity` or `words` is 0, or the elements do not fit in memory.
     #[must_use]
     pub fn new(capacity: usize, words: usize) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When `element` does not have the declared width.
+    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_push(&self, element: &[u64]) -> Result<(), Full> {
@@ -125,7 +125,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When `element` does not have the declared width.
+    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn push_overwriting(&self, element: &[u64]) -> Overflow {
@@ -135,7 +135,7 @@ impl Fifo {
 
     /// [`try_push`](Self::try_push) of an element in two parts, such as a block and its timestamp.
     /// Returns its position in the order of all elements. The positions of the elements of one FIFO
-    /// increase, but not by one.
+    /// increase, but not always by one.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When the parts together do not have the declared width.
+    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
@@ -157,7 +157,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When the parts together do not have the declared width.
+    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn push_parts_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
@@ -173,7 +173,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When `element` does not have the declared width.
+    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {
@@ -199,7 +199,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When `elements` is not a whole number of elements.
+    /// If `elements` is not a whole number of elements.
     #[inline]
     #[track_caller]
     pub fn try_push_slice(&self, elements: &[u64]) -> usize {
@@ -212,7 +212,7 @@ impl Fifo {
     ///
     /// # Panics
     ///
-    /// When `elements` is not a whole number of elements.
+    /// If `elements` is not a whole number of elements.
     #[inline]
     #[track_caller]
     pub fn try_pop_slice(&self, elements: &mut [u64]) -> usize {
@@ -285,7 +285,7 @@ where
     ///
     /// # Panics
     ///
-    /// When `default` does not have the width of the FIFO's elements.
+    /// If `default` does not have the width of the FIFO's elements.
     #[must_use]
     #[track_caller]
     pub fn with_default(fifo: F, default: &[u64]) -> Self {

@@ -36,10 +36,6 @@
 //! A slot is claimed only if another one was complete with a larger number. So a reader that finds
 //! the last claim incomplete, and no trace of a later one in any stamp, has seen the slot that was
 //! newest when it loaded `head`: only a later claim could have taken it.
-//!
-//! A slot is claimed only where another one was complete with a larger number. So a reader that
-//! finds the last claim incomplete, and no trace of a later one in any stamp, has seen the slot
-//! that was newest when it loaded `head`: only a later claim could have taken it.
 
 use std::cmp::Reverse;
 

@@ -25,8 +25,8 @@ const CHUNKS: usize = GROUPS * GROUP_CHUNKS;
 ///
 /// # Order
 ///
-/// What a thread wrote before it marked an index is visible to the drainer that takes the index,
-/// even if the index was already marked.
+/// A thread's writes before it marks an index are visible to the drainer that takes the index, even
+/// if the index was already marked.
 ///
 /// # How it works
 ///

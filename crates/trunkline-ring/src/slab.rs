@@ -18,7 +18,6 @@ pub(crate) struct Slab<T> {
 unsafe impl<T: Send> Sync for Slab<T> {}
 
 impl<T: Copy> Slab<T> {
-    /// Number of cells.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.cells.len()

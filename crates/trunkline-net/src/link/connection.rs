@@ -110,7 +110,7 @@ impl<E: Endpoint> Connection<E> {
         self.endpoint.handle_connected(now, wall);
     }
 
-    /// Replaces the current transport without informing the endpoint, which requested it. Data
+    /// Replaces the current transport without informing the endpoint, which already knows. Data
     /// queued on the old transport is still sent.
     pub(super) fn install(&mut self, transport: Transport) {
         if let Some(mut old) = self.wire.take() {

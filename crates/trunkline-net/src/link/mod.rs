@@ -256,7 +256,7 @@ impl<E: Endpoint + 'static> Link<E> {
     /// Sends the endpoint's remaining output, until `deadline` at the latest, then closes the
     /// connection and ends the background thread. All waits end.
     ///
-    /// To say goodbye, call [`with`](Self::with) on the endpoint before.
+    /// If the endpoint must say goodbye, request that through [`with`](Self::with) before.
     pub fn close(&self, deadline: Tick) {
         self.wait_for(Some(deadline), |connection, _| {
             connection.is_flushed().then_some(())

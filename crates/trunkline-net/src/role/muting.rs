@@ -1,4 +1,5 @@
-//! What calls leave to the background thread, and the effect on its sleep, with simulated time.
+//! The work that calls leave to the background thread, and their effect on its sleep, with
+//! simulated time.
 
 use std::cell::{Cell, RefCell};
 

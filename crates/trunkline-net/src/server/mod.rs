@@ -75,8 +75,8 @@ pub struct ServerOptions {
     pub sessions_max: usize,
     /// Maximum number of sessions being set up, whose peers have not introduced themselves yet.
     pub handshakes_max: usize,
-    /// Maximum number of connections per second from one address of another machine, and of
-    /// connections at once. At least 1.
+    /// Maximum number of connections per second from one address of another machine, also in a
+    /// burst. At least 1.
     pub connections_per_address: u32,
     /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,

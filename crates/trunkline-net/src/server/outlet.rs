@@ -20,8 +20,8 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
 
-/// After a send this recent, only the connection thread sends, and gathers: so a writer in a hurry
-/// does not make a packet of every update.
+/// For this long after a send, only the connection thread sends, and it gathers updates. A writer
+/// in a hurry therefore does not make a packet of every update.
 const QUIET: Duration = Duration::from_micros(20);
 
 /// After an update within `QUIET`, only the connection thread sends for this long. A fast writer
@@ -79,7 +79,7 @@ impl Outlet {
         self.latest
     }
 
-    /// Returns once the error with which a writer's send failed.
+    /// Takes the error with which a writer's send failed.
     pub(super) fn take_failure(&mut self) -> Option<Disconnect> {
         self.failed.take()
     }

@@ -60,9 +60,9 @@ struct Incoming {
 
 enum Life {
     Live(Live),
-    /// Pending output has been sent, or may be until that time. Further input is discarded until
-    /// the other end has closed too: if a socket is closed with unread input, the system discards
-    /// the data sent last.
+    /// Pending output may be sent until this time. Further input is discarded until the other end
+    /// has closed too: if a socket is closed with unread input, the system discards the data sent
+    /// last.
     Lingering {
         until: Tick,
         outgoing: Outgoing,
@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Handles an event of the transport. The event is not repeated, so an end reported with it
-    /// must be read for after the last bytes.
+    /// must still be read, behind the last bytes.
     pub(super) fn set_ready(&mut self, hung_up: bool) {
         self.incoming.half.acknowledge(hung_up);
         self.incoming.ready = true;

@@ -34,7 +34,8 @@ mod mapped {
         }
 
         /// # Safety
-        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range is the producer's.
+        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range belongs to the
+        /// producer.
         #[inline(always)]
         pub(crate) unsafe fn write(&self, at: usize, bytes: &[u8]) {
             // SAFETY: as the caller guarantees; no slice of this program overlaps the producer's
@@ -65,7 +66,8 @@ mod mapped {
         }
 
         /// # Safety
-        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range is the consumer's.
+        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range belongs to the
+        /// consumer.
         #[inline(always)]
         pub(crate) unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
             // SAFETY: as the caller guarantees; every byte is a valid value, even if another

@@ -3,8 +3,8 @@
 /// Capacities of a stream's two buffers, where one ring between two programs is both of them.
 ///
 /// No data is moved between the buffers. The fill levels are computed as if the writer's buffer
-/// were emptied into the reader's as far as that has room, so `transferred = min(written, read +
-/// reader)`. All numbers have the same unit, elements or bytes.
+/// were emptied into the reader's as far as there is room, so
+/// `transferred = min(written, read + reader)`. All numbers have the same unit, elements or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedFills {
     /// Capacity of the writer's buffer.

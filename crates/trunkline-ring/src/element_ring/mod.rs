@@ -1,4 +1,4 @@
-//! The buffer of a stream: elements in order from one end to the other, used where they lie.
+//! The buffer of a stream: elements in order from one end to the other, used in place.
 //!
 //! ```text
 //!               read                    written

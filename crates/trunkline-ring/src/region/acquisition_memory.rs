@@ -86,7 +86,7 @@ impl RegionMemory {
     pub fn accept(file: OwnedFd) -> io::Result<Arc<Self>> {
         let mapped = Mapped::accept(file)?;
         // The header follows the ring's bytes. With ordinary pages it is in the last block of the
-        // mapping. With huge pages it may be anywhere before, so search for it.
+        // mapping. With huge pages it may be up to one huge page earlier, so search for it.
         let shape = (1..=mapped.bytes() / BLOCK_BYTES)
             .map(|blocks| mapped.bytes() - blocks * BLOCK_BYTES)
             .take(1 + (2 << 20) / BLOCK_BYTES)

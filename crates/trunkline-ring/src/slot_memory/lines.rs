@@ -105,7 +105,6 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Number of slots.
     #[inline]
     pub(crate) fn slots(self) -> usize {
         self.slots
@@ -154,7 +153,6 @@ impl<T: Copy> SlotMemory<T> {
         Some(memory)
     }
 
-    /// Number of slots in the memory.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity

@@ -1,4 +1,4 @@
-//! When a writer sends, and what it leaves to the connection thread.
+//! The conditions under which a writer sends, and the work it leaves to the connection thread.
 
 use std::io;
 use std::sync::{Arc, Mutex};
