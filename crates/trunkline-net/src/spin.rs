@@ -36,7 +36,7 @@ const GAP_MIN: Duration = Duration::from_micros(200);
 /// Time over which the losses of a spinning thread in such gaps are added up.
 const LOST_WINDOW: Duration = Duration::from_millis(100);
 
-/// Maximum loss in that time. Another program with work for the same processor takes half of it.
+/// Maximum loss in that window. A competing program on the same processor takes half of the window.
 const LOST_MAX: Duration = Duration::from_millis(20);
 
 /// Time without spinning after the maximum loss.

@@ -126,7 +126,7 @@ pub enum SourceKind {
 /// The name of shared memory as a transport; the others are in [`Peer::transport_name`].
 pub(crate) const SHARED_MEMORY: &str = "shared memory";
 
-/// Tells whether a source uses shared memory, without keeping anything open.
+/// Reports whether a source uses shared memory, without keeping anything open.
 #[derive(Clone)]
 pub(crate) struct SourceHint(Option<Weak<Local>>);
 
