@@ -1,4 +1,4 @@
-//! Where the background thread of a link sleeps while it is connected.
+//! The sleep of a link's background thread while it is connected.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,11 +10,10 @@ use crate::sleeper::{Interest, Sleeper};
 use crate::sync::{Mutex, lock};
 use crate::transport::{Source, SourceKind};
 
-/// A sleep whose reasons to end can be changed by another thread while it lasts, without ending it.
+/// A sleep whose wake-up conditions another thread can change while it lasts, without ending it.
 ///
-/// That is what an epoll instance of its own can do and `poll` cannot: a thread that takes the
-/// connection over says that what arrives is no longer the sleeper's business, at the cost of one
-/// system call and no switch.
+/// An epoll instance of its own can do this and `poll` cannot. A thread that takes the connection
+/// over mutes the sleeper for arriving data, at the cost of one system call and no context switch.
 pub(crate) struct Bed {
     epoll: OwnedFd,
     watched: Mutex<Option<Watched>>,
@@ -25,12 +24,12 @@ struct Watched {
     flags: epoll::EventFlags,
 }
 
-/// What ends a sleep: which of the two is in the event.
+/// Event data that identifies the cause of a wake-up.
 const KICKED: u64 = 0;
 const SOURCE: u64 = 1;
 
 impl Bed {
-    /// A sleep that `sleeper`'s kicks end as well. Takes one file descriptor.
+    /// Creates a sleep that kicks of `sleeper` end as well. Takes one file descriptor.
     pub(crate) fn new(sleeper: &Sleeper) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(KICKED);
@@ -41,8 +40,8 @@ impl Bed {
         })
     }
 
-    /// From now on this ends the sleep, beside kicks. Keeps the descriptor of `source` open until
-    /// the next call.
+    /// Makes events of `source` end the sleep, in addition to kicks. Keeps the descriptor of
+    /// `source` open until the next call.
     pub(crate) fn watch(&self, source: Option<&Source>, interest: Interest) {
         let mut watched = lock(&self.watched);
         let flags = source.map_or(epoll::EventFlags::empty(), |s| flags(s.kind(), interest));
@@ -50,7 +49,7 @@ impl Bed {
         if let Some(old) = &mut *watched {
             if source.is_some_and(|source| source.is_same(&old.source)) && !flags.is_empty() {
                 if flags != old.flags {
-                    // Fails only for want of memory; then the sleep ends too often or at its
+                    // Fails only for lack of memory; then the sleep ends too often or at its
                     // time-out.
                     let _ = epoll::modify(&self.epoll, &old.source, data, flags);
                     old.flags = flags;
@@ -68,7 +67,7 @@ impl Bed {
         }
     }
 
-    /// From now on the source does not end the sleep; that it has gone may.
+    /// Stops events of the source from ending the sleep. A disconnection may still end it.
     pub(crate) fn mute(&self) {
         if let Some(watched) = &mut *lock(&self.watched) {
             watched.flags = epoll::EventFlags::empty();
@@ -77,7 +76,7 @@ impl Bed {
         }
     }
 
-    /// Sleeps; true when the source is what ended it. Signals of the system may end it early.
+    /// Sleeps. Returns true if the source ended the sleep. A signal of the system may end it early.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, timeout: Option<Duration>) -> bool {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut events: [epoll::Event; 2] = [NO_EVENT; 2];

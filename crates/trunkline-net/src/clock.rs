@@ -7,13 +7,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline_types::time::duration_nanos;
 use trunkline_types::{Tick, Timestamp};
 
-/// The machine's two clocks: a monotonic one for measuring time, UTC for stamping data.
+/// The machine's two clocks: a monotonic one for measuring time, UTC for timestamps.
 ///
-/// All clocks of a process have the same origin, so ticks of any two of them compare.
+/// All clocks of a process have the same origin, so their ticks are comparable.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Clock;
 
-/// Tick 0. A second before the first use, so that "an interval ago" does not end at the origin.
+/// Tick 0. It is a second before the first use, so that "an interval ago" does not stop at the
+/// origin.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     #[allow(
         clippy::disallowed_methods,
@@ -23,28 +24,29 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     now.checked_sub(Duration::from_secs(1)).unwrap_or(now)
 });
 
-/// How long the difference between the two clocks is believed: so long a step of the system clock
-/// may go unnoticed.
+/// Time for which the offset between the two clocks is reused. A step of the system clock may go
+/// unnoticed for this long.
 const OFFSET_NANOS_MAX: u64 = 1_000_000;
-/// A look at both clocks took so short a time that nothing came between.
+/// A reading of both clocks that took at most this long was not interrupted.
 const LOOK_NANOS_MAX: u64 = 2_000;
-/// The best of several looks took longer than this: the thread was interrupted each time.
+/// If the best of several readings took longer than this, the thread was interrupted each time.
 const INTERRUPTED_NANOS: u64 = 100_000;
 const LOOKS_MAX: usize = 8;
 
-/// UTC minus the monotonic clock, in nanoseconds, and the tick until which that is believed. Two
-/// words that are renewed one after the other: whoever sees a new time with the old difference
-/// believes that for one more interval.
+/// UTC minus the monotonic clock, in nanoseconds, and the tick until which it is valid. The two
+/// words are stored one after the other: a thread that sees the new tick with the old offset uses
+/// the old offset for one more interval.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
 static OFFSET_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 impl Clock {
-    /// The machine's clocks.
+    /// Returns the machine's clocks.
     pub const fn new() -> Self {
         Self
     }
 
-    /// The monotonic clock. Never goes backwards, and is not moved by steps of the system clock.
+    /// Reads the monotonic clock. It never goes backwards, and steps of the system clock do not
+    /// move it.
     pub fn now(&self) -> Tick {
         #[allow(
             clippy::disallowed_methods,
@@ -54,8 +56,8 @@ impl Clock {
         Tick::from_nanos(duration_nanos(now.saturating_duration_since(*ORIGIN)))
     }
 
-    /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the
-    /// difference of the two, which is at most a millisecond old.
+    /// Reads both clocks for the price of one: UTC is computed from the monotonic clock and the
+    /// offset between the two, which is at most a millisecond old.
     #[inline]
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
@@ -65,19 +67,19 @@ impl Clock {
         (now, reckoned(now, OFFSET.load(Ordering::Relaxed)))
     }
 
-    /// UTC, as [`moment`](Self::moment) has it. May step in either direction when somebody sets the
-    /// system clock, and goes back by some microseconds at times where the system slews its clocks
-    /// apart, which Linux does not.
+    /// Returns UTC, as [`moment`](Self::moment) does. It may step in either direction when the
+    /// system clock is set, and it may go back by some microseconds if the system slews its clocks
+    /// apart, which Linux does not do.
     ///
-    /// There is no other source of it: what is reckoned and what is read differ by some
-    /// nanoseconds, and a stamp of the one behind a stamp of the other could be the older.
+    /// This is the only source of UTC. Computed and directly read times differ by some nanoseconds,
+    /// so a later timestamp from the one source could be older than an earlier one from the other.
     #[inline]
     pub fn wall(&self) -> Timestamp {
         self.moment().1
     }
 
-    /// Looks at both clocks, again when the thread was interrupted in between: who compares them
-    /// would take a pause for a step of the system clock.
+    /// Reads both clocks, and repeats that if the thread was interrupted in between: a comparison
+    /// of the two would take the pause for a step of the system clock.
     #[cold]
     fn look_at_both(&self) -> (Tick, Timestamp) {
         let known = OFFSET.load(Ordering::Relaxed);
@@ -93,8 +95,8 @@ impl Clock {
         }
         let nanos = best.now.as_nanos();
         let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
-        // What is known may well be right, by what the two looks are exact to: UTC does not go
-        // back.
+        // Keep the known offset if it agrees with the new reading within their precision: then UTC
+        // does not go back.
         let exact_to = best.took.max(LOOK_NANOS_MAX) as i64;
         let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
         let mut offset = if is_known { known } else { seen };
@@ -105,7 +107,7 @@ impl Clock {
                     let until = nanos.saturating_add(OFFSET_NANOS_MAX);
                     OFFSET_UNTIL.store(until, Ordering::Relaxed);
                 }
-                // Somebody has looked meanwhile.
+                // Another thread has updated the offset meanwhile.
                 Err(later) => offset = later,
             }
         }
@@ -131,11 +133,11 @@ impl Clock {
     }
 }
 
-/// The two clocks, one read after the other.
+/// A reading of the two clocks, one after the other.
 struct Look {
     now: Tick,
     utc: Timestamp,
-    /// Nanoseconds within which both were read.
+    /// Nanoseconds that the reading took.
     took: u64,
 }
 
@@ -143,7 +145,7 @@ fn reckoned(now: Tick, offset: i64) -> Timestamp {
     Timestamp::from_nanos((now.as_nanos() as i64).saturating_add(offset))
 }
 
-/// Nanoseconds, at most `i64::MAX` (292 years).
+/// Converts to nanoseconds, at most `i64::MAX` (292 years).
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -172,8 +174,8 @@ mod tests {
         }
     }
 
-    /// However UTC is asked for, over many looks at the system clock; but for somebody who sets
-    /// that, which nobody does meanwhile.
+    /// Over many readings of the system clock and both ways to ask for UTC. Nothing sets the system
+    /// clock meanwhile.
     #[test]
     fn what_is_stamped_later_is_not_older() {
         let clock = Clock::new();

@@ -1,5 +1,5 @@
-//! How a client reaches its engine: the name looked up, every address tried in turn, each cause
-//! kept.
+//! Connecting a client to its engine: looks the name up, tries every address in turn and keeps the
+//! cause of each failure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,56 +20,57 @@ use crate::tcp::{start_connect, take_connected, tcp_transport};
 use crate::transport::{Source, SourceKind, Transport};
 use crate::unix;
 
-/// Where a link connects to.
+/// The place a link connects to.
 #[non_exhaustive]
 pub enum Dialler {
-    /// A TCP port of a host. The name is looked up at every dial, and every address it has is
-    /// tried.
+    /// A TCP port of a host. Every dial looks the name up and tries all its addresses.
     Tcp {
-        /// Name or address.
+        /// Name or address of the host.
         host: String,
-        /// Port.
+        /// TCP port.
         port: u16,
     },
-    /// A Unix socket of this machine, without shared memory beside it.
+    /// A Unix socket of this machine, without shared memory.
     Unix(SocketPath),
-    /// A Unix socket of this machine, and shared memory beside it or nothing.
+    /// A Unix socket of this machine with shared memory. Without shared memory the dial fails.
     Shared(SocketPath),
-    /// A TCP port of this machine, and first the Unix socket that is named after it. Nothing is
-    /// said about a socket that is not there, or that does not lead to this machine's port.
+    /// The Unix socket named after a TCP port of this machine, else the port itself. If the socket
+    /// cannot be used, for example because it does not exist or does not lead to this machine's
+    /// port, the dial continues with the port without an error.
     Near {
-        /// Where that socket would be.
+        /// Path of the Unix socket.
         socket: SocketPath,
         /// Name or address of this machine.
         host: String,
-        /// Port.
+        /// TCP port.
         port: u16,
-        /// What goes beside the bytes over the socket.
+        /// Shared memory or descriptors over the Unix socket.
         beside: Beside,
     },
-    /// Whatever the closure connects, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
-    /// Called on the link's background thread, without a lock.
+    /// A connection made by the closure, such as
+    /// [`Server::accept_pipe`](crate::Server::accept_pipe). The link's background thread calls it
+    /// without holding a lock.
     Pipe(Box<dyn FnMut() -> io::Result<Transport> + Send>),
 }
 
-/// What goes beside the bytes over a Unix socket.
+/// The second use of a Unix socket, besides its bytes.
 #[derive(Clone, Debug)]
 pub enum Beside {
-    /// Shared memory is offered, through which the bytes go from then on.
+    /// Shared memory is offered. If the peer accepts it, the bytes go through it.
     SharedMemory,
-    /// Descriptors may come.
+    /// File descriptors may arrive.
     Descriptors(Descriptors),
 }
 
-/// Bounds of one dial.
+/// Time limits of one dial.
 #[derive(Clone, Copy, Debug)]
 pub struct DialLimits {
-    /// Time for the look-up of a host's name.
+    /// Maximum time to look up a host name.
     pub lookup: Duration,
-    /// Time for each address to answer. TCP asks again after 1 s and after another 2 s, so a longer
-    /// time only delays the next dial where the network dropped the first two.
+    /// Maximum time for each address to answer. TCP asks again after 1 s and after another 2 s, so
+    /// a longer time only delays the next dial if the network dropped the first two packets.
     pub connect: Duration,
-    /// See [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
 }
 
@@ -84,7 +85,7 @@ impl Default for DialLimits {
 }
 
 impl Dialler {
-    /// Connects to a TCP port of a host.
+    /// Creates a dialler for a TCP port of a host.
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
         Dialler::Tcp {
             host: host.into(),
@@ -92,8 +93,8 @@ impl Dialler {
         }
     }
 
-    /// Connects to a TCP port of this machine, or rather to `socket` if the same program listens
-    /// there.
+    /// Creates a dialler for a TCP port of this machine that prefers `socket` if the same program
+    /// listens there.
     pub fn near(socket: SocketPath, host: impl Into<String>, port: u16) -> Self {
         Dialler::Near {
             socket,
@@ -103,8 +104,8 @@ impl Dialler {
         }
     }
 
-    /// The same dialler, without shared memory beside its socket: descriptors may come over it,
-    /// into `descriptors`.
+    /// Makes the dialler accept file descriptors over its socket, into `descriptors`, instead of
+    /// offering shared memory.
     #[must_use]
     pub fn taking(mut self, descriptors: Descriptors) -> Self {
         if let Dialler::Near { beside, .. } = &mut self {
@@ -113,7 +114,8 @@ impl Dialler {
         self
     }
 
-    /// Connects through `connect`, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
+    /// Creates a dialler that calls `connect`, such as
+    /// [`Server::accept_pipe`](crate::Server::accept_pipe).
     pub fn pipe(connect: impl FnMut() -> io::Result<Transport> + Send + 'static) -> Self {
         Dialler::Pipe(Box::new(connect))
     }
@@ -135,10 +137,10 @@ impl fmt::Debug for Dialler {
     }
 }
 
-/// One dial, from the look-up to the last address. Never blocks.
+/// One dial, from the name look-up to the last address. Never blocks.
 pub(crate) struct Dial {
     limits: DialLimits,
-    /// A Unix socket that was not there when the dial began.
+    /// The Unix socket that could not be used when the dial began.
     near: Option<(SocketPath, Beside)>,
     stage: Stage,
     failures: Vec<(SocketAddr, io::Error)>,
@@ -154,7 +156,7 @@ enum Stage {
         rest: VecDeque<SocketAddr>,
         current: Option<Attempt>,
     },
-    /// Decided when the dial began.
+    /// Decided at the start of the dial.
     Ended(Option<Result<Transport, Disconnect>>),
 }
 
@@ -164,16 +166,16 @@ struct Attempt {
     until: Tick,
 }
 
-/// What [`Dial::advance`] reached.
+/// The result of [`Dial::advance`].
 pub(crate) enum DialStep {
-    /// Call again when the source is writable, the sleeper was kicked or the time has come.
+    /// Call again when the source is writable, the sleeper is kicked or the time has come.
     Wait(Option<Source>, Tick),
     Connected(Transport),
     Failed(Disconnect),
 }
 
 impl Dial {
-    /// Begins a dial; `sleeper` is kicked when the look-up has an answer.
+    /// Begins a dial. The look-up kicks `sleeper` when it has an answer.
     pub(crate) fn start(
         dialler: &mut Dialler,
         limits: DialLimits,
@@ -210,15 +212,15 @@ impl Dial {
         }
     }
 
-    /// A port that answers belongs to a program that has made its Unix socket before: perhaps since
-    /// the dial looked for it.
+    /// Tries the Unix socket once more. A program that answers at the port has created its socket
+    /// before, but perhaps only after this dial's first attempt.
     fn nearer(&mut self, transport: Transport) -> Transport {
         let near = self.near.take();
         near.and_then(|(socket, beside)| unix::connect_near(socket.as_path(), &beside).ok())
             .unwrap_or(transport)
     }
 
-    /// Goes as far as it can without waiting.
+    /// Advances as far as possible without waiting.
     pub(crate) fn advance(&mut self, now: Tick) -> DialStep {
         loop {
             match &mut self.stage {
@@ -306,8 +308,8 @@ impl Stage {
         }
     }
 
-    /// Looks `host` up in a thread of its own, because the system's resolver blocks for as long as
-    /// it likes. The thread ends when it does; the dial does not wait for it.
+    /// Looks `host` up in a separate thread, because the system's resolver blocks without a limit.
+    /// The dial does not wait for the thread, which ends when the resolver returns.
     fn lookup(host: &str, port: u16, until: Tick, sleeper: &Arc<Sleeper>) -> Self {
         let (sender, answer) = sync_channel(1);
         let (name, sleeper) = (host.to_owned(), sleeper.clone());
@@ -315,11 +317,11 @@ impl Stage {
             let found = (name.as_str(), port)
                 .to_socket_addrs()
                 .map(Iterator::collect);
-            // Nobody listens any more when the look-up took too long.
+            // Nothing receives the answer if the look-up took too long.
             let _ = sender.send(found);
             sleeper.kick();
         };
-        // Where no thread can be started the sender is dropped, which `advance` reports.
+        // If no thread can be started, the sender is dropped, which `advance` reports.
         let _ = thread::Builder::new()
             .name("trunkline-lookup".to_owned())
             .spawn(lookup);
@@ -362,9 +364,10 @@ fn no_address(host: &str, text: &str) -> DialStep {
     })
 }
 
-/// One cause for all addresses: the kind of the first that says most, the words of every one.
+/// Combines the failures of all addresses: the kind of the most informative one and the texts of
+/// all.
 fn none_answers(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
-    // A machine that refuses is there; that tells more than one that does not answer.
+    // A refusal proves that the machine is there, which is more informative than no answer.
     let telling = failures
         .iter()
         .find(|(_, error)| error.kind() == ErrorKind::ConnectionRefused);

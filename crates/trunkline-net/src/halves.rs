@@ -1,4 +1,4 @@
-//! The two halves of a socket's byte stream, whatever kind of socket it is.
+//! The two halves of a socket's byte stream, for any kind of socket.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -18,14 +18,14 @@ pub(crate) trait StreamSocket: Send + Sync {
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
     fn receive_two(&self, buffers: [&mut [u8]; 2]) -> io::Result<usize>;
     fn send_two(&self, pieces: [&[u8]; 2]) -> io::Result<usize>;
-    /// Sends with a descriptor beside the first byte.
+    /// Sends `bytes` with a descriptor beside the first byte.
     fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
         let _ = (bytes, file);
         Err(ErrorKind::Unsupported.into())
     }
-    /// Nothing more is sent.
+    /// Closes the stream for sending.
     fn finish(&self) -> io::Result<()>;
-    /// Nothing more is sent, not even what the system has not sent yet.
+    /// Closes the stream and discards unsent data.
     fn abort(&self) -> io::Result<()>;
 }
 
@@ -57,7 +57,7 @@ impl<S: StreamSocket> SendHalf for SocketSend<S> {
     }
 
     fn finish(&mut self) {
-        // Fails only when the connection is gone, which the other half reports.
+        // Fails only if the connection is gone, which the other half reports.
         let _ = self.0.finish();
     }
 
@@ -92,8 +92,8 @@ impl StreamSocket for TcpStream {
         self.shutdown(Shutdown::Write)
     }
 
-    /// The system resets the connection when the socket is closed. An orderly end would wait in the
-    /// queue behind bytes whose receipt a line that is cut in one direction never confirms.
+    /// Makes the system reset the connection when the socket is closed. An orderly end would queue
+    /// behind bytes that are never acknowledged if the line is cut in one direction.
     fn abort(&self) -> io::Result<()> {
         SockRef::from(self).set_linger(Some(Duration::ZERO))
     }
@@ -128,13 +128,13 @@ impl StreamSocket for UnixStream {
         passing::send_with(self, bytes, file)
     }
 
-    /// Between two processes of a machine nothing is lost: an orderly end arrives at once.
+    /// Between two processes of one machine nothing is lost: an orderly end arrives at once.
     fn abort(&self) -> io::Result<()> {
         self.finish()
     }
 }
 
-/// Calls `operation` until no signal interrupts it; `None` when it would block.
+/// Repeats `operation` while signals interrupt it; returns `None` if it would block.
 pub(crate) fn not_blocked(
     mut operation: impl FnMut() -> io::Result<usize>,
 ) -> io::Result<Option<usize>> {

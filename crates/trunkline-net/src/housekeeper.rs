@@ -1,4 +1,4 @@
-//! The thread that calls what is due.
+//! The thread that calls a closure when it is due.
 
 use std::fmt;
 use std::io;
@@ -10,9 +10,10 @@ use crate::Clock;
 use crate::server::only_mark;
 use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
 
-/// One thread that calls a closure whenever the closure said it is due, such as an engine's `poll`.
+/// A thread that calls a closure, such as an engine's `poll`, whenever the closure has asked for
+/// it.
 ///
-/// Dropping it ends the thread, after the closure if that is running.
+/// Dropping it ends the thread, after a running call of the closure.
 pub struct Housekeeper {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -31,11 +32,11 @@ struct State {
 }
 
 impl Housekeeper {
-    /// Calls `work` at once, then whenever the tick it returned has come, or after
-    /// [`wake`](Self::wake). `None` means not before it is woken.
+    /// Calls `work` at once, then at each tick it returned and after each [`wake`](Self::wake). If
+    /// it returns `None`, only `wake` calls it again.
     ///
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub fn start(
         clock: Clock,
         mut work: impl FnMut(Tick, Timestamp) -> Option<Tick> + Send + 'static,
@@ -43,7 +44,7 @@ impl Housekeeper {
         let shared = Arc::new(Shared::default());
         let in_thread = shared.clone();
         let body = move || {
-            // What is due next does not wait for a socket.
+            // A socket must not delay the next due call.
             only_mark();
             while !in_thread.is_stopped() {
                 let (now, wall) = clock.moment();
@@ -60,7 +61,8 @@ impl Housekeeper {
         })
     }
 
-    /// Has the closure called soon: something may be due earlier than it last said. Never waits.
+    /// Makes the thread call the closure soon, because something may be due earlier than it last
+    /// returned. Never waits.
     pub fn wake(&self) {
         lock(&self.shared.state).woken = true;
         self.shared.changed.notify_one();
@@ -92,7 +94,7 @@ impl Drop for Housekeeper {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
-            // A closure that panicked has ended the thread already.
+            // If the closure panicked, the thread has ended already.
             let _ = thread.join();
         }
     }

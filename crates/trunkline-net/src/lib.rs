@@ -2,7 +2,7 @@
 //! in-memory pipes.
 //!
 //! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
-//! thread; this crate gives them all three, and knows nothing of what they say to each other.
+//! thread. This crate provides all three, and knows nothing about the content of the messages.
 //!
 //! ```text
 //!   application threads and tasks                         writers of the engine
@@ -19,11 +19,11 @@
 //! - [`clock`]: the only place that reads clocks.
 //! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two
 //!   halves.
-//! - [`near`]: where the Unix sockets are that are named after ports.
-//! - [`passing`]: connections that are handed from one process to another.
-//! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
+//! - [`near`]: paths of the Unix sockets that are named after ports.
+//! - [`passing`]: connections handed from one process to another.
+//! - [`link`]: the client's side; [`dial`]: connecting to an engine.
 //! - [`server`]: the engine's side.
-//! - [`spin`]: looking for a while before sleeping.
+//! - [`spin`]: polling for a short time before sleeping.
 //! - [`housekeeper`]: the thread that calls an engine's `poll`.
 
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The send side of a connection: what its endpoint wants sent, on its way into the transport.
+//! The send side of a connection: moves the endpoint's output into the transport.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,43 +10,44 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::transport::SendHalf;
 
-/// The endpoint is asked for more only while less than this waits to be sent: a peer that stops
-/// reading costs this much, and one frame, in this crate. What else waits for it lies in the
-/// endpoint, under the endpoint's own bounds.
+/// The endpoint is asked for more output only while less than this waits to be sent. A peer that
+/// stops reading therefore costs this crate this much plus one frame. Its other pending data stays
+/// in the endpoint, within the endpoint's own limits.
 pub(crate) const OUTPUT_MAX: usize = 64 << 10;
 
-/// How long a connection that is being closed may take over its last bytes.
+/// Maximum time for the last bytes of a connection that is being closed.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A buffer that grew beyond this is given back once it is no longer filled.
+/// A buffer that grew beyond this is freed once it is no longer full.
 const RETAINED_MAX: usize = 16 << 10;
 
-/// A transport's send half and what it has not taken yet. Never blocks.
+/// A transport's send half and the data it has not taken yet. Never blocks.
 ///
-/// Everything that sends on a connection goes through here and through the endpoint, so the two lie
-/// behind the same lock wherever several threads send.
+/// Everything sent on a connection passes through here and through the endpoint, so both are behind
+/// the same lock if several threads send.
 pub(crate) struct Outgoing {
     half: Box<dyn SendHalf>,
     buffer: Vec<u8>,
     sent: usize,
-    /// Frames that go with a descriptor each, when the buffer is empty: between two frames.
+    /// Frames that carry a descriptor each. They are sent between two other frames, when the buffer
+    /// is empty.
     passing: VecDeque<(Vec<u8>, OwnedFd)>,
     blocked: bool,
     finished: bool,
-    /// When something was written last.
+    /// Time of the last write.
     wrote_at: Tick,
     /// Set once the connection is to close.
     close_by: Option<Tick>,
 }
 
-/// How far a flush came.
+/// The result of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flush {
-    /// Everything the endpoint had is in the transport.
+    /// All output of the endpoint is in the transport.
     Done,
     /// The transport has no room.
     Blocked,
-    /// The quantum is used up; others come first.
+    /// The quantum is used up; other sessions come first.
     More,
 }
 
@@ -64,11 +65,11 @@ impl Outgoing {
         }
     }
 
-    /// Sends what waits and what `endpoint` has, until nothing is left, the transport is full,
-    /// about `quantum` bytes are sent or `is_over` says that it is the others' turn.
+    /// Sends pending data and the output of `endpoint`, until nothing is left, the transport is
+    /// full, about `quantum` bytes are sent or `is_over` returns true.
     ///
     /// # Errors
-    /// What the system reports; the transport is of no further use then.
+    /// The system's error; the transport is unusable afterwards.
     pub(crate) fn flush<E: Endpoint + ?Sized>(
         &mut self,
         endpoint: &mut E,
@@ -103,8 +104,8 @@ impl Outgoing {
         }
     }
 
-    /// As [`flush`](Self::flush), where the endpoint has bytes in a place of its own: they go out
-    /// behind what was appended, from where they lie.
+    /// As [`flush`](Self::flush), for an endpoint that keeps bytes in its own memory. They are sent
+    /// from there, behind the appended bytes.
     fn flush_direct<E: Endpoint + ?Sized>(
         &mut self,
         endpoint: &mut E,
@@ -146,12 +147,12 @@ impl Outgoing {
         }
     }
 
-    /// Puts `bytes` behind what waits already.
+    /// Appends `bytes` to the pending data.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Sends a whole frame with a descriptor beside it, behind what waits already.
+    /// Sends a whole frame with a descriptor, behind the pending data.
     pub(crate) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
         self.passing.push_back((frame, file));
     }
@@ -186,23 +187,23 @@ impl Outgoing {
         false
     }
 
-    /// Whether everything is with the transport.
+    /// Returns true if the transport has taken everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting() == 0 && self.passing.is_empty()
     }
 
-    /// When a flush last had something to write.
+    /// Time at which a flush last had data to write.
     pub(crate) fn wrote_at(&self) -> Tick {
         self.wrote_at
     }
 
-    /// True while the transport has to say that it has room before anything can be sent.
+    /// Returns true if nothing can be sent before the transport has room again.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// Whether a connection that is to close because of `cause` may close now: everything is sent,
-    /// nobody is there to read it, or it has taken too long.
+    /// Returns true if a connection that is to close because of `cause` may close now: everything
+    /// is sent, the peer is dead, or the time limit is over.
     pub(crate) fn may_close(&mut self, cause: &Disconnect, flush: Flush, now: Tick) -> bool {
         if flush == Flush::Done || matches!(cause, Disconnect::Dead { .. }) {
             return true;
@@ -211,19 +212,19 @@ impl Outgoing {
         *self.close_by.get_or_insert(limit) <= now
     }
 
-    /// When a connection that is to close has taken too long; `None` while it is to stay.
+    /// The time limit for closing; `None` while the connection stays open.
     pub(crate) fn close_by(&self) -> Option<Tick> {
         self.close_by
     }
 
-    /// Tells the other end that nothing follows what was written; once, however often it is called.
+    /// Tells the other end that no more data follows. Repeated calls have no effect.
     pub(crate) fn finish(&mut self) {
         if !std::mem::replace(&mut self.finished, true) {
             self.half.finish();
         }
     }
 
-    /// Gives up what is not sent: the other end counts as dead.
+    /// Discards unsent data, because the other end counts as dead.
     pub(crate) fn abort(&mut self) {
         self.half.abort();
     }
@@ -232,7 +233,7 @@ impl Outgoing {
         self.buffer.len() - self.sent
     }
 
-    /// Moves the unsent rest to the front once more than half of the buffer is behind it.
+    /// Moves the unsent rest to the front once more than half of the buffer is sent.
     fn compact(&mut self) {
         if self.sent > self.buffer.len() / 2 {
             self.buffer.drain(..self.sent);
@@ -240,7 +241,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives a large buffer back after a flush that would not have needed it.
+    /// Frees a large buffer after a flush that did not need it.
     fn trim(&mut self, written: usize) {
         if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
             self.buffer = Vec::new();
@@ -268,8 +269,8 @@ mod tests {
         }
     }
 
-    /// A socket tells of its own end as of any event: a thread that answered each by ending it once
-    /// more would turn until the other end closes.
+    /// A socket reports its own end like any other event. A thread that answered each report by
+    /// ending it again would loop until the other end closes.
     #[test]
     fn what_is_finished_is_not_finished_again() {
         let ends = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Connections that are handed from one process to another, over a Unix socket.
+//! Connections handed from one process to another over a Unix socket.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,18 +19,18 @@ use crate::tcp::tcp_transport;
 use crate::transport::{ReceiveHalf, Source, SourceKind, Transport};
 use crate::unix::{self, Credentials, unix_transport};
 
-/// Descriptors that may wait to be taken: each belongs to a frame that has arrived.
+/// Maximum number of descriptors waiting to be taken. Each belongs to a frame that has arrived.
 const WAITING_MAX: usize = 64;
 
-/// Descriptors that came over a connection, in the order in which they came: before the byte that
-/// each was sent with is read, it is here.
+/// Descriptors received over a connection, in order of arrival. A descriptor is here before the
+/// byte that it was sent with is read.
 #[derive(Clone, Default)]
 pub struct Descriptors(Arc<Mutex<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<OwnedFd>,
-    /// The connection that there is, is one over which some may come.
+    /// The current connection can carry descriptors.
     is_open: bool,
 }
 
@@ -39,10 +39,10 @@ struct PassingReceive {
     descriptors: Descriptors,
 }
 
-/// Connects to the Unix socket at `path`, over which descriptors may come.
+/// Connects to the Unix socket at `path` and accepts descriptors from it.
 ///
 /// # Errors
-/// As of a dial to a Unix socket.
+/// As for a dial to a Unix socket.
 pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)> {
     let (stream, peer) = unix::connect(path.as_path()).map_err(|error| {
         let (kind, text) = unix::failure(path.as_path(), &error);
@@ -52,7 +52,7 @@ pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)
     Ok((passing_transport(stream, peer, &descriptors), descriptors))
 }
 
-/// A connected Unix socket over which descriptors may come.
+/// Creates a transport from a connected Unix socket, with descriptors accepted.
 pub(crate) fn passing_transport(
     stream: UnixStream,
     peer: Credentials,
@@ -71,10 +71,10 @@ pub(crate) fn passing_transport(
     }
 }
 
-/// A transport over a connected socket that another process has handed over.
+/// Creates a transport from a connected socket that another process has handed over.
 ///
 /// # Errors
-/// It is no connected socket of TCP or of this machine, or what the system reports.
+/// The socket is neither TCP nor Unix, it is not connected, or the system reports another error.
 pub fn transport_of(socket: OwnedFd, user_timeout: Duration) -> io::Result<Transport> {
     match socket_domain(&socket)? {
         AddressFamily::INET | AddressFamily::INET6 => {
@@ -93,17 +93,17 @@ pub fn transport_of(socket: OwnedFd, user_timeout: Duration) -> io::Result<Trans
 }
 
 impl Descriptors {
-    /// The next one.
+    /// Removes and returns the oldest descriptor.
     pub fn take(&self) -> Option<OwnedFd> {
         lock(&self.0).waiting.pop_front()
     }
 
-    /// Whether some may come over the connection that there is.
+    /// Returns true if the current connection can carry descriptors.
     pub fn is_open(&self) -> bool {
         lock(&self.0).is_open
     }
 
-    /// A new connection begins.
+    /// Starts over for a new connection.
     pub(crate) fn begin(&self, is_open: bool) {
         *lock(&self.0) = Queue {
             waiting: VecDeque::new(),

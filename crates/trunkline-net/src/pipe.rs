@@ -1,5 +1,5 @@
-//! A byte stream in memory with the manners of a socket: bounded, non-blocking, with two ends that
-//! may live in different threads.
+//! An in-memory byte stream that behaves like a socket: bounded, non-blocking, and its two ends may
+//! be used by different threads.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -9,11 +9,11 @@ use crate::signal::Signal;
 use crate::sync::{Mutex, lock};
 use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transport};
 
-/// Room for this many bytes in each direction unless the caller says otherwise.
+/// Default capacity in bytes of each direction.
 pub const PIPE_CAPACITY: usize = 64 << 10;
 
-/// A connected pair of transports, each with room for `capacity` bytes on their way to it (at least
-/// 1).
+/// Creates a connected pair of transports, each with room for `capacity` bytes on their way to it
+/// (at least 1).
 ///
 /// # Errors
 /// No file descriptor is left; a pipe takes two.
@@ -27,8 +27,8 @@ pub fn pipe(capacity: usize) -> io::Result<(Transport, Transport)> {
     Ok((near, far))
 }
 
-/// One direction. Each end's signal is raised when its incoming lane is no longer empty or ends,
-/// and when its outgoing lane, found full, has room again or lost its reader.
+/// One direction. Each end's signal is raised when its incoming lane becomes non-empty or ends, and
+/// when its outgoing lane was full and has room again or lost its reader.
 struct Lane {
     state: Mutex<LaneState>,
     capacity: usize,
@@ -39,7 +39,7 @@ struct Lane {
 #[derive(Default)]
 struct LaneState {
     bytes: VecDeque<u8>,
-    /// The writer found no room and waits to be told of some.
+    /// The writer found no room and must be woken when there is some.
     writer_waits: bool,
     finished: bool,
     abandoned: bool,
@@ -82,7 +82,7 @@ impl ReceiveHalf for PipeReceive {
         buffer[from_front..count].copy_from_slice(&back[..count - from_front]);
         state.bytes.drain(..count);
         let told = count > 0 && std::mem::take(&mut state.writer_waits);
-        // The lock first, so that the other end does not wake only to wait for it.
+        // Unlock first, so that the other end does not wake only to wait for the lock.
         drop(state);
         if told {
             self.0.writer.raise();

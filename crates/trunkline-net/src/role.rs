@@ -1,4 +1,5 @@
-//! Who drives a connection: whoever waits for it, and a background thread only while nobody waits.
+//! The role of driving a connection: a waiting thread has it, and a background thread only while no
+//! thread waits.
 //!
 //! ```text
 //!                a waiter comes
@@ -12,18 +13,18 @@
 //!        +--- nobody came for a while, a task waits, or offline ----------------------> background
 //! ```
 //!
-//! Every waiter that does not drive is *parked*; the driver wakes the parked ones after every
-//! change, and whoever leaves while the role is free passes it on. *Tasks* are waiters of
-//! asynchronous code: they cannot drive, so the background thread does while there are any and no
-//! thread waits. While the connection is *offline* there is nothing to wait on but the dial, which
-//! is the background thread's.
+//! Every waiter that does not drive is *parked*. The driver wakes the parked ones after every
+//! change, and a waiter that leaves while the role is free passes it on. *Tasks* are waiters of
+//! asynchronous code. They cannot drive, so the background thread does while there are tasks and no
+//! thread waits. While the connection is *offline* only the dial is left to do, which belongs to
+//! the background thread.
 //!
-//! Who takes over from the sleeping background thread *mutes* its sleep: whatever arrives now is
-//! the waiter's, and the thread sleeps on, unaware, until the last waiter gives the role back to
-//! it. So a program that waits now and then never wakes it. A program that makes one call after
-//! the other would mute and resume that sleep with every call: who takes over a second time within
-//! an interval wakes the thread instead, which then dozes until nobody has waited for a whole
-//! interval.
+//! A waiter that takes over from the sleeping background thread *mutes* its sleep: arriving data
+//! now belongs to the waiter, and the thread sleeps on until the last waiter gives the role back to
+//! it. So a program that waits now and then never wakes it. A program that makes one call after the
+//! other would mute and resume the sleep with every call. Therefore a waiter that takes over a
+//! second time within an interval wakes the thread instead, which then dozes until no thread has
+//! waited for a whole interval.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -32,66 +33,66 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_timeout};
 
-/// So many waits in one interval follow one another so fast that the background thread may take
-/// [`LONGER_MAX`] intervals to see that nobody waits any more.
+/// With at least this many waits in one interval, waits follow one another so fast that the
+/// background thread may take [`LONGER_MAX`] intervals to notice that none is left.
 const MANY_TENURES: u64 = 64;
 
 /// See [`MANY_TENURES`].
 const LONGER_MAX: u32 = 4;
 
-/// The lock of a connection's state `T`, with the role of the one who drives it.
+/// The lock around a connection's state `T`, with the role of its driver.
 pub(crate) struct DriverRole<T> {
     state: Mutex<State<T>>,
     waiters: Condvar,
     background: Nap,
-    /// How long nobody must have driven before the background thread takes the role.
+    /// Time without a driving waiter after which the background thread takes the role.
     idle: Duration,
 }
 
-/// Where the background thread dozes. Apart from the lock, which is busy while waiters come and go.
+/// The place where the background thread dozes. It is separate from the lock, which is busy while
+/// waiters come and go.
 #[derive(Default)]
 struct Nap {
     called: Mutex<bool>,
     bell: Condvar,
-    /// Counts the times a waiter took the role.
+    /// Number of times a waiter has taken the role.
     tenures: AtomicU64,
 }
 
-/// What the two clocks say.
+/// The times of the two clocks.
 pub(crate) type Moment = (Tick, Timestamp);
 
 pub(crate) type Guard<'a, T> = MutexGuard<'a, State<T>>;
 
 pub(crate) struct State<T> {
-    /// What the lock guards.
+    /// The data behind the lock.
     pub(crate) data: T,
     read: fn() -> Moment,
-    /// The time since the lock was taken last: one look at the clocks serves for as long as it is
-    /// held.
+    /// The time, read once since the lock was last taken and reused while it is held.
     moment: Option<Moment>,
     holder: Holder,
     offline: bool,
     stopping: bool,
     parked: usize,
     tasks: Vec<Task>,
-    /// Whom to wake once the lock is free, so that nobody wakes only to wait for it.
+    /// Threads and tasks to wake once the lock is free, so that none wakes only to wait for it.
     due: Due,
-    /// When a waiter last drove.
+    /// Time at which a waiter last drove.
     driven: Tick,
-    /// The background thread naps without a time-out; whoever leaves the role free calls it.
+    /// The background thread naps without a time-out; a waiter that leaves the role free calls it.
     background_sleeps: bool,
     /// The background thread was displaced and sleeps on, muted.
     muted: bool,
 }
 
-/// The sleep of the background thread, as the waiters that displace it see it. Called under the
+/// The sleep of the background thread, as seen by the waiters that displace it. Called under the
 /// lock.
 pub(crate) trait Sleep<T> {
     /// Ends the sleep.
     fn end(&self);
-    /// The sleep goes on, whatever arrives.
+    /// Makes the sleep ignore arriving data.
     fn mute(&self);
-    /// What arrives ends the sleep again, as does what is due in `state`.
+    /// Makes arriving data end the sleep again, as well as anything due in `state`.
     fn resume(&self, state: &mut State<T>);
 }
 
@@ -111,13 +112,13 @@ impl Due {
     }
 }
 
-/// What a waiter's condition says.
+/// The result of checking a waiter's condition.
 pub(crate) enum Check<R> {
-    /// It is met.
+    /// The condition is met.
     Done(R),
     /// The waiter's time is over.
     GiveUp,
-    /// Not yet; the waiter has this long, or for ever.
+    /// Not met yet. The waiter has this much time left, or no limit.
     Wait(Option<Duration>),
 }
 
@@ -135,7 +136,7 @@ struct Task {
 }
 
 impl<T> DriverRole<T> {
-    /// A role that nobody holds, of a connection that is offline.
+    /// Creates the role without a holder, for a connection that is offline.
     pub(crate) fn new(data: T, idle: Duration, read: fn() -> Moment) -> Self {
         let state = State {
             data,
@@ -163,7 +164,7 @@ impl<T> DriverRole<T> {
         fresh(lock(&self.state))
     }
 
-    /// Unlocks, and then wakes everyone that something changed for.
+    /// Unlocks, and then wakes all waiters and tasks affected by a change.
     pub(crate) fn unlock(&self, mut guard: Guard<'_, T>) {
         let due = std::mem::take(&mut guard.due);
         drop(guard);
@@ -171,12 +172,11 @@ impl<T> DriverRole<T> {
         due.tasks.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until `check` is done or gives up. It runs under the lock, after every change.
+    /// Waits until `check` is done or gives up. `check` runs under the lock, after every change.
     ///
-    /// `turn` drives: it unlocks, sleeps until something happens or the time it is given is over,
-    /// takes in what arrived, and locks again. `sleep` is that of a background thread that is
-    /// displaced. A caller that gives up before it had a turn gets one without sleep, if nobody
-    /// drives.
+    /// `turn` drives: it unlocks, sleeps until something happens or the given time is over, locks
+    /// again and delivers input. `sleep` is that of a background thread that is displaced. A caller
+    /// that gives up before it had a turn gets one without sleep if no thread drives.
     pub(crate) fn wait<'a, R>(
         &'a self,
         mut check: impl FnMut(&mut State<T>) -> Check<R>,
@@ -218,9 +218,10 @@ impl<T> DriverRole<T> {
         }
     }
 
-    /// The background thread's life: drives while nobody waits, until [`stop`](Self::stop).
+    /// The main loop of the background thread: drives while no thread waits, until
+    /// [`stop`](Self::stop).
     ///
-    /// `turn` drives once; around its sleep it calls [`doze_off`](State::doze_off) and
+    /// `turn` drives once. Around its sleep it calls [`doze_off`](State::doze_off) and
     /// [`wake_up`](State::wake_up).
     pub(crate) fn background<'a>(&'a self, mut turn: impl FnMut(Guard<'a, T>) -> Guard<'a, T>) {
         let mut guard = self.lock();
@@ -242,14 +243,14 @@ impl<T> DriverRole<T> {
         }
     }
 
-    /// Something changed: parked waiters look again, and so do tasks once the lock is free.
+    /// Reports a change: parked waiters and tasks check again once the lock is free.
     pub(crate) fn changed(&self, state: &mut State<T>) {
         state.due.all_parked |= state.parked > 0;
         let tasks = state.tasks.drain(..).map(|task| task.waker);
         state.due.tasks.extend(tasks);
     }
 
-    /// Adds a task that looks again at the next change, or at `deadline`.
+    /// Adds a task that checks again at the next change, or at `deadline`.
     pub(crate) fn add_task(&self, state: &mut State<T>, waker: &Waker, deadline: Option<Tick>) {
         match state
             .tasks
@@ -265,8 +266,8 @@ impl<T> DriverRole<T> {
         state.due.background |= state.holder == Holder::Nobody;
     }
 
-    /// Ends every wait (whose checks ask [`is_stopping`](State::is_stopping)) and the background
-    /// thread. The caller ends the sleep of whoever drives.
+    /// Ends every wait (whose checks call [`is_stopping`](State::is_stopping)) and the background
+    /// thread. The caller ends the sleep of the driving thread.
     pub(crate) fn stop(&self, state: &mut State<T>) {
         state.stopping = true;
         state.due.background = true;
@@ -299,7 +300,8 @@ impl<T> DriverRole<T> {
         }
     }
 
-    /// Whoever may have kept the role from others passes it on when it goes.
+    /// Passes the role on if it is free. Called by a waiter that leaves, since it may have kept
+    /// others from the role.
     fn pass_on(&self, state: &mut State<T>, sleep: &impl Sleep<T>) {
         if state.holder != Holder::Nobody {
             return;
@@ -321,7 +323,7 @@ impl<T> DriverRole<T> {
         }
     }
 
-    /// Waits until the role is the background thread's, or it is told to stop.
+    /// Waits until the background thread has the role or must stop.
     fn acquire<'a>(&'a self, mut guard: Guard<'a, T>) -> Guard<'a, T> {
         let mut seen = None;
         while !guard.stopping {
@@ -330,7 +332,7 @@ impl<T> DriverRole<T> {
                 return guard;
             }
             let tenures = self.background.tenures.load(Ordering::Relaxed);
-            // The same waiter for a whole interval: it may be hours.
+            // The same waiter for a whole interval: it may stay for hours.
             let long = guard.holder == Holder::Waiter && seen == Some(tenures);
             guard.background_sleeps = long;
             let rest = match guard.holder {
@@ -345,7 +347,7 @@ impl<T> DriverRole<T> {
         guard
     }
 
-    /// Makes a waiter the driver; false while another one is.
+    /// Makes a waiter the driver; returns false if another one is.
     fn take(&self, state: &mut State<T>, sleep: &impl Sleep<T>) -> bool {
         match state.holder {
             _ if state.offline => return false,
@@ -366,11 +368,11 @@ impl<T> DriverRole<T> {
 }
 
 impl Nap {
-    /// Sleeps until called, or for `interval` and on for as long as waiters take the role in the
-    /// meantime. Returns the tenures last seen, `None` when called.
+    /// Sleeps until called, or for `interval` and on while waiters take the role in the meantime.
+    /// Returns the number of tenures last seen, or `None` if called.
     ///
-    /// Where one wait follows the other, as with answers to questions, it looks less often: each
-    /// look takes the processor from a thread that spins.
+    /// If waits follow one another, as in request-response traffic, it checks less often: each
+    /// check takes the processor from a spinning thread.
     fn nap(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
         let mut called = lock(&self.called);
         let mut longer = 1;
@@ -379,7 +381,7 @@ impl Nap {
                 called = wait(&self.bell, called);
                 continue;
             };
-            // Never so short that it becomes a busy loop at the end of an interval.
+            // A lower bound prevents a busy loop at the end of an interval.
             let interval = interval.max(Duration::from_millis(1));
             called = wait_timeout(&self.called, &self.bell, called, interval * longer);
             let now = self.tenures.load(Ordering::Relaxed);
@@ -395,26 +397,26 @@ impl Nap {
         None
     }
 
-    /// Ends the present nap, or the next one.
+    /// Ends the current nap, or the next one.
     fn call(&self) {
         *lock(&self.called) = true;
         self.bell.notify_one();
     }
 }
 
-/// The lock was just taken: the time is to be read anew.
+/// The lock was just taken: the time must be read again.
 fn fresh<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
     guard.moment = None;
     guard
 }
 
 impl<T> State<T> {
-    /// The time since the lock was taken.
+    /// Returns the time, read once since the lock was taken.
     pub(crate) fn time(&mut self) -> Moment {
         *self.moment.get_or_insert_with(self.read)
     }
 
-    /// Whether the background thread is to take the role: it is free, and no thread waits.
+    /// Returns true if the background thread should take the role: it is free and no thread waits.
     fn is_neglected(&mut self, idle: Duration) -> bool {
         if self.holder != Holder::Nobody {
             return false;
@@ -423,17 +425,17 @@ impl<T> State<T> {
         self.offline || (self.parked == 0 && is_wanted)
     }
 
-    /// How long ago a waiter last drove.
+    /// Time since a waiter last drove.
     fn undriven(&mut self) -> Duration {
         self.time().0.since(self.driven)
     }
 
-    /// There is a connection that nobody drives.
+    /// Returns true if there is a connection without a driver.
     fn is_free(&self) -> bool {
         self.holder == Holder::Nobody && !self.offline && !self.stopping
     }
 
-    /// There is a connection to wait on, or (true) there is none.
+    /// Records whether the connection is offline.
     pub(crate) fn set_offline(&mut self, offline: bool) {
         self.offline = offline;
     }
@@ -446,19 +448,20 @@ impl<T> State<T> {
         self.stopping
     }
 
-    /// True while a waiter drives, false while the background thread or nobody does.
+    /// Returns true while a waiter drives, false while the background thread or no thread does.
     pub(crate) fn is_driven_by_waiter(&self) -> bool {
         self.holder == Holder::Waiter
     }
 
-    /// The background thread is about to sleep; while a connection is there it may be displaced.
+    /// Called by the background thread before it sleeps. While there is a connection it may then be
+    /// displaced.
     pub(crate) fn doze_off(&mut self) {
         self.holder = Holder::Background {
             asleep: !self.offline,
         };
     }
 
-    /// The background thread slept; true when the role is still its own.
+    /// Called by the background thread after a sleep. Returns true if it still has the role.
     pub(crate) fn wake_up(&mut self) -> bool {
         let mine = matches!(self.holder, Holder::Background { .. });
         if mine {
@@ -473,7 +476,7 @@ impl<T> State<T> {
         self.tasks.iter().filter_map(|task| task.deadline).min()
     }
 
-    /// Tasks whose deadline has passed look again.
+    /// Wakes tasks whose deadline has passed.
     pub(crate) fn expire_tasks(&mut self, now: Tick) {
         let due = &mut self.due.tasks;
         self.tasks.retain(|task| {
@@ -486,12 +489,13 @@ impl<T> State<T> {
     }
 }
 
-/// One call of [`DriverRole::wait`]; passes the role on even when the caller's condition panics.
+/// One call of [`DriverRole::wait`]. Its drop passes the role on even if the caller's condition
+/// panics.
 struct Tenure<'a, T, S: Sleep<T>> {
     role: &'a DriverRole<T>,
     sleep: &'a S,
     held: bool,
-    /// It has had a turn.
+    /// The call has had a turn.
     has_driven: bool,
 }
 
@@ -508,7 +512,7 @@ impl<'a, T, S: Sleep<T>> Tenure<'a, T, S> {
         if self.held {
             self.give_back(&mut guard);
         } else {
-            // Perhaps this waiter was woken to take the role that it no longer needs.
+            // This waiter may have been woken to take the role, which it no longer needs.
             self.role.pass_on(&mut guard, self.sleep);
         }
         self.role.unlock(guard);

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Readable from [`raise`](Signal::raise) to [`clear`](Signal::clear). Raising it twice is once.
+/// Readable from [`raise`](Signal::raise) to [`clear`](Signal::clear). Raising it twice has the
+/// effect of raising it once.
 ///
-/// Linux's eventfd. Elsewhere a pair of connected sockets does the same; nothing outside this file
-/// depends on which.
+/// Uses Linux's eventfd. On other systems a pair of connected sockets would do the same; nothing
+/// outside this file depends on the choice.
 #[derive(Debug)]
 pub(crate) struct Signal {
     fd: OwnedFd,
@@ -24,13 +25,13 @@ impl Signal {
 
     /// Makes the descriptor readable.
     pub(crate) fn raise(&self) {
-        // The only error of a healthy eventfd is a full counter, and then it is readable already.
+        // The only error of a healthy eventfd is a full counter; then it is readable already.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Makes the descriptor unreadable.
     pub(crate) fn clear(&self) {
-        // The only error of a healthy eventfd is an empty counter, and then it is lowered already.
+        // The only error of a healthy eventfd is an empty counter; then it is lowered already.
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
 }

@@ -1,4 +1,4 @@
-//! Where the thread that drives a link sleeps.
+//! The sleep of a thread that drives a link.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,15 +9,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::signal::Signal;
 use crate::transport::{Source, SourceKind};
 
-/// Sleeps until a transport may go on, the time is over, or another thread kicks it.
+/// Sleeps until a transport may continue, the time is over, or another thread kicks it.
 ///
 /// Level-triggered, and without any state about the transport: two threads may sleep on the same
-/// one with a sleeper each, so that one can take over from the other without waiting for it.
+/// transport with a sleeper each, so that one can take over from the other without waiting for it.
 pub(crate) struct Sleeper {
     kicked: Signal,
 }
 
-/// What to sleep for.
+/// The events that end a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Interest {
     pub(crate) read: bool,
@@ -31,22 +31,24 @@ impl Sleeper {
         })
     }
 
-    /// Ends the present sleep, or the next one.
+    /// Ends the current sleep, or the next one.
     pub(crate) fn kick(&self) {
         self.kicked.raise();
     }
 
-    /// What its kicks make readable, for another way to sleep; [`clear`](Self::clear) afterwards.
+    /// Returns the descriptor that kicks make readable, for another way to sleep; call
+    /// [`clear`](Self::clear) afterwards.
     pub(crate) fn signal(&self) -> impl AsFd + '_ {
         &self.kicked
     }
 
-    /// Ends what a kick began.
+    /// Resets a kick.
     pub(crate) fn clear(&self) {
         self.kicked.clear();
     }
 
-    /// Sleeps; true when the transport is what ended it. Signals of the system may end it early.
+    /// Sleeps. Returns true if the transport ended the sleep. A signal of the system may end it
+    /// early.
     pub(crate) fn sleep(
         &self,
         source: Option<(&Source, Interest)>,
@@ -83,7 +85,7 @@ fn flags(kind: SourceKind, interest: Interest) -> PollFlags {
         false => PollFlags::empty(),
     };
     match kind {
-        // A signal tells everything by being readable, and is lowered by whoever polled it.
+        // A signal reports everything by being readable, and the thread that polled it lowers it.
         SourceKind::Signal => PollFlags::IN,
         SourceKind::SharedMemory => read,
         SourceKind::Socket | SourceKind::UnixSocket => {

@@ -1,13 +1,13 @@
-//! Adaptive spin before sleep: a thread that waits looks again and again for a while before it goes
-//! to sleep, as long as that pays.
+//! Adaptive spinning: a waiting thread polls for a short time before it goes to sleep, if that
+//! pays.
 //!
-//! Waking a thread on an idle processor costs more than most round trips (20 to 50 us on a virtual
-//! machine), so whoever expects an answer within that time is served better by looking for it. What
-//! that burns is bounded in four ways: by the limit that the program set; by halving the time after
-//! each spin that found nothing, until a sleep turns out so short that a spin would have paid; by
-//! the number of threads of this process that spin at once; and by resting for a second when the
-//! system takes the processor away from a spinning thread for a fifth of the time, because somebody
-//! else needs it.
+//! Waking a thread on an idle processor takes longer than most round trips (20 to 50 us on a
+//! virtual machine), so a thread that expects an answer within that time does better to poll for
+//! it. The cost is bounded in four ways: by the limit that the program sets; by halving the time
+//! after each spin that found nothing, until a sleep turns out so short that a spin would have
+//! paid; by the number of threads of this process that spin at once; and by a rest of one second if
+//! the system takes the processor away from a spinning thread for a fifth of the time, because
+//! another program needs it.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -19,33 +19,33 @@ use trunkline_types::Tick;
 use crate::Clock;
 use crate::sync::{Ordering, ProcessWide};
 
-/// How long a thread spins at most before it sleeps, unless the program says otherwise.
+/// Default maximum time that a thread spins before it sleeps.
 pub const SPIN_DEFAULT: Duration = Duration::from_micros(50);
 
-/// A spin shorter than this is none.
+/// A spin shorter than this is skipped.
 const SPIN_MIN: Duration = Duration::from_micros(2);
 
-/// What waking up takes, about: a sleep that was longer than the limit by no more than this would
-/// have been spared by spinning.
+/// Approximate time of a wake-up. Spinning would have spared a sleep that exceeded the limit by at
+/// most this.
 const WAKE_UP: Duration = Duration::from_micros(20);
 
-/// Between two looks lies less than a microsecond, or a poll of all sessions: longer than this the
-/// processor was taken away, and not for a turn of another thread of this program.
+/// Two polls are less than a microsecond apart, or the time of polling all sessions. A longer gap
+/// means that the processor was taken away, and not for a turn of another thread of this program.
 const GAP_MIN: Duration = Duration::from_micros(200);
 
-/// For so long is added up what a spinning thread loses in such gaps.
+/// Time over which the losses of a spinning thread in such gaps are added up.
 const LOST_WINDOW: Duration = Duration::from_millis(100);
 
-/// What it may lose in that time. Half of it goes to whoever else has work for the same processor.
+/// Maximum loss in that window. A competing program on the same processor takes half of the window.
 const LOST_MAX: Duration = Duration::from_millis(20);
 
-/// How long it does not spin then.
+/// Time without spinning after the maximum loss.
 const REST: Duration = Duration::from_secs(1);
 
-/// Threads of this process that spin now.
+/// Number of threads of this process that spin now.
 static SPINNING: ProcessWide = ProcessWide::new(0);
 
-/// How long one place of waiting spins.
+/// The adaptive spin time of one waiting place.
 #[derive(Debug)]
 pub struct Spin {
     limit: Duration,
@@ -53,7 +53,7 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// Spins `limit` at most; never when that is zero.
+    /// Creates a spin of at most `limit`; zero disables it.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -61,7 +61,7 @@ impl Spin {
         }
     }
 
-    /// Calls `look` until it is true (true), or the time or `longest` is over (false).
+    /// Calls `look` until it returns true (true), or the budget or `longest` is used up (false).
     pub fn run(&mut self, longest: Option<Duration>, look: impl FnMut() -> bool) -> bool {
         if self.budget < SPIN_MIN {
             return false;
@@ -87,21 +87,21 @@ impl Spin {
         found
     }
 
-    /// A wait has ended that took so long in all, spin and sleep.
+    /// Records the total duration of a wait, spin and sleep.
     pub fn waited(&mut self, waited: Duration) {
         if waited < self.limit + WAKE_UP {
             self.budget = self.limit;
         }
     }
 
-    /// Whether it spins at all; then waits are worth measuring for [`waited`](Self::waited).
+    /// Returns true if spinning is enabled; only then are waits worth measuring for
+    /// [`waited`](Self::waited).
     pub fn is_on(&self) -> bool {
         !self.limit.is_zero()
     }
 }
 
-/// Whether `look` was true before the time was over, and how much of it somebody else had the
-/// processor.
+/// Returns true if `look` did so in time, and the time during which the processor was taken away.
 fn spin_until(
     start: Tick,
     budget: Duration,
@@ -125,10 +125,11 @@ fn spin_until(
     }
 }
 
-/// How many threads of this process may spin at a time: half the processors, so that those who are
-/// waited for have some to run on.
+/// Maximum number of threads of this process that spin at a time: half the processors, so that the
+/// threads they wait for have some to run on.
 ///
-/// To ask the system takes file descriptors for a moment. Who is short of them asks before.
+/// The first call takes file descriptors for a moment. A process that may run out of them calls it
+/// early.
 pub(crate) fn most_at_once() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST
@@ -140,7 +141,7 @@ struct Turn;
 
 impl Turn {
     fn take() -> Option<Self> {
-        // Relaxed: the number is all there is.
+        // Relaxed: no other data depends on the number.
         let before = SPINNING.fetch_add(1, Ordering::Relaxed);
         let turn = Self;
         (before < most_at_once()).then_some(turn)
@@ -153,7 +154,7 @@ impl Drop for Turn {
     }
 }
 
-/// What a thread has lost of its processor while it was spinning.
+/// The processor time that a thread has lost while spinning.
 #[derive(Clone, Copy, Default)]
 struct TakenAway {
     since: Tick,
@@ -203,7 +204,7 @@ mod tests {
         while sut.budget >= SPIN_MIN {
             let before = sut.budget;
             assert!(!sut.run(None, || false));
-            // It may have been another test's turn.
+            // Another test may have used the turn.
             spins += u32::from(sut.budget < before);
         }
         assert_eq!(spins, 5);
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_lies_between_two_looks_was_lost_when_it_was_long() {
-        // The last look finds something: what was waited for came while the thread did not run.
+        // The last poll finds something: the answer came while the thread did not run.
         let mut times = [at(1), at(5)].into_iter().chain(std::iter::repeat(at(6)));
         let mut looks = 0;
         let look = || {

@@ -1,8 +1,8 @@
-//! Every lock, condition variable and atomic of this crate: the standard library's, or shuttle's
+//! The locks, condition variables and atomics of this crate: the standard library's, or shuttle's
 //! when a test explores schedules (`RUSTFLAGS="--cfg shuttle"`).
 //!
-//! Locks ignore poisoning: what they guard is whole between two statements, and a panic of user
-//! code must not take every other user of the connection with it.
+//! Locks ignore poisoning: the data behind them is consistent between two statements, and a panic
+//! of user code must not affect the other users of the connection.
 
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
@@ -21,18 +21,19 @@ pub(crate) use shuttle::sync::{
     atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// A number of the whole process, which no schedule of one test may own.
+/// A process-wide number, which cannot belong to one test's schedule.
 pub(crate) type ProcessWide = std::sync::atomic::AtomicUsize;
 
-/// A number in memory that another process may have mapped, which no schedule of one test may own.
+/// A number in memory that another process may have mapped, which cannot belong to one test's
+/// schedule.
 pub(crate) type SharedWord = std::sync::atomic::AtomicU64;
 
-/// Locks `mutex`.
+/// Locks `mutex` and ignores poisoning.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `mutex` if nobody has it.
+/// Locks `mutex` if it is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -46,8 +47,8 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a notification of `condvar`, for at most `timeout`. The caller looks at what it waited
-/// for and at its clock, so it is not told which of the two ended the wait.
+/// Waits for a notification of `condvar`, for at most `timeout`. Does not report which of the two
+/// ended the wait, because the caller checks its condition and its clock.
 #[cfg(not(shuttle))]
 pub(crate) fn wait_timeout<'a, T>(
     _mutex: &'a Mutex<T>,
@@ -63,12 +64,13 @@ pub(crate) fn wait_timeout<'a, T>(
 
 #[cfg(shuttle)]
 std::thread_local! {
-    /// Set by a test where every wait with a time-out ends; otherwise a schedule may let it last
-    /// for ever, which shows where a time-out only hides that a wake-up was lost.
+    /// Set by tests in which every wait with a time-out ends. Otherwise a schedule may let it last
+    /// for ever, which shows where a time-out only hides a lost wake-up.
     pub(crate) static TIME_OUTS_COME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// As above. Shuttle has no time: the schedule decides whether the time-out comes first.
+/// The same under shuttle, which has no time: the schedule decides whether the time-out comes
+/// first.
 #[cfg(shuttle)]
 pub(crate) fn wait_timeout<'a, T>(
     mutex: &'a Mutex<T>,

@@ -10,10 +10,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::halves::{SocketReceive, SocketSend};
 use crate::transport::{Peer, Source, SourceKind, Transport};
 
-/// How long sent data may stay unacknowledged, or the other end's window closed, before the system
-/// gives a connection up.
+/// Maximum time that sent data may stay unacknowledged, or the other end's window closed, before
+/// the system gives up the connection.
 ///
-/// Dead peers are found by the endpoints' keep-alives, much earlier; this one ends what a closed
+/// The endpoints' keep-alives find dead peers much earlier. This time-out ends what a closed
 /// connection leaves in the system, and peers that have not read anything for as long.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -21,7 +21,7 @@ pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// the system after `user_timeout` without acknowledgement.
 ///
 /// # Errors
-/// What the system reports when an option is set; the peer may be gone already.
+/// The error that the system reports when an option is set; the peer may be gone already.
 pub fn tcp_transport(
     stream: impl Into<Arc<TcpStream>>,
     peer: SocketAddr,
@@ -40,11 +40,11 @@ pub fn tcp_transport(
     })
 }
 
-/// Starts a connection to `address`. The socket becomes writable when it is decided:
-/// [`take_connected`] tells how.
+/// Starts a connection to `address`. The socket becomes writable when the result is known: call
+/// [`take_connected`] then.
 ///
 /// # Errors
-/// What the system reports at once, such as a refusal on this machine.
+/// An error that the system reports at once, such as a refusal on this machine.
 pub(crate) fn start_connect(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -61,10 +61,11 @@ pub(crate) fn start_connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// How the connection that [`start_connect`] began ended: `Ok(None)` while it is undecided.
+/// Returns the result of the connection that [`start_connect`] began, or `Ok(None)` while it is
+/// undecided.
 ///
 /// # Errors
-/// Why it failed.
+/// The reason why it failed.
 pub(crate) fn take_connected(stream: &TcpStream, address: SocketAddr) -> io::Result<Option<()>> {
     if let Some(error) = stream.take_error()? {
         return Err(error);

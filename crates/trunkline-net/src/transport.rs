@@ -1,4 +1,4 @@
-//! What a connected byte stream is to the rest of this crate.
+//! Connected byte streams as the rest of this crate sees them.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -10,14 +10,14 @@ use trunkline_types::Tick;
 
 use crate::shm::{Local, TableAnswer};
 
-/// One connected byte stream, already in the two halves that different threads use.
+/// A connected byte stream, in the two halves that different threads use.
 ///
-/// The receive half belongs to whichever thread drives the connection at the moment, the send half
-/// lies behind the lock of whoever encodes. Neither half ever blocks.
+/// The receive half belongs to the thread that currently drives the connection. The send half is
+/// behind the lock of the thread that encodes. Neither half ever blocks.
 pub struct Transport {
-    /// Who is at the other end.
+    /// The other end.
     pub peer: Peer,
-    /// What to poll to learn that a half may go on.
+    /// The source to poll until a half may continue.
     pub source: Source,
     /// The receive half.
     pub receive: Box<dyn ReceiveHalf>,
@@ -25,37 +25,36 @@ pub struct Transport {
     pub send: Box<dyn SendHalf>,
 }
 
-/// The receiving half of a byte stream. Dropping it tells the other end that nothing is read any
-/// more.
+/// The receiving half of a byte stream. Dropping it tells the other end that no more data is read.
 pub trait ReceiveHalf: Send {
-    /// Moves bytes that have arrived into `buffer`: `Some(0)` at the end of the stream, `None` when
-    /// nothing is there at the moment.
+    /// Copies bytes that have arrived into `buffer`. Returns `Some(0)` at the end of the stream and
+    /// `None` if nothing is available at the moment.
     ///
     /// # Errors
-    /// What the system reports; the stream is of no further use then.
+    /// The system's error; the stream is unusable afterwards.
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
-    /// As [`try_read`](Self::try_read), into `first` and what is left of it into `second`.
+    /// As [`try_read`](Self::try_read), into `first`, with the excess in `second`.
     ///
     /// # Errors
-    /// As there.
+    /// As for `try_read`.
     fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
         self.try_read(if first.is_empty() { second } else { first })
     }
 
-    /// The source was ready; `hung_up`: it said as well that the other end has closed.
+    /// Called when the source was ready. `hung_up`: it also reported that the other end has closed.
     fn acknowledge(&mut self, hung_up: bool) {
         let _ = hung_up;
     }
 
-    /// Whether a read would find something, where that can be told without asking the system.
+    /// Returns true if a read would find something, or `None` if that requires a system call.
     fn glance(&mut self) -> Option<bool> {
         None
     }
 
-    /// To be called before sleeping on the source, after reads that found nothing more: without
-    /// it the source may stay silent. True when there is something by now; then there is no reason
-    /// to sleep.
+    /// Must be called before sleeping on the source, after reads have found nothing more: otherwise
+    /// the source may stay silent. Returns true if something has arrived; then the caller must not
+    /// sleep.
     fn arm(&mut self) -> bool {
         false
     }
@@ -63,17 +62,18 @@ pub trait ReceiveHalf: Send {
 
 /// The sending half of a byte stream.
 pub trait SendHalf: Send {
-    /// Hands as many of `bytes` (which are not empty) over as there is room for; `None` when there
-    /// is none at the moment.
+    /// Takes as many of `bytes` (which are not empty) as there is room for and returns their
+    /// number, or `None` if there is no room at the moment.
     ///
     /// # Errors
-    /// What the system reports; the stream is of no further use then.
+    /// The system's error; the stream is unusable afterwards.
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
 
-    /// As [`try_write`](Self::try_write), of `first` and behind it `second`; not both are empty.
+    /// As [`try_write`](Self::try_write), of `first` followed by `second`; at least one is not
+    /// empty.
     ///
     /// # Errors
-    /// As there.
+    /// As for `try_write`.
     fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         self.try_write(if first.is_empty() { second } else { first })
     }
@@ -81,83 +81,83 @@ pub trait SendHalf: Send {
     /// As [`try_write`](Self::try_write), with a descriptor beside the first byte.
     ///
     /// # Errors
-    /// As there; the stream takes no descriptors.
+    /// As for `try_write`, or the stream carries no descriptors.
     fn try_write_with(&mut self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         let _ = (bytes, file);
         Err(ErrorKind::Unsupported.into())
     }
 
-    /// Tells the other end that nothing follows. What was written before still arrives.
+    /// Tells the other end that no more data follows. Data written before still arrives.
     fn finish(&mut self);
 
-    /// To be called instead of [`finish`](Self::finish) when the other end counts as dead: what is
-    /// not sent yet is given up. An other end that is there after all learns of it as soon as the
-    /// halves are dropped, without waiting for bytes that the network has lost.
+    /// Called instead of [`finish`](Self::finish) if the other end counts as dead: unsent data is
+    /// discarded. If the other end is alive after all, it learns of this as soon as the halves are
+    /// dropped, without waiting for bytes that the network has lost.
     fn abort(&mut self) {
         self.finish();
     }
 }
 
-/// What a thread polls to learn that a transport may go on; stays valid while anyone holds it.
+/// The source to poll until a transport may continue; valid while any clone exists.
 #[derive(Clone)]
 pub struct Source {
     fd: Arc<dyn AsFd + Send + Sync>,
     kind: SourceKind,
-    /// A Unix socket that shared memory may lie beside.
+    /// State of a Unix socket that may use shared memory.
     local: Option<Arc<Local>>,
 }
 
-/// How a source tells what happened.
+/// The way in which a source reports events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
-    /// A socket: readable, writable and closed are events of their own, and a read that returns
-    /// less than it could has taken everything.
+    /// A socket: readable, writable and closed are separate events, and a read that returns less
+    /// than its buffer has taken everything.
     Socket,
-    /// A socket that says at every read of the other end that there is room: it is polled for room
-    /// only while there was none, or every message would cost one wake-up more.
+    /// A socket that reports room at every read of the other end. It is polled for room only while
+    /// there was none; otherwise every message would cost one more wake-up.
     UnixSocket,
-    /// A socket beside shared memory: readable means that either half may go on.
+    /// A socket beside shared memory: readable means that either half may continue.
     SharedMemory,
-    /// A signal: readable means that either half may go on. Whoever polled it acknowledges it, then
-    /// reads until there is nothing more and writes what waits.
+    /// A signal: readable means that either half may continue. The thread that polled it
+    /// acknowledges it, then reads until nothing is left and writes pending data.
     Signal,
 }
 
-/// What shared memory is called, beside the names of [`Peer::transport_name`].
+/// The name of shared memory as a transport; the others are in [`Peer::transport_name`].
 pub(crate) const SHARED_MEMORY: &str = "shared memory";
 
-/// Knows whether a source has become shared memory, without keeping anything open.
+/// Reports whether a source uses shared memory, without keeping anything open.
 #[derive(Clone)]
 pub(crate) struct SourceHint(Option<Weak<Local>>);
 
 impl SourceHint {
-    /// Whether the two ends use shared memory, or are about to.
+    /// Returns true if both ends use shared memory or are about to.
     pub(crate) fn is_shared(&self) -> bool {
         let local = self.0.as_ref().and_then(Weak::upgrade);
         local.is_some_and(|local| local.is_agreed())
     }
 }
 
-/// What a connection is made of at the moment.
+/// The kind of transport in use at the moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransportUsed {
-    /// In a word or two: TCP, Unix socket, shared memory, memory.
+    /// Short name: TCP, Unix socket, shared memory, memory.
     pub name: &'static str,
-    /// Why a connection over a Unix socket has no shared memory beside it, where it was tried.
+    /// The reason why a connection over a Unix socket has no shared memory, if that was tried.
     pub why_not_shared_memory: Option<String>,
 }
 
-/// Who is at the other end of a transport.
+/// The other end of a transport.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Peer {
-    /// A socket of this address.
+    /// A socket with this address.
     Tcp(SocketAddr),
-    /// A process of this machine, over a Unix socket. The system vouches for both.
+    /// A process of this machine, over a Unix socket. The system guarantees both values.
     Unix {
-        /// The user it ran as when it connected, or began to listen.
+        /// User id of the process when it connected or began to listen.
         uid: u32,
-        /// Its process id.
+        /// Process id. 0 if the process is not visible from here.
         pid: u32,
     },
     /// This process, over a pipe in memory.
@@ -165,7 +165,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// What the connection is made of, in a word or two.
+    /// Short name of the transport.
     pub fn transport_name(&self) -> &'static str {
         match self {
             Peer::Tcp(_) => "TCP",
@@ -176,7 +176,7 @@ impl Peer {
 }
 
 impl Source {
-    /// A source that polls `fd`.
+    /// Creates a source that polls `fd`.
     pub fn new(fd: Arc<dyn AsFd + Send + Sync>, kind: SourceKind) -> Self {
         Self {
             fd,
@@ -185,7 +185,7 @@ impl Source {
         }
     }
 
-    /// A Unix socket that shared memory may lie beside.
+    /// Creates the source of a Unix socket that may use shared memory.
     pub(crate) fn local(local: Arc<Local>) -> Self {
         Self {
             fd: local.clone(),
@@ -194,7 +194,7 @@ impl Source {
         }
     }
 
-    /// How it tells what happened; a Unix socket may become shared memory.
+    /// The way in which it reports events. A Unix socket may become shared memory.
     pub fn kind(&self) -> SourceKind {
         match &self.local {
             Some(local) if local.is_shared() => SourceKind::SharedMemory,
@@ -202,22 +202,22 @@ impl Source {
         }
     }
 
-    /// Whether a receive half has to be armed before anybody sleeps on this.
+    /// Returns true if a receive half must be armed before a thread sleeps on this source.
     pub(crate) fn wants_arming(&self) -> bool {
         self.local.as_ref().is_some_and(|local| local.may_share())
     }
 
-    /// For who outlives it.
+    /// Returns a hint that may outlive the source.
     pub(crate) fn hint(&self) -> SourceHint {
         SourceHint(self.local.as_ref().map(Arc::downgrade))
     }
 
-    /// Whether the two ends use shared memory, or are about to.
+    /// Returns true if both ends use shared memory or are about to.
     pub(crate) fn is_shared(&self) -> bool {
         self.local.as_ref().is_some_and(|local| local.is_agreed())
     }
 
-    /// A table of the last values at the other end, with a place for `index`.
+    /// Returns a table of the other end's last values with a place for `index`.
     pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         match &self.local {
             Some(local) => local.table(index, now),
@@ -225,19 +225,19 @@ impl Source {
         }
     }
 
-    /// The shared memory in which the other end has asked for a table of last values, and its
-    /// question.
+    /// Returns the shared memory in which the other end has asked for a table of last values, and
+    /// the number of its question.
     pub(crate) fn table_question(&self) -> Option<(&Local, u64)> {
         let local = self.local.as_ref()?;
         Some((local, local.table_question()?))
     }
 
-    /// Why the two ends do not use shared memory although they could have.
+    /// The reason why the two ends do not use shared memory although it was possible.
     pub(crate) fn why_not_shared(&self) -> Option<&str> {
         self.local.as_ref()?.why_not()
     }
 
-    /// Lowers a signal, before the halves are used; a socket needs nothing of the kind.
+    /// Lowers a signal before the halves are used; does nothing for a socket.
     pub fn acknowledge(&self) {
         if self.kind == SourceKind::Signal {
             // The only error of a healthy signal is that it is lowered already.
@@ -245,12 +245,12 @@ impl Source {
         }
     }
 
-    /// True when both poll one descriptor.
+    /// Returns true if both poll the same descriptor.
     pub(crate) fn is_same(&self, other: &Source) -> bool {
         Arc::ptr_eq(&self.fd, &other.fd)
     }
 
-    /// True when a read that returned `count` of `room` bytes has taken everything there was.
+    /// Returns true if a read that returned `count` of `room` bytes has taken everything available.
     pub(crate) fn is_drained(&self, count: usize, room: usize) -> bool {
         self.kind != SourceKind::Signal && count < room
     }

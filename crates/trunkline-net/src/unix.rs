@@ -1,7 +1,7 @@
-//! Unix sockets as transports: for programs of the same user on the same machine.
+//! Unix sockets as transports, for programs of the same user on the same machine.
 //!
-//! A socket is a file that only its user may use; beyond that, both ends ask the system who the
-//! other one is, and talk to nobody of another user.
+//! Only its user may use the file of a socket. In addition, both ends ask the system for the user
+//! of the other end, and refuse another user.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -19,7 +19,7 @@ use crate::passing::passing_transport;
 use crate::shm::{Side, local_transport};
 use crate::transport::{Peer, Source, SourceKind, Transport};
 
-/// Who is at the other end of a Unix socket, as the system says.
+/// User and process at the other end of a Unix socket, as the system reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Credentials {
     pub(crate) uid: u32,
@@ -28,12 +28,12 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// # Errors
-    /// The system does not say; then nobody is to be trusted.
+    /// The system does not report them; then the peer must not be trusted.
     pub(crate) fn of_peer(socket: impl AsFd) -> io::Result<Self> {
         let peer = socket_peercred(socket)?;
         Ok(Self {
             uid: peer.uid.as_raw(),
-            // 0 where the other process is not visible from here.
+            // 0 if the other process is not visible from here.
             pid: u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0),
         })
     }
@@ -49,7 +49,7 @@ impl From<Credentials> for Peer {
     }
 }
 
-/// The user this process acts as.
+/// The effective user id of this process.
 pub(crate) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -65,17 +65,17 @@ pub(crate) fn unix_transport(stream: UnixStream, peer: Credentials) -> Transport
     }
 }
 
-/// Connects to the socket at `path`, which is decided at once. Nobody but a program of this user is
-/// accepted there.
+/// Connects to the socket at `path`, or fails at once. Accepts only a program of this user as the
+/// peer.
 ///
 /// # Errors
-/// What the system reports; that the queue of who listens is full counts as busy.
+/// The error that the system reports; a full queue of the listener counts as busy.
 pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?).map_err(|error| {
         match error.kind() {
-            // There is no waiting for room in a queue as there is for TCP.
+            // Unlike TCP, a Unix socket cannot wait for room in the queue without blocking.
             ErrorKind::WouldBlock => ErrorKind::ResourceBusy.into(),
             _ => error,
         }
@@ -93,8 +93,8 @@ pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
     Ok((stream, peer))
 }
 
-/// As [`connect`], when the program there also means the same ports by the same numbers: it is in
-/// the same network namespace.
+/// As [`connect`], but only if the program there is in the same network namespace, so that port
+/// numbers mean the same ports to it.
 pub(crate) fn connect_near(path: &Path, beside: &Beside) -> io::Result<Transport> {
     let (stream, peer) = connect(path)?;
     let network_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
@@ -109,12 +109,13 @@ pub(crate) fn connect_near(path: &Path, beside: &Beside) -> io::Result<Transport
     }
 }
 
-/// Why a connection to `path` failed, as an address and the words behind it.
+/// Returns the reason why a connection to `path` failed, as a kind and a text that begins with the
+/// path.
 pub(crate) fn failure(path: &Path, error: &io::Error) -> (ErrorKind, String) {
     let path = path.display();
     let (kind, words) = match error.kind() {
         ErrorKind::NotFound => (
-            // No engine made it, or it removed it when it ended.
+            // No engine created it, or the engine removed it when it ended.
             ErrorKind::ConnectionRefused,
             "there is no such socket".to_owned(),
         ),

@@ -8,24 +8,24 @@ use crate::padded::Padded;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::waits::Waits;
 
-/// What the two ends of a byte ring share beside its bytes. All zero is an empty ring.
+/// The shared header of a byte ring. All zero is an empty ring.
 ///
-/// Positions count bytes since the beginning. Bytes from `head` up to `tail` are the consumer's,
-/// the rest the producer's. Each end stores its own position only, keeps a copy that it trusts, and
-/// believes the other's only as far as it can be true: the other end may be a program that is
-/// broken, or wants to break this one.
+/// Positions count bytes since the beginning. The consumer owns the bytes from `head` up to `tail`,
+/// the producer owns the rest. Each end stores only its own position, keeps a private copy that it
+/// trusts, and checks the other end's position for plausibility, because the other end may be a
+/// faulty or hostile program.
 ///
-/// An end that finds nothing to do says that it *waits* before it sleeps, and looks once more. The
-/// other end, having moved its position, looks whether anyone waits. A full fence on both sides
-/// between the two steps makes sure that one of them sees the other. What an end says is how often
-/// it has waited, so that the other knows whether it has woken it for that already, and nobody but
-/// the end itself writes it.
+/// An end with nothing to do announces that it *waits* before it sleeps, then checks once more.
+/// After moving its position, the other end checks for a waiter. A full fence between the two steps
+/// on each side guarantees that at least one of them sees the other. The announcement is a count of
+/// waits, written only by the waiting end. From the count the other end knows whether it has
+/// already sent a wake-up for this wait.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RingHeader {
     tail: Padded<AtomicU64>,
     head: Padded<AtomicU64>,
-    /// How often the consumer has waited, and the producer.
+    /// Number of times the consumer, and below the producer, has announced that it waits.
     consumer_waits: Padded<AtomicU64>,
     producer_waits: Padded<AtomicU64>,
 }
@@ -37,12 +37,12 @@ pub struct RingMemory {
     _owner: Owner,
 }
 
-// SAFETY: the header is made of atomics; the bytes are reached only through an end, which is not
+// SAFETY: the header consists of atomics; the bytes are reached only through an end, which is not
 // shared; the owner may be dropped by any thread.
 unsafe impl Send for RingMemory {}
 
-/// The other end has written positions that cannot be true. Nothing it says can be believed any
-/// more.
+/// The other end has written positions that cannot be valid. Nothing it writes can be trusted from
+/// then on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
@@ -57,27 +57,27 @@ impl std::fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// What one step of an end came to.
+/// The outcome of one step of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     /// Bytes moved.
     pub count: usize,
-    /// The other end waits for just that and is to be woken.
+    /// The other end waits for this step and must be woken.
     pub wake: bool,
 }
 
 impl RingMemory {
-    /// Memory at a place of the caller's choice, such as a mapping that two programs share.
-    /// `capacity`, a power of two, is the number of bytes at `bytes`.
+    /// Uses memory that the caller provides, such as a mapping that two programs share. `capacity`,
+    /// a power of two, is the number of bytes at `bytes`.
     ///
     /// # Panics
     /// `capacity` is not a power of two.
     ///
     /// # Safety
     /// `header` and `capacity` bytes at `bytes` are valid for reads and writes, and aligned, for as
-    /// long as `owner` lives; they do not overlap. In this program nobody else touches the bytes,
-    /// except one other end made of the same memory, which is of the other kind; another program
-    /// may change any of it at any time.
+    /// long as `owner` lives; they do not overlap. In this program nothing else touches the bytes
+    /// except one other end of the opposite kind made from the same memory. Another program may
+    /// change any of it at any time.
     #[cfg(not(loom))]
     pub unsafe fn from_raw(
         header: NonNull<RingHeader>,
@@ -99,7 +99,7 @@ impl RingMemory {
         }
     }
 
-    /// The end that bytes go into.
+    /// Returns the end that writes bytes.
     #[must_use]
     pub fn producer(self) -> ByteProducer {
         ByteProducer {
@@ -110,7 +110,7 @@ impl RingMemory {
         }
     }
 
-    /// The end that bytes come out of.
+    /// Returns the end that reads bytes.
     #[must_use]
     pub fn consumer(self) -> ByteConsumer {
         ByteConsumer {
@@ -122,7 +122,8 @@ impl RingMemory {
     }
 
     fn header(&self) -> &RingHeader {
-        // SAFETY: valid for as long as the owner lives, which this keeps; made of atomics.
+        // SAFETY: valid for as long as the owner lives, and `self` keeps the owner; consists of
+        // atomics.
         unsafe { self.header.as_ref() }
     }
 
@@ -130,14 +131,14 @@ impl RingMemory {
         self.bytes.len() as u64
     }
 
-    /// Where `position` lies.
+    /// The index of `position` in the ring.
     fn index(&self, position: u64) -> usize {
         // Below the capacity, which is a usize.
         (position & (self.capacity() - 1)) as usize
     }
 }
 
-/// A byte ring in the memory of this program alone, with room for `capacity` bytes.
+/// Creates a byte ring in private memory, with room for `capacity` bytes.
 ///
 /// # Panics
 /// `capacity` is not a power of two.
@@ -161,7 +162,7 @@ struct InProcess {
     slab: Arc<crate::slab::Slab<u8>>,
 }
 
-/// What keeps the memory where it is.
+/// Keeps the memory valid.
 #[cfg(not(loom))]
 type Owner = Arc<dyn Any + Send + Sync>;
 #[cfg(loom)]
@@ -189,7 +190,7 @@ impl InProcess {
     }
 }
 
-/// The bytes of a ring, each of which belongs to one end at a time.
+/// The bytes of a ring. Each byte belongs to one end at a time.
 #[cfg(not(loom))]
 struct Bytes {
     start: NonNull<u8>,
@@ -203,10 +204,11 @@ impl Bytes {
     }
 
     /// # Safety
-    /// `at + bytes.len()` is at most the capacity, and the range is the producer's.
+    /// `at + bytes.len()` is at most the capacity, and the range belongs to the producer.
     unsafe fn write(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: inside the memory, as the caller vouches; no slice of this program overlaps it.
-        // The other end has no business there, and one that has all the same only spoils bytes.
+        // SAFETY: inside the memory, as the caller guarantees; no slice of this program overlaps
+        // it. The other end must not access this range, and one that does so anyway only corrupts
+        // bytes.
         unsafe {
             let target = self.start.as_ptr().add(at);
             target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -214,10 +216,10 @@ impl Bytes {
     }
 
     /// # Safety
-    /// `at + bytes.len()` is at most the capacity, and the range is the consumer's.
+    /// `at + bytes.len()` is at most the capacity, and the range belongs to the consumer.
     unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
-        // SAFETY: inside the memory, as the caller vouches; every byte is a value, whatever the
-        // other end does to it during the copy, and from then on it is out of its reach.
+        // SAFETY: inside the memory, as the caller guarantees; every byte is a valid value, even if
+        // the other end changes it during the copy, and the copy is out of its reach.
         unsafe {
             let source = self.start.as_ptr().add(at);
             source.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
@@ -235,7 +237,7 @@ impl Bytes {
     }
 
     unsafe fn write(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: as the caller vouches; loom reports who is not alone.
+        // SAFETY: as the caller guarantees; loom reports concurrent access.
         unsafe { self.0.write_slice(at, bytes) };
     }
 
@@ -245,12 +247,12 @@ impl Bytes {
     }
 }
 
-/// The end of a byte ring that bytes go into.
+/// The writing end of a byte ring.
 pub struct ByteProducer {
     memory: RingMemory,
-    /// Own position; what stands in the header is for the other end.
+    /// Own position. The copy in the header is for the other end only.
     tail: u64,
-    /// The consumer's position as last believed.
+    /// The consumer's position at the last check that accepted it.
     head_seen: u64,
     waits: Waits,
 }
@@ -259,41 +261,43 @@ impl ByteProducer {
     /// Appends as many of `bytes` as there is room for.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Moved, Corrupt> {
         let room = self.room(bytes.len() as u64)?;
-        // Both at most a usize.
+        // Both fit in a usize.
         let count = room.min(bytes.len() as u64) as usize;
         if count == 0 {
             return Ok(Moved { count, wake: false });
         }
         let at = self.memory.index(self.tail);
         let (first, rest) = bytes[..count].split_at(count.min(self.memory.bytes.len() - at));
-        // SAFETY: `count` bytes from `tail` on are free, and the two parts lie in the ring.
+        // SAFETY: `count` bytes from `tail` on are free, and both parts lie in the ring.
         unsafe {
             self.memory.bytes.write(at, first);
             self.memory.bytes.write(0, rest);
         }
         self.tail = self.tail.wrapping_add(count as u64);
         let header = self.memory.header();
-        // SYNC POINT, pairs with the acquire load in `ByteConsumer::waiting`: the bytes before the
-        // position.
+        // SYNC POINT, pairs with the acquire load in `ByteConsumer::waiting`: the bytes are written
+        // before the position.
         header.tail.0.store(self.tail, Ordering::Release);
         let wake = self.waits.is_other_waiting(&header.consumer_waits.0);
         Ok(Moved { count, wake })
     }
 
-    /// The producer is about to sleep because there is no room: from now on the consumer's next
-    /// step says `wake`. False when there is room by now; then it is not to sleep.
+    /// Announces that the producer is about to sleep because the ring is full. From then on the
+    /// consumer's next step returns `wake`. Returns false if there is room again: then the producer
+    /// must not sleep.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn wait_for_room(&mut self) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().producer_waits.0);
         Ok(self.room(1)? == 0)
     }
 
-    /// Free bytes as far as known, after another look if that is less than `wanted`.
+    /// Returns the known number of free bytes. Reloads the consumer's position if that is less than
+    /// `wanted`.
     fn room(&mut self, wanted: u64) -> Result<u64, Corrupt> {
         let capacity = self.memory.capacity();
         let used = self.tail.wrapping_sub(self.head_seen);
@@ -304,7 +308,7 @@ impl ByteProducer {
         // have been copied out.
         let head = self.memory.header().head.0.load(Ordering::Acquire);
         let now_used = self.tail.wrapping_sub(head);
-        // A consumer cannot give bytes back that it never got, nor take back what it gave.
+        // A consumer cannot release bytes it never received, nor take back bytes it released.
         if now_used > used {
             return Err(Corrupt);
         }
@@ -313,62 +317,63 @@ impl ByteProducer {
     }
 }
 
-/// The end of a byte ring that bytes come out of.
+/// The reading end of a byte ring.
 pub struct ByteConsumer {
     memory: RingMemory,
-    /// Own position; what stands in the header is for the other end.
+    /// Own position. The copy in the header is for the other end only.
     head: u64,
-    /// The producer's position as last believed.
+    /// The producer's position at the last check that accepted it.
     tail_seen: u64,
     waits: Waits,
 }
 
 impl ByteConsumer {
-    /// Copies as many bytes out as there are and `bytes` has room for, oldest first.
+    /// Copies out as many bytes as are available and fit in `bytes`, oldest first.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn pop(&mut self, bytes: &mut [u8]) -> Result<Moved, Corrupt> {
         let waiting = self.waiting(bytes.len() as u64)?;
-        // Both at most a usize.
+        // Both fit in a usize.
         let count = waiting.min(bytes.len() as u64) as usize;
         if count == 0 {
             return Ok(Moved { count, wake: false });
         }
         let at = self.memory.index(self.head);
         let (first, rest) = bytes[..count].split_at_mut(count.min(self.memory.bytes.len() - at));
-        // SAFETY: `count` bytes from `head` on have been written, and the two parts lie in the
-        // ring.
+        // SAFETY: `count` bytes from `head` on have been written, and both parts lie in the ring.
         unsafe {
             self.memory.bytes.read(at, first);
             self.memory.bytes.read(0, rest);
         }
         self.head = self.head.wrapping_add(count as u64);
         let header = self.memory.header();
-        // SYNC POINT, pairs with the acquire load in `ByteProducer::room`: copied out before given
-        // back.
+        // SYNC POINT, pairs with the acquire load in `ByteProducer::room`: the bytes are copied out
+        // before they are released.
         header.head.0.store(self.head, Ordering::Release);
         let wake = self.waits.is_other_waiting(&header.producer_waits.0);
         Ok(Moved { count, wake })
     }
 
-    /// Whether nothing can be popped now; a position that cannot be true counts as something.
+    /// Returns true if nothing can be popped now. Returns false for an invalid position.
     #[must_use]
     pub fn is_empty(&mut self) -> bool {
         self.waiting(1) == Ok(0)
     }
 
-    /// The consumer is about to sleep because there is nothing: from now on the producer's next
-    /// step says `wake`. False when there is something by now; then it is not to sleep.
+    /// Announces that the consumer is about to sleep because the ring is empty. From then on the
+    /// producer's next step returns `wake`. Returns false if bytes have arrived: then the consumer
+    /// must not sleep.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn wait_for_bytes(&mut self) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().consumer_waits.0);
         Ok(self.waiting(1)? == 0)
     }
 
-    /// Bytes there are as far as known, after another look if that is less than `wanted`.
+    /// Returns the known number of available bytes. Reloads the producer's position if that is less
+    /// than `wanted`.
     fn waiting(&mut self, wanted: u64) -> Result<u64, Corrupt> {
         let known = self.tail_seen.wrapping_sub(self.head);
         if known >= wanted {
@@ -378,7 +383,7 @@ impl ByteConsumer {
         // have been written.
         let tail = self.memory.header().tail.0.load(Ordering::Acquire);
         let waiting = tail.wrapping_sub(self.head);
-        // A producer cannot have more in the ring than fits, nor take back what it gave.
+        // A producer cannot have more in the ring than fits, nor take back bytes it published.
         if waiting > self.memory.capacity() || waiting < known {
             return Err(Corrupt);
         }

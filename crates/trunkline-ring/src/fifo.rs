@@ -1,28 +1,28 @@
-//! The multi-element FIFO: several writers, several readers, each element to one reader.
+//! The multi-element FIFO: several writers and readers; each element goes to one reader.
 
 use crate::slot_ring::{Empty, Full, Overflow, SlotRing};
 use crate::snapshot::check_width;
 
 /// The multi-element FIFO of a variable, in words.
 ///
-/// A ring of exactly `capacity` elements of `words` words each; all memory is there from the
-/// beginning. Any thread writes, any thread reads, and an element goes to one of the readers. A
-/// design in which every reader sees every element has one FIFO per reader.
+/// A ring of exactly `capacity` elements of `words` words each, allocated in full at the beginning.
+/// Any thread may write and any thread may read. Each element goes to one of the readers. If every
+/// reader must see every element, use one FIFO per reader.
 ///
-/// A full FIFO refuses ([`try_push`](Self::try_push)) or drops its oldest elements and says how
-/// many ([`push_overwriting`](Self::push_overwriting)). An empty one says so; a [`FifoReader`] then
-/// gives the last element *it* has read.
+/// A full FIFO refuses ([`try_push`](Self::try_push)) or drops its oldest elements and returns
+/// their number ([`push_overwriting`](Self::push_overwriting)). An empty one returns an error; a
+/// [`FifoReader`] then returns the last element that *it* has read.
 ///
 /// # Progress
 ///
-/// Nobody waits, whoever else has lost its processor: the operations are lock-free, and repeat a
-/// claim only when another thread's claim came first.
+/// No operation waits for another thread, even one that has lost its processor. The operations are
+/// lock-free and repeat a claim only when another thread's claim came first.
 ///
-/// - Writers never wait for readers or the other way round. A writer that finds the next slot not
-///   yet read, or just being read, reports full; a reader that finds the next element not yet
-///   written, or just being written, reports empty.
-/// - So a writer that is interrupted in the middle of an element holds back the elements behind it
-///   until it goes on: they are in order, and not lost.
+/// - Writers never wait for readers, and readers never wait for writers. A writer reports full if
+///   the next slot has not been read yet or is being read. A reader reports empty if the next
+///   element has not been written yet or is being written.
+/// - A writer that is interrupted in the middle of an element therefore holds back the elements
+///   behind it until it continues. They keep their order and are not lost.
 ///
 /// # Real-time
 ///
@@ -51,11 +51,11 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// An empty FIFO of `capacity` elements of `words` words each.
+    /// Creates an empty FIFO of `capacity` elements of `words` words each.
     ///
     /// # Panics
     ///
-    /// When `capacity` or `words` is 0, or the elements do not fit in memory.
+    /// If `capacity` or `words` is 0, or the elements do not fit in memory.
     #[must_use]
     pub fn new(capacity: usize, words: usize) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Fifo {
         }
     }
 
-    /// Number of elements there is room for.
+    /// Maximum number of elements.
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> usize {
@@ -77,15 +77,15 @@ impl Fifo {
         self.ring.width()
     }
 
-    /// Number of elements waiting, at some moment during the call; those that are being written or
-    /// read count.
+    /// Number of elements in the FIFO at some moment during the call, including those that are
+    /// being written or read.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether no element is waiting, at some moment during the call.
+    /// Returns true if the FIFO was empty at some moment during the call.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -104,12 +104,12 @@ impl Fifo {
     ///
     /// # Errors
     ///
-    /// [`Full`] when the slot behind the last element is not free; the element is the caller's
-    /// still, and not counted as lost.
+    /// [`Full`] if the slot behind the last element is not free. The caller keeps the element,
+    /// which does not count as lost.
     ///
     /// # Panics
     ///
-    /// When `element` does not have the declared width.
+    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_push(&self, element: &[u64]) -> Result<(), Full> {
@@ -117,15 +117,15 @@ impl Fifo {
         self.ring.try_push(element)
     }
 
-    /// Appends an element, and drops the oldest ones when there is no room for it.
+    /// Appends an element and drops the oldest ones if there is no room for it.
     ///
-    /// The new element itself is refused, and counted as lost, in one case: its slot is in the
-    /// hands of a thread that was interrupted while copying out of it or into it. Dropping others
-    /// would not free that slot.
+    /// The new element itself is refused, and counted as lost, in one case: a thread was
+    /// interrupted while copying out of its slot or into it. Dropping other elements would not free
+    /// that slot.
     ///
     /// # Panics
     ///
-    /// When `element` does not have the declared width.
+    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn push_overwriting(&self, element: &[u64]) -> Overflow {
@@ -133,17 +133,17 @@ impl Fifo {
         self.ring.push_overwriting(element, &[]).0
     }
 
-    /// [`try_push`](Self::try_push) of an element that lies in two parts, such as a block and its
-    /// timestamp. Returns its place in the order of all elements: the places of elements of one
-    /// FIFO grow from each to the next, not by one.
+    /// [`try_push`](Self::try_push) of an element in two parts, such as a block and its timestamp.
+    /// Returns its position in the order of all elements. The positions of the elements of one FIFO
+    /// increase, but not always by one.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for `try_push`.
     ///
     /// # Panics
     ///
-    /// When the parts together do not have the declared width.
+    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
@@ -151,13 +151,13 @@ impl Fifo {
         self.ring.try_push_parts(first, rest)
     }
 
-    /// [`push_overwriting`](Self::push_overwriting) of an element that lies in two parts. Also
-    /// returns its place, as [`try_push_parts`](Self::try_push_parts) does; of an element that was
-    /// refused, that of one that comes next.
+    /// [`push_overwriting`](Self::push_overwriting) of an element in two parts. Also returns its
+    /// position, as [`try_push_parts`](Self::try_push_parts) does. For a refused element this is
+    /// the position of a later one.
     ///
     /// # Panics
     ///
-    /// When the parts together do not have the declared width.
+    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn push_parts_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
@@ -165,15 +165,15 @@ impl Fifo {
         self.ring.push_overwriting(first, rest)
     }
 
-    /// Takes the oldest element out and copies it to `element`, which is otherwise left as it is.
+    /// Removes the oldest element and copies it to `element`, which an error leaves unchanged.
     ///
     /// # Errors
     ///
-    /// [`Empty`] when the next element is not there.
+    /// [`Empty`] if the next element is not available.
     ///
     /// # Panics
     ///
-    /// When `element` does not have the declared width.
+    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {
@@ -181,23 +181,25 @@ impl Fifo {
         self.ring.try_pop(element)
     }
 
-    /// Takes the oldest element out where it lies: `take` is shown it, before its slot is free.
+    /// Removes the oldest element without a copy: `take` receives it in place, before its slot is
+    /// freed.
     ///
     /// # Errors
     ///
-    /// [`Empty`] when the next element is not there; `take` is not called.
+    /// [`Empty`] if the next element is not available; `take` is not called.
     #[inline]
     pub fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
         self.ring.try_pop_with(take)
     }
 
-    /// Appends as many of the elements, first to last, as there is room for, and returns how many.
+    /// Appends as many of the elements, first to last, as there is room for, and returns their
+    /// number.
     ///
-    /// One claim serves them all, and no element of another writer comes between them.
+    /// One claim covers all of them, so no element of another writer comes between them.
     ///
     /// # Panics
     ///
-    /// When `elements` is not a whole number of elements.
+    /// If `elements` is not a whole number of elements.
     #[inline]
     #[track_caller]
     pub fn try_push_slice(&self, elements: &[u64]) -> usize {
@@ -205,12 +207,12 @@ impl Fifo {
         self.ring.try_push_slice(elements)
     }
 
-    /// Takes as many elements out as there are and `elements` has room for, oldest first, and
-    /// returns how many. What lies behind them in `elements` is left as it is.
+    /// Removes as many elements as are available and fit in `elements`, oldest first, and returns
+    /// their number. The rest of `elements` is unchanged.
     ///
     /// # Panics
     ///
-    /// When `elements` is not a whole number of elements.
+    /// If `elements` is not a whole number of elements.
     #[inline]
     #[track_caller]
     pub fn try_pop_slice(&self, elements: &mut [u64]) -> usize {
@@ -228,18 +230,18 @@ fn check_whole(words: usize, width: usize) {
     );
 }
 
-/// What a [`FifoReader`] gives: an element, and whether it is a new one.
+/// The result of `FifoReader::read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FifoReading<'a> {
-    /// The element just taken out, or the last one this reader has taken, or the default.
+    /// The element just removed, or the last one this reader has read, or the default.
     pub words: &'a [u64],
-    /// Whether the FIFO was empty, so that this is not a new element.
+    /// True if the FIFO was empty, so that this is not a new element.
     pub underflow: bool,
 }
 
-/// One reader of a [`Fifo`], which remembers the last element it has read.
+/// One reader of a [`Fifo`] that remembers the last element it has read.
 ///
-/// `F` points to the FIFO: `&Fifo`, `Arc<Fifo>` and so on. Each reader is one thread's.
+/// `F` points to the FIFO: `&Fifo`, `Arc<Fifo>` and so on. Each reader belongs to one thread.
 ///
 /// # Real-time
 ///
@@ -271,19 +273,19 @@ impl<F> FifoReader<F>
 where
     F: std::ops::Deref<Target = Fifo>,
 {
-    /// A reader whose default is words of zero, which every [`Word`](crate::Word) type takes as its
-    /// own default.
+    /// Creates a reader whose default is words of zero, which is the default value of every
+    /// [`Word`](crate::Word) type.
     #[must_use]
     pub fn new(fifo: F) -> Self {
         let last = vec![0; fifo.words()].into();
         Self { fifo, last }
     }
 
-    /// A reader that gives `default` until it has read an element.
+    /// Creates a reader that returns `default` until it has read an element.
     ///
     /// # Panics
     ///
-    /// When `default` does not have the width of the FIFO's elements.
+    /// If `default` does not have the width of the FIFO's elements.
     #[must_use]
     #[track_caller]
     pub fn with_default(fifo: F, default: &[u64]) -> Self {
@@ -294,7 +296,7 @@ where
         }
     }
 
-    /// Takes the oldest element out, or gives the last one again when the FIFO is empty.
+    /// Removes the oldest element, or returns the last one again if the FIFO is empty.
     #[inline]
     pub fn read(&mut self) -> FifoReading<'_> {
         let underflow = self.fifo.ring.try_pop(&mut self.last).is_err();
@@ -304,7 +306,7 @@ where
         }
     }
 
-    /// The FIFO this reader reads.
+    /// The FIFO that this reader reads.
     #[must_use]
     pub fn fifo(&self) -> &Fifo {
         &self.fifo

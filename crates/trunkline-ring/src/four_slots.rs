@@ -5,36 +5,37 @@
 //! stamp         one per slot         the claim whose write it holds; with BUSY while it is given
 //! ```
 //!
-//! One compare-and-set of `head` takes the next number and a slot together, so numbers are dense
-//! and their order is the order of the claims; it is the only locked operation of a write. A claim
-//! turns the parity bit of its slot: where `head` and the slot's stamp differ in that bit, the slot
-//! was claimed and its writer has not come to stamp it yet. Only the writer that has the slot
-//! stores its stamp.
+//! One compare-and-set of `head` takes the next number and a slot together. Numbers are therefore
+//! consecutive and follow the order of the claims. It is the only locked operation of a write. A
+//! claim flips the parity bit of its slot: if `head` and the slot's stamp differ in that bit, the
+//! slot was claimed and its writer has not stamped it yet. Only the writer that has claimed the
+//! slot stores its stamp.
 //!
-//! A writer claims a slot that is free and does not hold the newest complete write, stamps it as
-//! busy, fills it, and stamps it as complete: that publishes it. Of four slots one holds the newest
-//! complete write, so three writers can be in the middle of one, however long each of them has been
-//! without a processor, and neither readers nor one another notice.
+//! A writer claims a slot that is free and does not hold the newest complete write. It stamps the
+//! slot as busy, fills it, and stamps it as complete: that publishes the write. One of the four
+//! slots holds the newest complete write, so three writers can be in the middle of a write, each
+//! for as long as it is without a processor, without any effect on readers or on one another.
 //!
-//! A reader looks at the slot of the last claim. Where that write is complete it is the newest;
-//! else the complete slot with the largest number is. It copies the slot and then looks at its
-//! stamp: the copy is good if the slot still belongs to that write. It fails only if a write was
-//! claimed since the reader began.
+//! A reader looks at the slot of the last claim. If that write is complete, it is the newest;
+//! otherwise the complete slot with the largest number is. The reader copies the slot and then
+//! checks its stamp: the copy is good if the slot still belongs to that write. The check fails only
+//! if a write was claimed since the reader began.
 //!
 //! # Why a claimed slot belongs to one writer
 //!
-//! A claim succeeds only on the very value of `head` under which the slot was found free: since
+//! A claim succeeds only on the very value of `head` under which the slot was found free. Since
 //! every claim changes the number, no claim came between. The slot was found free by a stamp that
-//! is not busy and has the parity bit that `head` has. That stamp cannot be an old one, from two
-//! claims of the slot ago: the writer that claimed the slot last had loaded the stamp in between
-//! before it claimed, `head` was loaded with acquire after that claim, and a load never goes back
-//! behind one that happened before it. So the last writer of the slot has completed it.
+//! is not busy and has the same parity bit as `head`. That stamp cannot be an old one, from two
+//! claims of the slot ago: before the last claim of the slot, the claiming writer had loaded the
+//! stamp of the claim in between. `head` was loaded with acquire after that claim, and a load never
+//! returns an older value than one that happened before it. So the last writer of the slot has
+//! completed it.
 //!
 //! # Why the newest complete write stays
 //!
-//! A slot is claimed only where another one was complete with a larger number. So a reader that
-//! finds the last claim incomplete, and no trace of a later one in any stamp, has seen the slot
-//! that was newest when it loaded `head`: only a later claim could have taken it.
+//! A slot is claimed only if another one was complete with a larger number. So a reader that finds
+//! the last claim incomplete, and no trace of a later one in any stamp, has seen the slot that was
+//! newest when it loaded `head`: only a later claim could have taken it.
 
 use std::cmp::Reverse;
 
@@ -44,23 +45,23 @@ use crate::snapshot::{
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};
 
 pub(crate) const SLOTS: usize = 4;
-/// In a claim: the slot, a parity bit per slot, the number.
+/// Layout of a claim, from the lowest bit: the slot, a parity bit per slot, the number.
 const SLOT_MASK: u64 = SLOTS as u64 - 1;
 const PARITY_SHIFT: u32 = 2;
 const NUMBER_SHIFT: u32 = PARITY_SHIFT + SLOTS as u32;
-/// In a stamp: the slot is being filled.
+/// Flag of a stamp: the slot is being filled.
 const BUSY: u64 = 1 << 63;
 
-/// How often a writer that finds every slot taken looks again before it refuses the write.
+/// Number of times a writer that finds every slot taken tries again before it refuses the write.
 ///
-/// Enough to outlast writers that are running on other processors; no number outlasts writers
-/// that are not running.
+/// This is enough to outlast writers that are running on other processors. No number outlasts
+/// writers that are not running.
 const CLAIM_ROUNDS_MAX: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// The write found every slot in the hands of other writers; nothing was written.
+/// The write found every slot claimed by other writers; nothing was written.
 ///
-/// Three writers were in the middle of a write, and stayed there. Write again, or let fewer
-/// real-time threads write to one cell.
+/// Three writers were in the middle of a write and did not finish in time. Write again, or let
+/// fewer real-time threads write to one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellBusy;
 
@@ -75,17 +76,17 @@ impl std::fmt::Display for CellBusy {
 
 impl std::error::Error for CellBusy {}
 
-/// The cell itself. `S` holds the words of its slots, one slot after the other.
+/// The cell. `S` holds the words of its slots, one slot after the other.
 #[derive(Debug)]
 pub(crate) struct FourSlots<S> {
     /// The last claim.
     head: AtomicU64,
-    /// The claim of what the slot holds.
+    /// The claim whose write each slot holds.
     stamps: [AtomicU64; SLOTS],
     words: S,
 }
 
-/// A slot that one writer has for itself.
+/// A slot claimed by one writer.
 #[derive(Debug, Clone, Copy)]
 struct Claim(u64);
 
@@ -100,13 +101,13 @@ impl Claim {
         (self.0 & SLOT_MASK) as usize
     }
 
-    /// The smaller, the newer. Before the first write all slots have number 0, and the value is in
-    /// slot 0.
+    /// Sort key: the smaller, the newer. Before the first write all slots have number 0, and slot 0
+    /// holds the value.
     fn age(self) -> (Reverse<u64>, usize) {
         (Reverse(self.number()), self.slot())
     }
 
-    /// The next claim, of this slot.
+    /// The claim that follows this one and takes `slot`.
     #[inline]
     fn next(self, slot: usize) -> Self {
         let number = self.number() + 1;
@@ -115,21 +116,21 @@ impl Claim {
     }
 }
 
-/// The parity bit of a slot, in a claim.
+/// The parity bit of a slot in a claim.
 #[inline]
 fn parity(slot: usize) -> u64 {
     1 << PARITY_SHIFT << slot
 }
 
 impl FourSlots<Box<[AtomicU64]>> {
-    /// A cell for values of `width` words, zero until the first write.
+    /// Creates a cell for values of `width` words, zero until the first write.
     pub(crate) fn zeroed(width: usize) -> Self {
         Self::new(zeroed_words(SLOTS * width))
     }
 }
 
 impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
-    /// A cell whose value, until the first write, is what slot 0 holds.
+    /// Creates a cell whose value is the content of slot 0 until the first write.
     pub(crate) fn new(words: S) -> Self {
         Self {
             head: AtomicU64::new(0),
@@ -157,7 +158,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[cold]
     fn count_apart(&self) -> u64 {
         let found = (0..READ_ATTEMPTS_MAX).find_map(|_| self.newest());
-        // Eight writes were claimed while this thread looked, of which at most three are not done.
+        // Eight writes were claimed during the search; at most three of them are incomplete.
         let at_least = || {
             let claimed = Claim(self.head.load(Ordering::Acquire)).number();
             claimed.saturating_sub(SLOTS as u64 - 1)
@@ -174,20 +175,22 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         Ok(claim.number())
     }
 
-    /// Fills a claimed slot and completes it.
+    /// Fills a claimed slot and marks it as complete.
     #[inline]
     fn finish(&self, claim: Claim, words: &[u64]) {
         let slot = claim.slot();
         let stamp = &self.stamps[slot];
-        // SYNC POINT, pairs with the acquire loads of stamps: who sees that the slot was claimed
-        // also finds the claim in `head`, and does not look for it in vain again.
+        // SYNC POINT, pairs with the acquire loads of stamps: a thread that sees this stamp also
+        // finds the claim in `head`, so it does not retry with an old `head`.
         stamp.store(claim.0 | BUSY, Ordering::Release);
         // SYNC POINT, pairs with the acquire fence in `copy`: a reader that sees one of the words
-        // stored below also sees the stamp above, and knows the slot is no longer what it copied.
+        // stored below also sees the stamp above, and knows that the slot no longer holds what it
+        // copied.
         fence(Ordering::Release);
         copy_in(words_of(self.words.as_ref(), slot, words.len()), words);
-        // SYNC POINT, pairs with the acquire loads of stamps: words before the stamp. A reader gets
-        // the words, and the next writer of this slot comes after everything above.
+        // SYNC POINT, pairs with the acquire loads of stamps: the words are stored before the
+        // stamp. A reader gets the words, and the next writer of this slot comes after everything
+        // above.
         stamp.store(claim.0, Ordering::Release);
     }
 
@@ -198,8 +201,8 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
-    /// One attempt, while nobody is in the middle of the newest write. `out` has the declared
-    /// width.
+    /// Makes one attempt; returns `None` while the newest claim is incomplete. `out` has the
+    /// declared width.
     #[inline]
     pub(crate) fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {
         let head = Claim(self.head.load(Ordering::Acquire));
@@ -209,7 +212,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         }
     }
 
-    /// The attempts after the first.
+    /// Makes the attempts after the first.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_again(&self, out: &mut [u64]) -> Snapshot {
@@ -217,7 +220,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
             .unwrap_or_else(|| Snapshot::overtaken(self.count()))
     }
 
-    /// Copies what a slot holds; `None` when it was claimed again.
+    /// Copies the content of a slot; returns `None` if it was claimed again.
     #[inline]
     fn copy(&self, claim: Claim, out: &mut [u64]) -> Option<Snapshot> {
         let slot = claim.slot();
@@ -234,7 +237,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         self.stamps[claim.slot()].load(Ordering::Acquire) == claim.0
     }
 
-    /// The newest complete write; `None` when another was claimed meanwhile.
+    /// Returns the newest complete write, or `None` if another was claimed meanwhile.
     fn newest(&self) -> Option<Claim> {
         let head = Claim(self.head.load(Ordering::Acquire));
         let mut newest: Option<Claim> = None;
@@ -252,7 +255,8 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         newest
     }
 
-    /// Takes the next number, and a slot that is neither taken nor holds the newest complete write.
+    /// Takes the next number, and a slot that is neither claimed nor holds the newest complete
+    /// write.
     #[inline]
     fn claim(&self) -> Result<Claim, CellBusy> {
         let mut head = Claim(self.head.load(Ordering::Acquire));
@@ -282,16 +286,17 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
             if rounds == CLAIM_ROUNDS_MAX {
                 return Err(CellBusy);
             }
-            // Where another writer has claimed, the loop goes on: only while writers get ahead.
+            // If another writer has claimed, the loop continues: this repeats only while other
+            // writers make progress.
             head = Claim(newer);
         }
     }
 
-    /// A slot that can be claimed if this still is the last claim.
+    /// Returns a slot that can be claimed if `head` is still the last claim.
     #[inline]
     fn free_slot(&self, head: Claim) -> Option<usize> {
-        // While writers come one by one, the slot behind the last one's is the one that readers
-        // left longest ago.
+        // While writers come one by one, the slot after the last one's is the one that readers left
+        // longest ago.
         let next = (head.slot() + 1) % SLOTS;
         match self.is_complete(head) && self.free(next, head).is_some() {
             true => Some(next),
@@ -313,7 +318,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         })
     }
 
-    /// What a slot holds that nobody has, if this still is the last claim.
+    /// Returns the content of an unclaimed slot, if `head` is still the last claim.
     #[inline]
     fn free(&self, slot: usize, head: Claim) -> Option<Claim> {
         // SYNC POINT, pairs with the release store in `finish`.
@@ -323,7 +328,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     }
 }
 
-/// The words of a slot; `width` is the declared width.
+/// Returns the words of a slot; `width` is the declared width.
 #[inline]
 fn words_of(words: &[AtomicU64], slot: usize, width: usize) -> &[AtomicU64] {
     &words[slot * width..][..width]

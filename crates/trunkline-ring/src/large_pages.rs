@@ -1,15 +1,15 @@
-//! Large pages for memory of this process.
+//! Large pages for private memory.
 
-/// The length of a large page on most systems. A system whose large pages are longer uses ordinary
-/// ones where none of its own fits.
+/// The length of a large page on most systems. A system with longer large pages uses ordinary ones
+/// if none of its own fits.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Advises the system to put large pages where `memory` has no pages yet.
+/// Advises the system to use large pages for the parts of `memory` that have no pages yet.
 ///
 /// Large allocations get their pages when they are first written to, one fault for each. With
 /// ordinary pages of 4 KiB these faults take longer than a copy of the data. Call this directly
 /// after the allocation, for instance on `vec![0; len]`, for which the system provides the zeros:
-/// pages that are there already stay what they are.
+/// existing pages do not change.
 ///
 /// Only whole large pages within `memory` are advised, so memory below 4 MiB may have none. The
 /// contents never change. The advice is valid until the memory is returned to the system. It has
@@ -30,7 +30,7 @@ fn advise(whole_pages: &mut [u8]) {
     use rustix::mm::{Advice, madvise};
     let (start, bytes) = (whole_pages.as_mut_ptr().cast(), whole_pages.len());
     // SAFETY: these pages belong to the slice alone, and the advice does not change their contents.
-    // Without large pages the call fails, and the memory is as good as before.
+    // Without large pages the call fails, and the memory remains usable.
     let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
 }
 

@@ -3,21 +3,21 @@
 use crate::snapshot::{Snapshot, check_width_of_slots, copy_in, copy_out, further_attempts};
 use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 
-/// The last value of a variable, in words: written by one thread at a time, read by any.
+/// The last value of a variable, in words: written by one thread at a time, read by any thread.
 ///
 /// Two complete slots and a published count. Write number *n* goes to slot *n* mod 2 while readers
-/// copy write *n* - 1 from the other, so a reader never waits for a writer, not even for one that
+/// copy write *n* - 1 from the other. A reader therefore never waits for a writer, even one that
 /// has lost its processor in the middle of a write: it copies the last complete value. It copies
-/// again only when a write was *completed* while it was copying.
+/// again only if a write was *completed* during the copy.
 ///
-/// The cell itself is three words plus one allocation of two slots, because an engine has a
-/// million of them. Neighbours are not kept on cache lines of their own for the same reason.
+/// The cell itself is three words plus one allocation of two slots, because an engine has a million
+/// of them. For the same reason neighbouring cells share cache lines.
 ///
 /// # Writers
 ///
-/// Callers see to it that one thread writes at a time; in the engine the variable's lock does.
-/// If two write at once, memory stays safe and counts still rise, but a reader may get words of
-/// both. Writers that cannot take a lock use [`RtCell`](crate::RtCell).
+/// The caller ensures that only one thread writes at a time; in the engine the variable's lock
+/// does. If two write at once, memory stays safe and counts still rise, but a reader may get words
+/// of both. Writers that cannot take a lock use [`RtCell`](crate::RtCell).
 ///
 /// # Real-time
 ///
@@ -67,40 +67,40 @@ impl LastValue {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Makes `words` the value, and returns the number of this write: 1 for the first.
+    /// Sets the value to `words` and returns the number of this write: 1 for the first.
     ///
     /// # Panics
     ///
-    /// When `words` does not have the declared width.
+    /// If `words` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
         self.publish_parts(words, &[])
     }
 
-    /// [`publish`](Self::publish) of a value that lies in two parts.
+    /// [`publish`](Self::publish) of a value in two parts.
     ///
     /// # Panics
     ///
-    /// When the parts together do not have the declared width.
+    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn publish_parts(&self, first: &[u64], rest: &[u64]) -> u64 {
         let width = first.len() + rest.len();
         check_width_of_slots(width, &self.slots, 2);
         let slots = &*self.slots;
-        // Only writers store the count, and there is one at a time; a lock that passes from one to
-        // the next carries the latest value along.
+        // Only writers store the count, and there is one at a time. A lock that passes from one
+        // writer to the next also passes on the latest count.
         let count = self.published.load(Ordering::Relaxed) + 1;
         // SYNC POINT, pairs with the acquire fence in `try_read`. The slot about to be overwritten
         // holds write `count - 2`. A reader that sees any word stored below must afterwards see
         // `count - 1` published, and so know that its copy is no longer that write's. The fence
-        // stands between the store of `count - 1`, in the previous call, and those words.
+        // lies between the store of `count - 1`, in the previous call, and those words.
         fence(Ordering::Release);
         let (first_words, rest_words) = slot(slots, count, width).split_at(first.len());
         copy_in(first_words, first);
         copy_in(rest_words, rest);
-        // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
+        // SYNC POINT, pairs with the acquire load in `try_read`: the words are stored before the
         // count.
         self.published.store(count, Ordering::Release);
         count
@@ -108,12 +108,12 @@ impl LastValue {
 
     /// Copies the last complete value into `out`.
     ///
-    /// When the [`Snapshot`] says that it is not complete, the words in `out` are unspecified; a
+    /// If the [`Snapshot`] is not complete, the words in `out` are unspecified; a
     /// [`Reader`](crate::Reader) keeps the previous ones for that case.
     ///
     /// # Panics
     ///
-    /// When `out` does not have the declared width.
+    /// If `out` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
@@ -121,8 +121,8 @@ impl LastValue {
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
-    /// As [`read`](Self::read), of a width that the program knows: the number of the write and its
-    /// words, which stay in registers. `None` when the copy would not be complete.
+    /// As [`read`](Self::read), for a width known at compile time. Returns the number of the write
+    /// and its words, which stay in registers, or `None` if the copy would not be complete.
     ///
     /// ```
     /// let cell = trunkline_ring::LastValue::new(2);
@@ -132,7 +132,7 @@ impl LastValue {
     ///
     /// # Panics
     ///
-    /// When `N` is not the declared width.
+    /// If `N` is not the declared width.
     #[inline]
     #[track_caller]
     pub fn read_words<const N: usize>(&self) -> Option<(u64, [u64; N])> {
@@ -144,8 +144,8 @@ impl LastValue {
         }
     }
 
-    /// The attempts after the first, with words of their own: those of the first can then stay in
-    /// registers.
+    /// Makes the attempts after the first, with a buffer of their own, so that the first attempt's
+    /// words can stay in registers.
     #[cold]
     #[inline(never)]
     fn read_words_again<const N: usize>(&self) -> Option<(u64, [u64; N])> {
@@ -154,7 +154,7 @@ impl LastValue {
         snapshot.complete.then_some((snapshot.count, words))
     }
 
-    /// One attempt; `None` when a writer overtook it. `out` has the declared width.
+    /// Makes one attempt; returns `None` if a writer overtook it. `out` has the declared width.
     #[inline]
     fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {
         let slots = &*self.slots;
@@ -167,7 +167,7 @@ impl LastValue {
         is_last_still.then(|| Snapshot::complete(count))
     }
 
-    /// The attempts after the first.
+    /// Makes the attempts after the first.
     #[cold]
     #[inline(never)]
     fn read_again(&self, out: &mut [u64]) -> Snapshot {
@@ -175,7 +175,7 @@ impl LastValue {
     }
 }
 
-/// The slot of write number `count`; `width` is the declared width.
+/// Returns the slot of write number `count`; `width` is the declared width.
 #[inline]
 fn slot(slots: &[AtomicU64], count: u64, width: usize) -> &[AtomicU64] {
     let first = if count.is_multiple_of(2) { 0 } else { width };

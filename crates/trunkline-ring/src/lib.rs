@@ -1,7 +1,7 @@
-//! Real-time hand-off: how a value gets from one thread to another without either waiting.
+//! Real-time hand-off of values between threads, in which neither thread waits.
 //!
 //! A time-critical thread must not allocate, take a lock, make a system call, or wait for a thread
-//! that may have lost its processor. What it can do is hand values over through one of these:
+//! that may have lost its processor. It can hand values over through one of these types:
 //!
 //! | Type | Writers | Readers | What a reader gets |
 //! | --- | --- | --- | --- |
@@ -26,50 +26,50 @@
 //! is looked at |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
-//! multi-element FIFO of a variable. The plain names move 64-bit words, of a width chosen when they
-//! are made; the `Typed` ones move values of one type, and [`SpscRing`] does too. [`Reader`],
-//! [`FifoReader`] and [`TypedFifoReader`] are one thread's end, with a memory of what it read last.
+//! multi-element FIFO of a variable. [`RtCell`] and [`Fifo`] move 64-bit words; the number of words
+//! is set at construction. The `Typed` forms and [`SpscRing`] move values of one type. [`Reader`],
+//! [`FifoReader`] and [`TypedFifoReader`] belong to one thread each and remember what it read last.
 //!
 //! # The real-time contract
 //!
-//! - All memory is allocated, and its pages touched, by the constructors (and by
-//!   [`MarkSet::ensure`]). The first access costs what later ones cost.
+//! - The constructors (and [`MarkSet::ensure`]) allocate all memory and touch its pages. The first
+//!   access costs the same as later ones.
 //! - Every other operation ends after a bounded number of its own steps, or repeats a step only
-//!   because another thread's came first. The section "Progress" of a type says which. There is no
-//!   way to wait: full, empty and busy are results.
-//! - A thread that is interrupted anywhere, for however long, tears nothing and blocks nobody; what
-//!   it can delay is said under "Progress".
+//!   because another thread's came first. The section "Progress" of a type states which. No
+//!   operation waits: full, empty and busy are results.
+//! - A thread that is interrupted anywhere, for any length of time, tears no value and blocks no
+//!   other thread. The section "Progress" states what it can delay.
 //! - A slice of the wrong width is a mistake in the program and panics, like an index out of
-//!   bounds. The typed forms cannot make it.
+//!   bounds. The typed forms rule it out.
 //!
 //! # Layout
 //!
 //! - [`LastValue`] in `last_value`; [`RtCell`] and [`TypedCell`] in `rt_cell` over the protocol in
-//!   `four_slots`; `snapshot` and `reader` are what their readers get; `words` encodes values, and
-//!   `whole_word` says which need no encoding.
+//!   `four_slots`. `snapshot` and `reader` contain what their readers get. `words` encodes values,
+//!   and `whole_word` lists the types that need no encoding.
 //! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
 //! - [`element_ring`] in `element_ring`: the buffer of a stream, whose elements are used in place.
-//! - [`ReadRegion`] and [`WriteRegion`] in `region`, over [`element_ring`]: what a recording is
-//!   written from, and played into.
+//! - [`ReadRegion`] and [`WriteRegion`] in `region`, over [`element_ring`]: the memory that a
+//!   recording is written from and played into.
 //! - [`TableWriter`] and [`TableReader`] in `value_table`: last values, for programs that may only
 //!   read them.
 //! - [`MarkSet`] in `mark_set`.
 //! - [`SlotTable`] in `slot_table`: the only one whose writers take a lock and free memory.
-//! - [`advise_large_pages`] in `large_pages`: for memory that is not a ring's.
-//! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
+//! - [`advise_large_pages`] in `large_pages`: for memory outside a ring.
+//! - `sync` provides the atomics, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
 
-// One end of it may be another program's.
+// One of its ends may be another program.
 #[allow(unsafe_code)]
 mod byte_ring;
-// Its elements are used where they lie, and its other end may be another program's.
+// Its elements are used in place, and its other end may be another program.
 #[allow(unsafe_code)]
 mod element_ring;
 mod fifo;
 mod four_slots;
-// It advises the system about memory of its caller.
+// Advises the system about memory of its caller.
 #[allow(unsafe_code)]
 mod large_pages;
 mod last_value;
@@ -78,17 +78,17 @@ mod padded;
 mod position;
 mod reader;
 mod rt_cell;
-// Its regions are used where they lie, and its other end may be another program's.
+// Its regions are used in place, and its other end may be another program.
 #[allow(unsafe_code)]
 mod region;
-// Elements of a ring belong to one thread at a time, which the compiler cannot see.
+// Each element of a ring belongs to one thread at a time, which the compiler cannot check.
 #[allow(unsafe_code)]
 mod slab;
 #[allow(unsafe_code)]
 mod slot_memory;
 #[allow(unsafe_code)]
 mod slot_ring;
-// Its values are followed without counting, and dropped when nobody can follow them any more.
+// Its values are read without a reference count and dropped when no reader can reach them.
 #[allow(unsafe_code)]
 mod slot_table;
 mod snapshot;
@@ -101,7 +101,7 @@ mod waits;
 // Its memory may be a mapping.
 #[allow(unsafe_code)]
 mod value_table;
-// Numbers that are words in memory already.
+// Reinterprets slices of 64-bit numbers as words.
 #[allow(unsafe_code)]
 mod whole_word;
 mod words;

@@ -1,4 +1,4 @@
-//! A set of indices that are marked from many threads and drained by one.
+//! A set of indices that many threads mark and one thread drains.
 
 mod drain;
 
@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, OnceLock, Ordering};
 pub use self::drain::{Cursor, Drain, Taken};
 
 const WORD_BITS: usize = 64;
-/// Words of a chunk: one per bit of its summary. Few under loom, which pays for every word.
+/// Words of a chunk: one per bit of its summary. Fewer under loom, where every word is costly.
 const CHUNK_WORDS: usize = if cfg!(loom) { 2 } else { 64 };
 /// Root words: one per bit of the top word.
 const GROUPS: usize = if cfg!(loom) { 2 } else { 8 };
@@ -16,40 +16,40 @@ const GROUP_CHUNKS: usize = 64;
 const CHUNK_MARKS: usize = CHUNK_WORDS * WORD_BITS;
 const CHUNKS: usize = GROUPS * GROUP_CHUNKS;
 
-/// A set of `u32` indices, marked by any thread and drained by one: who has something to send, what
-/// has changed since the last look.
+/// A set of `u32` indices, marked by any thread and drained by one. Used for items that have
+/// something to send or that have changed since the last check.
 ///
 /// An index is in the set once, however often it is marked. The call that finds the *whole set*
-/// empty says so, and its caller wakes the drainer; every other call has nothing to wake. So a
-/// drainer is woken once per emptying, and neither a mark nor a wake-up is lost.
+/// empty returns true, and its caller wakes the drainer; all other callers have nothing to wake. A
+/// drainer is therefore woken once per emptying, and neither a mark nor a wake-up is lost.
 ///
 /// # Order
 ///
-/// What a thread wrote before it marked an index is visible to the drainer that takes the index,
-/// also when the index was already marked.
+/// A thread's writes before it marks an index are visible to the drainer that takes the index, even
+/// if the index was already marked.
 ///
 /// # How it works
 ///
 /// Four levels of bits: a top word over 8 root words, over a summary word per chunk, over the
-/// chunk's 64 words of marks. A bit above says that the word below it may not be empty.
+/// chunk's 64 words of marks. A set bit means that the word below it may not be empty.
 ///
-/// - A marker sets its bit, then sees to it that the bit above is set, up to the top. Most marks
-///   are one atomic read-modify-write and three loads. It does not rely on the marker that made a
-///   word not empty to bring the news up: that one may have lost its processor in between.
+/// - A marker sets its bit, then ensures that the bit above is set, up to the top. Most marks are
+///   one atomic read-modify-write and three loads. It does not rely on the marker that first made a
+///   word non-empty to set the bits above: that one may have lost its processor in between.
 /// - The drainer goes down: it takes a word's bits out, then the words below that those bits name.
-///   A mark that comes after the drainer has passed finds words empty again and goes up; one that
-///   comes before is taken along. Either way it is delivered.
+///   A mark that comes after the drainer has passed finds words empty again and sets the bits
+///   above; one that comes before is taken along. Either way it is delivered.
 ///
 /// # Progress
 ///
 /// [`mark`](Self::mark) and [`unmark`](Self::unmark) are wait-free: at most four atomic operations.
-/// A marker that is interrupted between two levels holds its own mark back, until it goes on or
-/// another mark is made in the same word; it never holds back another's. Draining is wait-free for
-/// each index.
+/// A marker that is interrupted between two levels delays its own mark until it continues or
+/// another mark is made in the same word; it never delays another's. Draining is wait-free for each
+/// index.
 ///
 /// # Real-time
 ///
-/// Only [`new`](Self::new) and [`ensure`](Self::ensure) allocate; marking and draining do not, and
+/// Only [`new`](Self::new) and [`ensure`](Self::ensure) allocate. Marking and draining do not, and
 /// make no system call.
 ///
 /// ```
@@ -81,7 +81,7 @@ struct Chunk {
     words: [AtomicU64; CHUNK_WORDS],
 }
 
-/// Where an index is.
+/// The location of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     group: usize,
@@ -108,18 +108,18 @@ impl Place {
     #[inline]
     fn index(self) -> u32 {
         let chunk = self.group * GROUP_CHUNKS + self.chunk;
-        // At most `INDEX_MAX`: only places of indices that could be marked are asked.
+        // At most `INDEX_MAX`: callers pass only places of indices that could be marked.
         (chunk * CHUNK_MARKS + self.word * WORD_BITS + self.bit) as u32
     }
 }
 
-/// The index is beyond what a [`MarkSet`] can hold; nothing was allocated.
+/// The index exceeds the maximum of a [`MarkSet`]; nothing was allocated.
 ///
 /// Indices go up to [`MarkSet::INDEX_MAX`]. Refuse the item that would get this one, or free an
 /// index and use it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexTooLarge {
-    /// The index asked for.
+    /// The requested index.
     pub index: u32,
 }
 
@@ -139,7 +139,7 @@ impl MarkSet {
     /// The last index a set holds: 2,097,151.
     pub const INDEX_MAX: u32 = (CHUNKS * CHUNK_MARKS - 1) as u32;
 
-    /// An empty set with memory for no index yet.
+    /// Creates an empty set without memory for any index.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -149,8 +149,8 @@ impl MarkSet {
         }
     }
 
-    /// Sees to it that `index` can be marked, by allocating the 4,096 places around it if they are
-    /// not there yet. Done when an item gets its index, never where it is marked.
+    /// Allocates the 4,096 places around `index`, unless they exist already, so that `index` can be
+    /// marked. Call it when an item gets its index, never on the path that marks it.
     ///
     /// # Errors
     ///
@@ -170,14 +170,15 @@ impl MarkSet {
         Ok(())
     }
 
-    /// Marks `index`, and says whether the whole set was empty: the caller then wakes the drainer.
+    /// Marks `index`. Returns true if the whole set was empty: the caller must then wake the
+    /// drainer.
     ///
-    /// A call that says so may turn out to have been for nothing, when a drainer that was at work
-    /// has taken the mark along; it never fails to say so when a drainer would not come otherwise.
+    /// The result may be true although no wake-up is needed, if an active drainer has taken the
+    /// mark along. It is never false if the drainer needs a wake-up.
     ///
     /// # Panics
     ///
-    /// When `index` has not been [ensured](Self::ensure).
+    /// If `index` has not been [ensured](Self::ensure).
     #[inline]
     #[track_caller]
     pub fn mark(&self, index: u32) -> bool {
@@ -191,10 +192,10 @@ impl MarkSet {
         see_to_bit(&self.top, place.group)
     }
 
-    /// Takes the mark of `index` away, and returns whether it was there.
+    /// Removes the mark of `index` and returns true if it was set.
     ///
-    /// An index that a drain in progress has taken but not handed out yet counts as not there, and
-    /// is still handed out. The set may go on saying that it is not empty until it is next drained.
+    /// An index that an active drain has taken but not returned yet counts as not set, and is still
+    /// returned. `is_empty` may return false until the set is next drained.
     #[inline]
     pub fn unmark(&self, index: u32) -> bool {
         let place = Place::of(index);
@@ -204,18 +205,18 @@ impl MarkSet {
         })
     }
 
-    /// Whether no index was marked at some moment during the call, those aside that a drain in
-    /// progress has taken.
+    /// Returns true if no index was marked at some moment during the call, not counting those that
+    /// an active drain has taken.
     ///
-    /// After [`unmark`](Self::unmark), or just after a drain, it may say `false` of an empty set;
-    /// draining puts that right.
+    /// After [`unmark`](Self::unmark), or just after a drain, it may return `false` for an empty
+    /// set; draining corrects that.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::Acquire) == 0
     }
 
-    /// The chunk of a place; `None` when it has not been allocated.
+    /// Returns the chunk of a place, or `None` if it has not been allocated.
     #[inline]
     fn chunk(&self, place: Place) -> Option<&Chunk> {
         let chunk = self.chunks.get(place.group * GROUP_CHUNKS + place.chunk)?;
@@ -229,24 +230,24 @@ impl Default for MarkSet {
     }
 }
 
-/// Sets a bit, and returns whether the word was empty.
+/// Sets a bit and returns true if the word was empty.
 ///
-/// SYNC POINT, pairs with `take_bits` in both directions. Released: whoever takes the bit finds
-/// what lies below it. Acquired: a marker that finds a word emptied comes after the drainer that
-/// emptied it in every word above, so that its bits there are not taken along with older ones.
+/// SYNC POINT, pairs with `take_bits` in both directions. Release: a thread that takes the bit
+/// finds what lies below it. Acquire: a marker that finds a word emptied comes after the drainer
+/// that emptied it in every word above, so that its bits there are not taken along with older ones.
 #[inline]
 fn set_bit(word: &AtomicU64, bit: usize) -> bool {
     let was_empty = word.fetch_or(1 << bit, Ordering::SeqCst) == 0;
-    // loom takes such operations for acquire and release only.
+    // loom treats such operations as acquire and release only.
     #[cfg(loom)]
     crate::sync::fence(Ordering::SeqCst);
     was_empty
 }
 
-/// Sets a bit unless it is set, and returns whether the word was empty.
+/// Sets a bit unless it is set. Returns true if it set the bit and the word was empty.
 ///
 /// SYNC POINT, pairs with `take_bits`, both sequentially consistent. The marker writes the word
-/// below, then looks here; the drainer takes the bit here, then the word below. So either the
+/// below, then loads this one; the drainer takes the bit here, then the word below. So either the
 /// marker finds the bit taken and sets it anew, or the drainer finds what the marker wrote.
 #[inline]
 fn see_to_bit(word: &AtomicU64, bit: usize) -> bool {

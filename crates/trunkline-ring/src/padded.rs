@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-/// Keeps `T` away from its neighbours, so that two threads that write neighbours do not take each
-/// other's cache line.
+/// Keeps `T` on cache lines of its own, so that two threads that write neighbouring values do not
+/// contend for one line.
 ///
 /// 128 bytes and not 64, because x86-64 fetches lines in pairs and some Arm cores have such lines.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
-//! Positions in a ring of any capacity: how often around, and where.
+//! Positions in a ring of any capacity: the lap and the index.
 
 /// Converts between positions and slots of a ring.
 ///
 /// A position is `lap << shift | index`, where the index has just enough bits for the capacity.
-/// Positions only grow and a `u64` of them does not run out, and neither going on by a few slots
-/// nor finding a slot needs a division, although the capacity is any number.
+/// Positions only grow, and a `u64` does not run out. Neither advancing by a few slots nor finding
+/// a slot needs a division, whatever the capacity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Track {
     capacity: u64,
@@ -13,11 +13,11 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// A ring of `capacity` slots.
+    /// The track of a ring of `capacity` slots.
     ///
     /// # Panics
     ///
-    /// When `capacity` is 0.
+    /// If `capacity` is 0.
     pub(crate) fn new(capacity: usize) -> Self {
         assert!(
             capacity > 0,
@@ -38,13 +38,13 @@ impl Track {
         (position & self.index_mask) as usize
     }
 
-    /// How often the ring has been gone round before a position.
+    /// Number of complete laps before a position.
     #[inline]
     pub(crate) fn lap(self, position: u64) -> u64 {
         position >> self.shift
     }
 
-    /// The position `steps` further on; `steps` is at most the capacity.
+    /// Returns the position `steps` further on; `steps` is at most the capacity.
     #[inline]
     pub(crate) fn advance(self, position: u64, steps: usize) -> u64 {
         let index = (position & self.index_mask) + steps as u64;
@@ -55,13 +55,13 @@ impl Track {
         }
     }
 
-    /// Number of slots from `from` up to `to`; 0 when `to` is behind.
+    /// Number of slots from `from` up to `to`; 0 if `to` is behind.
     #[inline]
     pub(crate) fn distance(self, from: u64, to: u64) -> u64 {
         self.ordinal(to).saturating_sub(self.ordinal(from))
     }
 
-    /// Number of slots before a position since the beginning.
+    /// Number of slots from the beginning up to a position.
     #[inline]
     fn ordinal(self, position: u64) -> u64 {
         self.lap(position) * self.capacity + (position & self.index_mask)

@@ -26,21 +26,21 @@ mod sealed {
     impl<T: Words> Sealed for TypedCell<T> {}
 }
 
-/// What a [`Reader`] has of its cell.
+/// The result of `Reader::read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading<'a> {
     /// One complete value.
     pub words: &'a [u64],
     /// Number of the write that made it; 0 when nothing has been written yet.
     pub count: u64,
-    /// Whether a newer value is there but could not be read, because writers overtook the reader
-    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times; this is then the reader's previous
+    /// True if a newer value exists but could not be read, because writers overtook the reader
+    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times. This is then the reader's previous
     /// reading.
     pub stale_read: bool,
 }
 
 impl Reading<'_> {
-    /// The value as a type; `None` when a `T` has another width than the cell.
+    /// Converts the value to a type; returns `None` if a `T` has a different width than the cell.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -64,21 +64,22 @@ impl Reading<'_> {
     }
 }
 
-/// Reads one cell and keeps what it read, so that it always has a complete value to give.
+/// Reads one cell and keeps the last reading, so that it always has a complete value to return.
 ///
-/// `C` points to the cell: `&LastValue`, `Arc<RtCell>` and so on. Each reader is one thread's.
+/// `C` points to the cell: `&LastValue`, `Arc<RtCell>` and so on. Each reader belongs to one
+/// thread.
 ///
 /// # Real-time
 ///
 /// Only [`new`](Self::new) allocates. [`read`](Self::read) is wait-free, makes no system call, and
-/// copies only when the cell has been written since.
+/// copies only if the cell has been written since.
 #[derive(Debug)]
 pub struct Reader<C> {
     cell: C,
     kept: Box<[u64]>,
     /// Number of the write that `kept` is a copy of.
     count: u64,
-    /// Where a copy is made; changes places with `kept` once it is known to be complete.
+    /// Target of the copy; swapped with `kept` once the copy is known to be complete.
     copy: Box<[u64]>,
 }
 
@@ -87,7 +88,8 @@ where
     C: Deref,
     C::Target: WordCell,
 {
-    /// A reader of `cell`. Until its first complete reading it has words of zero, number 0.
+    /// Creates a reader of `cell`. Until its first complete reading it returns words of zero,
+    /// number 0.
     #[must_use]
     pub fn new(cell: C) -> Self {
         let width = cell.words();
@@ -101,7 +103,8 @@ where
         reader
     }
 
-    /// The last complete value, or the previous reading, marked, if writers kept overtaking.
+    /// Returns the last complete value, or the previous reading, marked as stale, if writers kept
+    /// overtaking.
     #[inline]
     pub fn read(&mut self) -> Reading<'_> {
         let is_current = self.cell.count() == self.count || self.refresh();
@@ -112,13 +115,13 @@ where
         }
     }
 
-    /// The cell this reader reads.
+    /// The cell that this reader reads.
     #[must_use]
     pub fn cell(&self) -> &C::Target {
         &self.cell
     }
 
-    /// Copies the last complete value; false when writers overtook every attempt.
+    /// Copies the last complete value; returns false if writers overtook every attempt.
     #[inline(never)]
     fn refresh(&mut self) -> bool {
         let snapshot = self.cell.read(&mut self.copy);

@@ -1,4 +1,4 @@
-//! The single-element FIFO: several writers, several readers, the newest value again and again.
+//! The single-element FIFO: several writers, several readers, reads repeat the newest value.
 
 use crate::four_slots::{CellBusy, FourSlots, SLOTS};
 use crate::snapshot::Snapshot;
@@ -8,21 +8,22 @@ use crate::words::{WordArray, Words};
 /// The single-element FIFO of a variable, in words.
 ///
 /// Any thread writes, any thread reads, none takes a lock. Every reader gets the newest complete
-/// value, the same as every other, until a newer one is complete; nothing over- or underflows.
+/// value until a newer one is complete. Nothing overflows or underflows.
 ///
-/// Writes are numbered as they are claimed, 1, 2, 3 and on without a gap, and the newest claimed
+/// Writes are numbered when they are claimed, 1, 2, 3 and on without a gap, and the newest claimed
 /// write wins: one that was interrupted and ends late never replaces a newer value. It still
-/// counts, so the numbers of two snapshots say how many writes were made between them.
+/// counts, so the numbers of two snapshots give the number of writes between them.
 ///
 /// # Progress
 ///
-/// - A read is wait-free: up to [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) copies, one unless
-///   two or more newer writes get done during the copy. It never waits for a writer.
-/// - A write is lock-free: it repeats its claim only when another writer's claim came first, and
+/// - A read is wait-free: up to [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) copies, but only
+///   one unless two or more newer writes complete during the copy. It never waits for a writer.
+/// - A write is lock-free: it repeats its claim only if another writer's claim came first, and
 ///   after the claim it takes a bounded number of steps. It never waits for a reader.
-/// - Four slots let three writers be in the middle of a write, running or not. A fourth one at the
-///   same instant looks for a slot for some microseconds and then returns [`CellBusy`], having
-///   written nothing and taken no number. With up to three writing threads that cannot happen.
+/// - With four slots, three writers can be in the middle of a write, running or not. A fourth one
+///   at the same instant searches for a slot for some microseconds and then returns [`CellBusy`],
+///   having written nothing and taken no number. With up to three writing threads that cannot
+///   happen.
 ///
 /// # Real-time
 ///
@@ -45,7 +46,7 @@ pub struct RtCell {
 }
 
 impl RtCell {
-    /// A cell for values of `words` words, all zero until the first write.
+    /// Creates a cell for values of `words` words, all zero until the first write.
     #[must_use]
     pub fn new(words: usize) -> Self {
         Self {
@@ -67,16 +68,16 @@ impl RtCell {
         self.cell.count()
     }
 
-    /// Makes `words` the value unless a write claimed later is complete already, and returns the
+    /// Sets the value to `words`, unless a write claimed later is already complete. Returns the
     /// number of this write.
     ///
     /// # Errors
     ///
-    /// [`CellBusy`] when three other writers are in the middle of a write and stay there.
+    /// [`CellBusy`] if three other writers are in the middle of a write and stay there.
     ///
     /// # Panics
     ///
-    /// When `words` does not have the declared width.
+    /// If `words` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
@@ -85,12 +86,12 @@ impl RtCell {
 
     /// Copies the newest complete value into `out`.
     ///
-    /// When the [`Snapshot`] says that it is not complete, the words in `out` are unspecified; a
+    /// If the [`Snapshot`] is not complete, the words in `out` are unspecified; a
     /// [`Reader`](crate::Reader) keeps the previous ones for that case.
     ///
     /// # Panics
     ///
-    /// When `out` does not have the declared width.
+    /// If `out` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
@@ -98,10 +99,9 @@ impl RtCell {
     }
 }
 
-/// The single-element FIFO of one type: an [`RtCell`] that needs no slices and lies where it is
-/// put.
+/// The single-element FIFO of one type: an [`RtCell`] that needs no slices and no allocation.
 ///
-/// Its slots are part of it, so it costs no allocation at all.
+/// Its slots are part of the cell itself.
 ///
 /// ```
 /// use trunkline_ring::TypedCell;
@@ -118,7 +118,7 @@ pub struct TypedCell<T: Words> {
 }
 
 impl<T: Words> TypedCell<T> {
-    /// A cell that holds `initial` until the first write.
+    /// Creates a cell that holds `initial` until the first write.
     #[must_use]
     pub fn new(initial: T) -> Self {
         let rest = || T::Array::ZERO.into_atomics();
@@ -135,22 +135,22 @@ impl<T: Words> TypedCell<T> {
         self.cell.count()
     }
 
-    /// Makes `value` the value unless a write claimed later is complete already, and returns the
+    /// Sets the value to `value`, unless a write claimed later is already complete. Returns the
     /// number of this write.
     ///
     /// # Errors
     ///
-    /// [`CellBusy`] when three other writers are in the middle of a write and stay there.
+    /// [`CellBusy`] if three other writers are in the middle of a write and stay there.
     #[inline]
     pub fn write(&self, value: T) -> Result<u64, CellBusy> {
         self.cell.write(value.to_words().as_ref())
     }
 
-    /// The newest complete value.
+    /// Returns the newest complete value.
     ///
-    /// `None` only when writers overtook this reader
-    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times; keep what you read before, or let a
-    /// [`Reader`](crate::Reader) keep it.
+    /// Returns `None` only if writers overtook this reader
+    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times. Keep the previous value then, or let
+    /// a [`Reader`](crate::Reader) keep it.
     #[must_use]
     #[inline]
     pub fn read(&self) -> Option<T> {
@@ -161,8 +161,8 @@ impl<T: Words> TypedCell<T> {
         }
     }
 
-    /// The attempts after the first, with words of their own: those of the first can then stay in
-    /// registers.
+    /// Makes the attempts after the first, with a buffer of their own, so that the first attempt's
+    /// words can stay in registers.
     #[cold]
     #[inline(never)]
     fn read_again(&self) -> Option<T> {
@@ -172,7 +172,7 @@ impl<T: Words> TypedCell<T> {
     }
 }
 
-/// The words of four slots side by side, of a width known to the compiler.
+/// The words of four slots side by side, of a width known at compile time.
 #[derive(Debug)]
 struct InlineWords<T: Words> {
     words: [<T::Array as WordArray>::Atomics; SLOTS],

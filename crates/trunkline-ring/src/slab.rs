@@ -1,11 +1,11 @@
-//! The memory of a ring: a fixed number of cells, written by whoever owns them at the moment.
+//! The memory of a ring: a fixed number of cells, each written by its current owner.
 
 use std::mem::MaybeUninit;
 
 /// A fixed array of `T` that hands out no references, only copies in and out.
 ///
-/// It does not know who may touch a cell; the ring around it does, and says so with its sequence
-/// stamps or indices. Hence every access is `unsafe`.
+/// It does not know which thread owns a cell. The surrounding ring does, from its sequence stamps
+/// or indices. Hence every access is `unsafe`.
 pub(crate) struct Slab<T> {
     #[cfg(not(loom))]
     cells: Box<[std::cell::UnsafeCell<MaybeUninit<T>>]>,
@@ -14,11 +14,10 @@ pub(crate) struct Slab<T> {
 }
 
 // SAFETY: a `Slab` gives access to its cells only through `unsafe` methods, whose contract is that
-// the caller has the cells for itself; what moves from thread to thread are values of `T: Send`.
+// the caller has exclusive access to the cell; what moves between threads are values of `T: Send`.
 unsafe impl<T: Send> Sync for Slab<T> {}
 
 impl<T: Copy> Slab<T> {
-    /// Number of cells.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.cells.len()
@@ -38,8 +37,8 @@ impl<T: Copy> Slab<T> {
         let bytes = size_of_val(&*cells);
         let start = cells.as_mut_ptr().cast::<u8>();
         for offset in (0..bytes).step_by(PAGE_BYTES_MIN) {
-            // SAFETY: `offset` is below the size of the allocation, which nobody else knows yet,
-            // and a `MaybeUninit` may hold any byte.
+            // SAFETY: `offset` is below the size of the allocation, which is not shared yet, and a
+            // `MaybeUninit` may hold any byte.
             unsafe { start.add(offset).write_volatile(0) };
         }
         Self { cells }
@@ -58,7 +57,7 @@ impl<T: Copy> Slab<T> {
     /// `at` is at most `len`.
     #[inline]
     unsafe fn cell(&self, at: usize) -> *mut T {
-        // SAFETY: the caller vouches for the bound.
+        // SAFETY: the caller guarantees the bound.
         std::cell::UnsafeCell::raw_get(unsafe { self.cells.as_ptr().add(at) }).cast()
     }
 
@@ -70,7 +69,7 @@ impl<T: Copy> Slab<T> {
     #[inline]
     pub(crate) unsafe fn write(&self, at: usize, value: T) {
         debug_assert!(at < self.len());
-        // SAFETY: the caller vouches for the bound and for being alone.
+        // SAFETY: the caller guarantees the bound and exclusive access.
         unsafe { self.cell(at).write(value) };
     }
 
@@ -83,7 +82,7 @@ impl<T: Copy> Slab<T> {
     #[inline]
     pub(crate) unsafe fn read(&self, at: usize) -> T {
         debug_assert!(at < self.len());
-        // SAFETY: the caller vouches for the bound, for the value and against writers.
+        // SAFETY: the caller guarantees the bound, an initialised value and no concurrent write.
         unsafe { self.cell(at).read() }
     }
 
@@ -96,8 +95,8 @@ impl<T: Copy> Slab<T> {
     #[inline]
     pub(crate) unsafe fn write_slice(&self, at: usize, values: &[T]) {
         debug_assert!(at + values.len() <= self.len());
-        // SAFETY: the caller vouches for the bound and for being alone; a slice of the caller's
-        // cannot overlap cells nobody has a reference to.
+        // SAFETY: the caller guarantees the bound and exclusive access; a slice of the caller's
+        // cannot overlap cells that nothing has a reference to.
         unsafe {
             self.cell(at)
                 .copy_from_nonoverlapping(values.as_ptr(), values.len())
@@ -113,8 +112,8 @@ impl<T: Copy> Slab<T> {
     #[inline]
     pub(crate) unsafe fn read_slice(&self, at: usize, values: &mut [T]) {
         debug_assert!(at + values.len() <= self.len());
-        // SAFETY: the caller vouches for the bound, for the values and against writers; a slice
-        // of the caller's cannot overlap cells nobody has a reference to.
+        // SAFETY: the caller guarantees the bound, initialised values and no concurrent write; a
+        // slice of the caller's cannot overlap cells that nothing has a reference to.
         unsafe {
             values
                 .as_mut_ptr()
@@ -134,25 +133,25 @@ impl<T: Copy> Slab<T> {
     }
 
     pub(crate) unsafe fn write(&self, at: usize, value: T) {
-        // SAFETY: loom reports whoever breaks the contract of the caller.
+        // SAFETY: loom reports callers that break the contract.
         self.cells[at].with_mut(|cell| unsafe { (*cell).write(value) });
     }
 
     pub(crate) unsafe fn read(&self, at: usize) -> T {
-        // SAFETY: as above; the caller vouches for the value having been written.
+        // SAFETY: as above; the caller guarantees that the value has been written.
         self.cells[at].with(|cell| unsafe { (*cell).assume_init() })
     }
 
     pub(crate) unsafe fn write_slice(&self, at: usize, values: &[T]) {
         for (offset, value) in values.iter().enumerate() {
-            // SAFETY: the caller vouches for every cell of the range.
+            // SAFETY: the caller guarantees exclusive access to every cell of the range.
             unsafe { self.write(at + offset, *value) };
         }
     }
 
     pub(crate) unsafe fn read_slice(&self, at: usize, values: &mut [T]) {
         for (offset, value) in values.iter_mut().enumerate() {
-            // SAFETY: the caller vouches for every cell of the range.
+            // SAFETY: the caller guarantees every cell of the range.
             *value = unsafe { self.read(at + offset) };
         }
     }

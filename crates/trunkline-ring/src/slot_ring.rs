@@ -1,20 +1,21 @@
 //! The protocol of the multi-element FIFO: a bounded ring with a sequence stamp per slot.
 //!
 //! The scheme is Dmitry Vyukov's. `tail` is the position of the next push, `head` that of the next
-//! pop. A slot's stamp says whose turn it is in which lap: even, `2 * lap`, the pusher's; odd,
-//! `2 * lap + 1`, the popper's. Whoever finds its stamp claims the position by a compare-and-set of
-//! `tail` or `head`, has the element for itself until it stores the next stamp, and so copies it as
-//! plain memory. A run of several elements is claimed by one compare-and-set.
+//! pop. A slot's stamp gives the turn to one side in a certain lap: even, `2 * lap`, to the pusher;
+//! odd, `2 * lap + 1`, to the popper. A thread that finds its stamp claims the position by a
+//! compare-and-set of `tail` or `head`. It then has exclusive access to the element until it stores
+//! the next stamp, and so copies it as plain memory. One compare-and-set can claim a run of several
+//! elements.
 //!
-//! Nobody waits: a stamp that is not there yet means full, or empty, now. That includes a slot that
-//! another thread has claimed and not finished with.
+//! No operation waits: a stamp that has not been stored yet means full, or empty, now. That
+//! includes a slot that another thread has claimed but not finished.
 //!
 //! # Why eight bits of stamp are enough
 //!
 //! A stamp is compared for equality with that of a position just loaded, and the claim succeeds
-//! only if the end is still at that position. At that moment the slot's stamp is the one looked
-//! for or the one before; an older one, that could look the same after 128 laps, cannot be loaded,
-//! because the position is loaded with acquire, stored with release, and whoever brought the end to
+//! only if the end is still at that position. At that moment the slot's stamp is the expected one
+//! or the one before. An older one, which could look the same after 128 laps, cannot be loaded: the
+//! position is loaded with acquire and stored with release, and the thread that moved the end to
 //! this lap had loaded the stamp of the lap before.
 
 use crate::padded::Padded;
@@ -22,13 +23,13 @@ use crate::position::Track;
 use crate::slot_memory::{SlotMemory, Spot, Stretch};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 
-/// How often [`SlotRing::push_overwriting`] tries before it refuses the element.
+/// Number of attempts of [`SlotRing::push_overwriting`] before it refuses the element.
 const OVERWRITE_ATTEMPTS_MAX: u32 = if cfg!(loom) { 2 } else { 16 };
 
-/// The FIFO has no room: nothing was written.
+/// The FIFO has no room; nothing was written.
 ///
-/// The readers have not kept up with the writers, or one is just copying out the element whose slot
-/// is next. Try again in the next cycle, give the FIFO more elements, or overwrite the oldest.
+/// The readers have not kept up with the writers, or a reader is copying out the element in the
+/// next slot. Try again in the next cycle, give the FIFO more elements, or overwrite the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -45,8 +46,8 @@ impl std::error::Error for Full {}
 
 /// The FIFO has nothing to read.
 ///
-/// Its writers have written nothing since the last read, or one is just copying in the element that
-/// is next. Read again in the next cycle.
+/// Nothing was written since the last read, or a writer is copying in the next element. Read again
+/// in the next cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Empty;
 
@@ -58,13 +59,13 @@ impl std::fmt::Display for Empty {
 
 impl std::error::Error for Empty {}
 
-/// What an overwriting push did to make room.
+/// The result of an overwriting push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Overflow {
-    /// Whether the new element is in the FIFO.
+    /// True if the new element is in the FIFO.
     pub stored: bool,
-    /// Number of elements lost: the oldest ones taken out, and the new one if it was not stored.
+    /// Number of elements lost: the oldest ones removed, and the new one if it was not stored.
     pub dropped: u64,
 }
 
@@ -74,14 +75,14 @@ impl Overflow {
         dropped: 0,
     };
 
-    /// Whether nothing was lost.
+    /// Returns true if nothing was lost.
     #[must_use]
     pub fn is_none(self) -> bool {
         self.dropped == 0
     }
 }
 
-/// Whose turn a slot is looked at for.
+/// The side that may use a slot.
 #[derive(Clone, Copy)]
 enum Turn {
     Push,
@@ -90,7 +91,7 @@ enum Turn {
 
 impl Turn {
     /// The stamp that gives this turn in a lap; the next number gives it to the other side.
-    /// Truncated on purpose: see the module's page.
+    /// Truncated on purpose: see the module documentation.
     #[inline]
     fn stamp(self, lap: u64) -> u8 {
         match self {
@@ -100,14 +101,14 @@ impl Turn {
     }
 }
 
-/// A slot that one thread has for itself.
+/// A slot claimed by one thread.
 struct Claimed {
     spot: Spot,
-    /// The stamp that gives it to the other side.
+    /// The stamp that gives the slot to the other side.
     next_stamp: u8,
 }
 
-/// Gives a slot to the other side when it goes.
+/// Gives a slot to the other side on drop.
 struct GivenOn<'a, T: Copy> {
     memory: &'a SlotMemory<T>,
     slot: &'a Claimed,
@@ -120,11 +121,11 @@ impl<T: Copy> Drop for GivenOn<'_, T> {
     }
 }
 
-/// Slots in a row that one thread has for itself.
+/// Consecutive slots claimed by one thread.
 struct ClaimedRun {
     first: Stretch,
     next_stamp: u8,
-    /// From slot 0 on, in the next lap.
+    /// The part from slot 0 on, in the next lap.
     wrapped: Stretch,
     wrapped_next_stamp: u8,
 }
@@ -140,11 +141,11 @@ pub(crate) struct SlotRing<T> {
 }
 
 impl<T: Copy> SlotRing<T> {
-    /// An empty ring.
+    /// Creates an empty ring.
     ///
     /// # Panics
     ///
-    /// When `capacity` or `width` is 0, or the elements do not fit the address space.
+    /// If `capacity` or `width` is 0, or the elements do not fit the address space.
     pub(crate) fn new(capacity: usize, width: usize) -> Self {
         assert!(
             width > 0,
@@ -172,16 +173,16 @@ impl<T: Copy> SlotRing<T> {
         self.memory.width()
     }
 
-    /// Number of elements at some moment during the call, those being written or read included.
+    /// Number of elements at some moment during the call, including those being written or read.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // `head` first: it cannot pass the `tail` loaded after it.
+        // Load `head` first: it cannot pass the `tail` loaded after it.
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
         (self.track.distance(head, tail) as usize).min(self.capacity())
     }
 
-    /// Number of elements that overwriting pushes have dropped.
+    /// Number of elements lost to overwriting pushes.
     #[inline]
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -192,14 +193,14 @@ impl<T: Copy> SlotRing<T> {
         self.try_push_parts(element, &[]).map(|_| ())
     }
 
-    /// Pushes an element that lies in two parts, and returns its position.
+    /// Pushes an element given in two parts and returns its position.
     #[inline]
     pub(crate) fn try_push_parts(&self, first: &[T], rest: &[T]) -> Result<u64, Full> {
         debug_assert_eq!(first.len() + rest.len(), self.width());
         let (slot, position) = self
             .claim(&self.tail, |tail| self.ready(tail, Turn::Push))
             .ok_or(Full)?;
-        // SAFETY: the slot is this thread's alone from the claim until it is given on.
+        // SAFETY: only this thread accesses the slot from the claim until the next stamp is stored.
         unsafe { self.memory.write(slot.spot, first, rest) };
         self.memory.set_stamp(slot.spot, slot.next_stamp);
         Ok(position)
@@ -212,7 +213,7 @@ impl<T: Copy> SlotRing<T> {
         unsafe { self.try_pop_to(element.as_mut_ptr()) }
     }
 
-    /// Pops an element to where `target` points; when there is none, nothing is written.
+    /// Pops an element to `target`; writes nothing if there is none.
     ///
     /// # Safety
     ///
@@ -222,30 +223,30 @@ impl<T: Copy> SlotRing<T> {
         let (slot, _) = self
             .claim(&self.head, |head| self.ready(head, Turn::Pop))
             .ok_or(Empty)?;
-        // SAFETY: the slot is this thread's alone from the claim until it is given on, and was
-        // written before it came to the poppers; the caller vouches for `target`.
+        // SAFETY: only this thread accesses the slot from the claim until the next stamp is stored,
+        // and the slot was written before the poppers got it; the caller guarantees `target`.
         unsafe { self.memory.read(slot.spot, target) };
         self.memory.set_stamp(slot.spot, slot.next_stamp);
         Ok(())
     }
 
-    /// Pops an element where it lies: `take` sees it, and nobody else has it meanwhile.
+    /// Pops an element in place: only `take` accesses it meanwhile.
     #[inline]
     pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[T]) -> R) -> Result<R, Empty> {
         let (slot, _) = self
             .claim(&self.head, |head| self.ready(head, Turn::Pop))
             .ok_or(Empty)?;
-        // Also when `take` panics: the slot would be lost otherwise.
+        // Also if `take` panics: otherwise the slot would be lost.
         let _given = GivenOn {
             memory: &self.memory,
             slot: &slot,
         };
-        // SAFETY: the slot is this thread's alone from the claim until `_given` gives it on, which
-        // is after this call, and was written before it came to the poppers.
+        // SAFETY: only this thread accesses the slot from the claim until `_given` gives it to the
+        // other side, which is after this call, and the slot was written before the poppers got it.
         Ok(unsafe { self.memory.with(slot.spot, take) })
     }
 
-    /// Pushes as many leading elements as have room, and returns how many.
+    /// Pushes as many leading elements as there is room for, and returns their number.
     pub(crate) fn try_push_slice(&self, elements: &[T]) -> usize {
         let width = self.width();
         let wanted = (elements.len() / width).min(self.capacity());
@@ -263,7 +264,7 @@ impl<T: Copy> SlotRing<T> {
         self.give(&run)
     }
 
-    /// Pops as many elements as there are and fit, and returns how many.
+    /// Pops as many elements as are available and fit, and returns their number.
     pub(crate) fn try_pop_slice(&self, elements: &mut [T]) -> usize {
         let width = self.width();
         let wanted = (elements.len() / width).min(self.capacity());
@@ -281,8 +282,8 @@ impl<T: Copy> SlotRing<T> {
         self.give(&run)
     }
 
-    /// Pushes an element that lies in two parts, dropping the oldest ones while there is no room;
-    /// also returns its position, or the one that it would have had.
+    /// Pushes an element given in two parts, dropping the oldest ones while there is no room. Also
+    /// returns its position; a refused element gets the position of the next push.
     #[inline]
     pub(crate) fn push_overwriting(&self, first: &[T], rest: &[T]) -> (Overflow, u64) {
         match self.try_push_parts(first, rest) {
@@ -291,7 +292,7 @@ impl<T: Copy> SlotRing<T> {
         }
     }
 
-    /// Apart, so that a push for which there is room is small enough to stand where it is needed.
+    /// Kept out of line, so that a push that finds room is small enough to be inlined.
     #[cold]
     #[inline(never)]
     fn overwrite(&self, first: &[T], rest: &[T]) -> (Overflow, u64) {
@@ -320,10 +321,10 @@ impl<T: Copy> SlotRing<T> {
         (outcome, place)
     }
 
-    /// Takes the oldest element out, if its slot is the one that the next push needs.
+    /// Removes the oldest element if its slot is the one that the next push needs.
     ///
-    /// If it is not, the ring has room, or a reader is still copying out of the slot that is
-    /// needed; dropping others would lose them for nothing.
+    /// Otherwise the ring has room, or a reader is still copying out of the slot that is needed;
+    /// dropping other elements would lose them for nothing.
     #[inline]
     fn drop_oldest(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
@@ -343,9 +344,10 @@ impl<T: Copy> SlotRing<T> {
         claim.is_ok()
     }
 
-    /// Claims what is `ready` at `end`, and says at which position; `None` when nothing is.
+    /// Claims what is `ready` at `end`, and also returns the position; `None` if nothing is ready.
     ///
-    /// `ready` says, for a position, what can be claimed there and which position comes next.
+    /// `ready` takes a position and returns what can be claimed there and the position that
+    /// follows.
     #[inline]
     fn claim<C>(
         &self,
@@ -355,9 +357,9 @@ impl<T: Copy> SlotRing<T> {
         let mut position = end.load(Ordering::Acquire);
         loop {
             let Some((claimed, next)) = ready(position) else {
-                // If another thread has claimed this position meanwhile, then its turn may be over
-                // and the stamp beyond; it is the next position that says whether there is room.
-                // The stamp was loaded with acquire, so a claim before it shows here.
+                // If another thread has claimed this position meanwhile, its turn may be over and
+                // the stamp further on. Then the next position determines whether there is room.
+                // The stamp was loaded with acquire, so a claim before it is visible here.
                 let now = end.load(Ordering::Acquire);
                 if now == position {
                     return None;
@@ -365,7 +367,7 @@ impl<T: Copy> SlotRing<T> {
                 position = now;
                 continue;
             };
-            // Released for the sake of the stamps that have been looked at: see the module's page.
+            // Release, for the stamps that were loaded: see the module documentation.
             let swap =
                 end.compare_exchange_weak(position, next, Ordering::Release, Ordering::Acquire);
             match swap {
@@ -375,7 +377,7 @@ impl<T: Copy> SlotRing<T> {
         }
     }
 
-    /// The slot at `position`, if it has its turn.
+    /// Returns the slot at `position` if it has this turn.
     #[inline]
     fn ready(&self, position: u64, turn: Turn) -> Option<(Claimed, u64)> {
         let spot = self.memory.spot(self.track.index(position));
@@ -389,8 +391,8 @@ impl<T: Copy> SlotRing<T> {
             .then(|| (claimed, self.track.advance(position, 1)))
     }
 
-    /// The slots from `position` on that have their turn, up to `wanted` of them; `None` when not
-    /// one has. `wanted` is at most the capacity.
+    /// Returns up to `wanted` consecutive slots from `position` on that have this turn, or `None`
+    /// if the first does not. `wanted` is at most the capacity.
     fn ready_run(&self, position: u64, turn: Turn, wanted: usize) -> Option<(ClaimedRun, u64)> {
         let (lap, index) = (self.track.lap(position), self.track.index(position));
         let (stamp, wrapped_stamp) = (turn.stamp(lap), turn.stamp(lap + 1));
@@ -414,8 +416,8 @@ impl<T: Copy> SlotRing<T> {
         (slots > 0).then(|| (run, self.track.advance(position, slots)))
     }
 
-    /// Gives the slots of a run to the other side, the first one last, so that it sees all or none;
-    /// and returns how many.
+    /// Gives the slots of a run to the other side, the first one last, so that it sees all or none.
+    /// Returns their number.
     fn give(&self, run: &ClaimedRun) -> usize {
         self.memory.set_stamps(run.wrapped, run.wrapped_next_stamp);
         self.memory.set_stamps(run.first, run.next_stamp);

@@ -1,4 +1,4 @@
-//! Shared values by number, which come and go while readers follow their numbers without a lock.
+//! Shared values by number that come and go while readers follow them without a lock.
 //!
 //! ```text
 //! reader                              remover
@@ -8,14 +8,14 @@
 //! announce nothing
 //! ```
 //!
-//! A reader writes one word of its own when it begins and one when it ends, however many slots it
-//! follows in between, so readers do not take each other's cache lines. What was removed stays in
-//! memory until every reader that had begun before has ended. This is epoch-based reclamation
-//! (K. Fraser, "Practical lock-freedom", 2004, section 5.2.3), except that no reader drops anything
-//! while it reads: removers drop, and readers when they have ended.
+//! A reader writes one word of its own at the beginning and one at the end, for any number of slots
+//! that it follows in between, so readers do not contend for cache lines. A removed value stays in
+//! memory until every reader that began before the removal has ended. This is epoch-based
+//! reclamation (K. Fraser, "Practical lock-freedom", 2004, section 5.2.3), except that a reader
+//! drops nothing while it reads: removers drop values, and readers do when they have ended.
 //!
 //! Four accesses are sequentially consistent: a reader announces an epoch, then loads a pointer; a
-//! remover takes the pointer out, then looks at what is announced. So a remover that does not see
+//! remover takes the pointer out, then loads the announced epochs. So a remover that does not see
 //! an announcement has taken the pointer out before that reader loads it.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr;
-// The values are std's: whether they are freed too early, loom sees by what is in them.
+// The values use std's `Arc`: loom detects by their contents if they are freed too early.
 use std::sync::Arc as Shared;
 
 use crate::padded::Padded;
@@ -32,43 +32,43 @@ use crate::sync::{
     total_order,
 };
 
-/// Slots are allocated in chunks of this many, never move, and stay.
+/// Slots are allocated in chunks of this size, which neither move nor disappear.
 const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
 
-/// The word of a reader that follows nothing.
+/// The word of a reader that is not reading.
 const NOTHING: u64 = 0;
 
-/// Most values that one [`SlotTable::reclaim`] drops, or the end of one reading.
+/// Maximum number of values that one [`SlotTable::reclaim`], or the end of one reading, drops.
 const RECLAIMED_MAX: usize = 64;
 
-/// Slots for shared values. Cloning it clones the reference.
+/// Slots for shared values. A clone refers to the same slots.
 pub struct SlotTable<T>(Arc<Table<T>>);
 
 struct Table<T> {
     chunks: Box<[OnceLock<Chunk<T>>]>,
-    /// Above [`NOTHING`]; higher after each removal.
+    /// Current epoch: above [`NOTHING`], incremented by each removal.
     epoch: AtomicU64,
     /// The word of each reader.
     readers: Mutex<Vec<Arc<Padded<AtomicU64>>>>,
-    /// Values that were removed, with the epoch of their removal: epochs ascend.
+    /// Removed values with the epoch of their removal, in ascending order.
     retired: Mutex<VecDeque<(u64, Shared<T>)>>,
-    /// Whether there are any.
+    /// True if `retired` may be non-empty.
     has_retired: AtomicBool,
 }
 
 type Chunk<T> = Box<[Slot<T>]>;
 
 struct Slot<T> {
-    /// It has a value, so it is sent and shared as one: an `AtomicPtr` is for every `T`.
+    /// Makes the slot `Send` and `Sync` only if its value is: an `AtomicPtr` is both for every `T`.
     has: PhantomData<Shared<T>>,
-    /// Of [`Shared::into_raw`], a reference that the slot has; null in an empty slot.
+    /// A reference owned by the slot, from [`Shared::into_raw`]; null in an empty slot.
     value: AtomicPtr<T>,
-    /// Held by those that change the slot, and by those that count a reference.
+    /// Held to change the slot or to count a reference.
     lock: Mutex<()>,
 }
 
 fn held<G>(guard: Result<G, PoisonError<G>>) -> G {
-    // What is behind these locks is whole after each statement.
+    // The data behind these locks is consistent after each statement.
     guard.unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -81,11 +81,11 @@ impl<T> Slot<T> {
         }
     }
 
-    /// What is in the slot, for as long as its lock is held.
+    /// Returns the content of the slot, valid while its lock is held.
     fn locked<'g>(&self, _guard: &'g MutexGuard<'_, ()>) -> Option<Lent<'g, T>> {
         let value = self.value.load(Ordering::Acquire);
-        // SAFETY: a pointer in a slot is of `into_raw`, and the slot's reference is given up only
-        // under the lock, which is held for 'g.
+        // SAFETY: a pointer in a slot comes from `into_raw`, and the slot's reference is given up
+        // only under the lock, which is held for 'g.
         (!value.is_null()).then(|| unsafe { Lent::new(value) })
     }
 }
@@ -94,27 +94,27 @@ impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
         let value = self.value.load(Ordering::Acquire);
         if !value.is_null() {
-            // SAFETY: a pointer in a slot is of `into_raw`, and its reference is the slot's.
+            // SAFETY: a pointer in a slot comes from `into_raw`, and the slot owns its reference.
             drop(unsafe { Shared::from_raw(value) });
         }
     }
 }
 
-/// A reference that somebody else has counted.
+/// A borrowed reference, not included in the count.
 struct Lent<'a, T>(ManuallyDrop<Shared<T>>, PhantomData<&'a T>);
 
 impl<T> Lent<'_, T> {
     /// # Safety
-    /// `value` is of [`Shared::into_raw`], and one reference to it outlives the lifetime.
+    /// `value` comes from [`Shared::into_raw`], and one reference to it outlives the lifetime.
     unsafe fn new(value: *const T) -> Self {
-        // SAFETY: it is never dropped, so the count stays what it is.
+        // SAFETY: it is never dropped, so the count does not change.
         let value = ManuallyDrop::new(unsafe { Shared::from_raw(value) });
         Self(value, PhantomData)
     }
 }
 
 impl<T> SlotTable<T> {
-    /// Empty slots, at least `slots` of them. Their memory is allocated as they are filled.
+    /// Creates at least `slots` empty slots. Their memory is allocated when they are filled.
     pub fn new(slots: usize) -> Self {
         Self(Arc::new(Table {
             chunks: (0..slots.div_ceil(CHUNK))
@@ -127,14 +127,14 @@ impl<T> SlotTable<T> {
         }))
     }
 
-    /// The value in a slot. Takes the slot's lock for as long as counting a reference takes.
+    /// Returns the value in a slot. Holds the slot's lock while it counts the reference.
     #[inline]
     pub fn get(&self, slot: usize) -> Option<Shared<T>> {
         self.with(slot, |value| value.map(Shared::clone))
     }
 
-    /// Calls `look` with what is in the slot, under the slot's lock: nobody removes the value or
-    /// counts a reference to it here meanwhile. `look` does not use the table.
+    /// Calls `look` with the content of the slot, under the slot's lock: meanwhile no other thread
+    /// removes the value or counts a reference to it here. `look` must not use the table.
     #[inline]
     pub fn with<R>(&self, slot: usize, look: impl FnOnce(Option<&Shared<T>>) -> R) -> R {
         let Some(slot) = self.0.slot(slot) else {
@@ -145,9 +145,9 @@ impl<T> SlotTable<T> {
         look(value.as_ref().map(|value| &*value.0))
     }
 
-    /// Fills a slot. What was in it before is removed.
+    /// Fills a slot and removes its previous value.
     ///
-    /// False: there is no such slot.
+    /// Returns false if there is no such slot.
     pub fn set(&self, slot: usize, value: Shared<T>) -> bool {
         if let Some(chunk) = self.0.chunks.get(slot / CHUNK) {
             chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::empty()).collect());
@@ -163,11 +163,11 @@ impl<T> SlotTable<T> {
         true
     }
 
-    /// Empties a slot if `is_it` of what is in it, as under [`SlotTable::with`]. False: it was
-    /// not.
+    /// Empties a slot if `is_it` returns true for its value, under the same rules as
+    /// [`SlotTable::with`]. Returns true if it did.
     ///
-    /// The value is dropped by [`SlotTable::reclaim`], or when the readers have ended that may
-    /// follow it.
+    /// [`SlotTable::reclaim`] drops the value, or the last reader that may follow it does when it
+    /// ends.
     pub fn remove_if(&self, slot: usize, is_it: impl FnOnce(&Shared<T>) -> bool) -> bool {
         let Some(slot) = self.0.slot(slot) else {
             return false;
@@ -182,13 +182,13 @@ impl<T> SlotTable<T> {
         true
     }
 
-    /// Drops what was removed and no reader can follow any more, some 64 values at most. True:
-    /// there may be more. The values' own code runs, so the caller holds no lock that it may take.
+    /// Drops up to 64 removed values that no reader can follow any more. Returns true if there may
+    /// be more. The values' own code runs, so the caller must not hold a lock that it may take.
     pub fn reclaim(&self) -> bool {
         self.0.reclaim()
     }
 
-    /// A reader, for one thread at a time.
+    /// Creates a reader, for one thread at a time.
     pub fn reader(&self) -> SlotReader<T> {
         let word = Arc::new(Padded(AtomicU64::new(NOTHING)));
         held(self.0.readers.lock()).push(Arc::clone(&word));
@@ -210,10 +210,10 @@ impl<T> Table<T> {
         if value.is_null() {
             return;
         }
-        // SAFETY: the pointer is of `into_raw`, and the caller has taken it out of its slot.
+        // SAFETY: the pointer comes from `into_raw`, and the caller has taken it out of its slot.
         let value = unsafe { Shared::from_raw(value) };
         let mut retired = held(self.retired.lock());
-        // Under the lock, so that the list ascends.
+        // Incremented under the lock, so that the list is in ascending order.
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel);
         retired.push_back((epoch, value));
         self.has_retired.store(true, Ordering::Relaxed);
@@ -230,7 +230,7 @@ impl<T> Table<T> {
         let announced = words.iter().map(|word| word.load(Ordering::SeqCst));
         let oldest = announced.filter(|epoch| *epoch != NOTHING).min();
         drop(words);
-        // A reader that announced a later epoch had seen that the slot is empty.
+        // A reader that announced a later epoch has seen the slot empty.
         let count = match oldest {
             None => retired.len(),
             Some(oldest) => retired.partition_point(|(epoch, _)| *epoch < oldest),
@@ -239,7 +239,7 @@ impl<T> Table<T> {
         self.has_retired
             .store(!retired.is_empty(), Ordering::Relaxed);
         drop(retired);
-        // Outside the lock: what is dropped may remove others.
+        // Drop outside the lock: dropping a value may remove others.
         drop(free);
         count > RECLAIMED_MAX
     }
@@ -257,15 +257,15 @@ impl<T> fmt::Debug for SlotTable<T> {
     }
 }
 
-/// One thread's way to follow slots without a lock. It keeps the table.
+/// A handle that lets one thread follow slots without a lock. It keeps the table alive.
 pub struct SlotReader<T> {
     table: Arc<Table<T>>,
     word: Arc<Padded<AtomicU64>>,
 }
 
 impl<T> SlotReader<T> {
-    /// Begins to follow slots. What is removed from now on stays in memory until the result is
-    /// dropped: drop it soon.
+    /// Begins a reading. Values removed from now on stay in memory until the result is dropped, so
+    /// drop it soon.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, T> {
         let epoch = self.table.epoch.load(Ordering::Acquire);
@@ -288,20 +288,20 @@ impl<T> fmt::Debug for SlotReader<T> {
     }
 }
 
-/// The values of a table, as one reader follows them. Dropping it drops some of the values that
-/// were removed meanwhile, so the caller holds no lock then that their code may take.
+/// A reading: access to the values of a table. Dropping it may drop values removed meanwhile, so
+/// the caller must not hold a lock that their code may take.
 pub struct Pinned<'r, T> {
     reader: &'r mut SlotReader<T>,
 }
 
 impl<T> Pinned<'_, T> {
-    /// The value in a slot. No lock is taken and nothing is counted.
+    /// Returns the value in a slot, without a lock or a reference count.
     #[inline]
     pub fn get(&self, slot: usize) -> Option<&T> {
         let value = self.reader.table.slot(slot)?.value.load(Ordering::SeqCst);
-        // SAFETY: null, or of a value of which a reference was the slot's when it was loaded. This
-        // reader's epoch is announced for as long as `self` is borrowed, and the reader keeps the
-        // table, so that reference is given up neither by `reclaim` nor with the table.
+        // SAFETY: null, or a pointer to a value whose reference the slot owned when it was loaded.
+        // This reader's epoch is announced for as long as `self` is borrowed, and the reader keeps
+        // the table, so that reference is given up neither by `reclaim` nor with the table.
         unsafe { value.as_ref() }
     }
 }
@@ -311,8 +311,8 @@ impl<T> Drop for Pinned<'_, T> {
     fn drop(&mut self) {
         let reader = &self.reader;
         reader.word.store(NOTHING, Ordering::Release);
-        // Missed when a value is retired just now: then the next reader that ends sees it, or the
-        // next remover.
+        // This may miss a value that is being retired at this moment; then the next reader that
+        // ends, or the next remover, finds it.
         if reader.table.has_retired.load(Ordering::Relaxed) {
             let _has_more = reader.table.reclaim();
         }

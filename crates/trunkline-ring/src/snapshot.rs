@@ -1,21 +1,21 @@
-//! What a reader of a cell gets: a copy, and whether it is one.
+//! The result of reading a cell: a copy, and whether it is complete.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// How many times a reader that a writer has overtaken copies again before it gives up.
+/// Number of times that a reader overtaken by writers copies before it gives up.
 ///
-/// A cell bounds its reader with this, so that a read in a time-critical loop ends whatever the
-/// writers do. A reader is overtaken only when writes complete while it copies, so it takes a
-/// reader that is interrupted in each of its copies to get here.
+/// This bounds a read, so that it ends in a time-critical loop whatever the writers do. A reader is
+/// overtaken only if writes complete while it copies, so it reaches this limit only if it is
+/// interrupted in each of its copies.
 pub const READ_ATTEMPTS_MAX: usize = 8;
 
-/// What a read of a cell found.
+/// The result of one read of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Snapshot {
     /// Number of the write that was read: 1 for the first, 0 when nothing has been written yet.
     pub count: u64,
-    /// Whether the copy is one write's words. When `false`, writers overtook the reader
+    /// True if the copy contains the words of one write. If `false`, writers overtook the reader
     /// [`READ_ATTEMPTS_MAX`] times: the copy may mix words of several writes, and the caller keeps
     /// what it read before.
     pub complete: bool,
@@ -31,7 +31,8 @@ impl Snapshot {
         }
     }
 
-    /// No copy, because writers overtook the reader each time; `count` is where they are.
+    /// No complete copy, because writers overtook the reader each time; `count` is their latest
+    /// write.
     pub(crate) fn overtaken(count: u64) -> Self {
         Self {
             count,
@@ -40,7 +41,7 @@ impl Snapshot {
     }
 }
 
-/// Makes the attempts to read that are left after the first one; `None` when all fail.
+/// Makes the attempts to read that are left after the first one; returns `None` if all fail.
 pub(crate) fn further_attempts(mut attempt: impl FnMut() -> Option<Snapshot>) -> Option<Snapshot> {
     (1..READ_ATTEMPTS_MAX).find_map(|_| attempt())
 }
@@ -66,7 +67,7 @@ pub(crate) fn check_width_of_slots(given: usize, slots: &[AtomicU64], count: usi
     }
 }
 
-// Apart from the check, so that a read pays for a comparison and not for a message.
+// Kept apart from the check, so that a read contains only a comparison and not the message.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -78,7 +79,7 @@ fn wrong_width(given: usize, declared: usize) -> ! {
 
 /// Copies words out of a slot that a writer may be overwriting at the same time.
 ///
-/// Every word is read whole; whether they belong together the caller finds out afterwards.
+/// Every word is read whole. The caller must check afterwards that they belong together.
 #[inline]
 pub(crate) fn copy_out(slot: &[AtomicU64], out: &mut [u64]) {
     for (target, source) in out.iter_mut().zip(slot) {

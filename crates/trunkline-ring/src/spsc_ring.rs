@@ -1,4 +1,4 @@
-//! The ring between exactly two threads.
+//! A ring between exactly two threads.
 
 use std::marker::PhantomData;
 
@@ -9,8 +9,8 @@ use crate::sync::{Arc, AtomicUsize, Ordering, fence};
 
 /// A bounded ring between one producing and one consuming thread.
 ///
-/// [`new`](Self::new) gives its two ends. An end cannot be shared or cloned, so that one thread
-/// produces and one consumes is a fact of types, and neither ever repeats a step.
+/// [`new`](Self::new) returns its two ends. An end cannot be shared or cloned, so the types ensure
+/// that one thread produces and one consumes, and neither ever repeats a step.
 ///
 /// Each end keeps its own position, and a copy of the other's that it renews only when the ring
 /// looks full, or empty. While there is room, the two threads do not touch each other's cache
@@ -40,11 +40,11 @@ pub struct SpscRing<T> {
 }
 
 impl<T: Copy + Send> SpscRing<T> {
-    /// The two ends of an empty ring of exactly `capacity` elements.
+    /// Creates an empty ring of exactly `capacity` elements and returns its two ends.
     ///
     /// # Panics
     ///
-    /// When `capacity` is 0, or the elements do not fit in memory.
+    /// If `capacity` is 0, or the elements do not fit in memory.
     // The ring is reached only through its ends.
     #[allow(clippy::new_ret_no_self)]
     #[must_use]
@@ -74,11 +74,11 @@ impl<T: Copy + Send> SpscRing<T> {
     }
 }
 
-/// What the two ends share.
+/// The part that both ends share.
 ///
 /// Positions count elements since the beginning and wrap with the integer; only their difference,
-/// at most the capacity, is ever used. Elements from `head` up to `tail` are the consumer's, the
-/// other slots the producer's.
+/// at most the capacity, is ever used. The consumer owns the elements from `head` up to `tail`, the
+/// producer owns the other slots.
 #[derive(Debug)]
 struct Shared<T> {
     /// Stored by the producer, loaded by the consumer.
@@ -94,7 +94,7 @@ impl<T: Copy> Shared<T> {
         self.values.len()
     }
 
-    /// The slot `steps`, at most the capacity, behind slot `index`.
+    /// Returns the slot `steps` behind slot `index`; `steps` is at most the capacity.
     #[inline]
     fn index_after(&self, index: usize, steps: usize) -> usize {
         let sum = index + steps;
@@ -106,37 +106,37 @@ impl<T: Copy> Shared<T> {
     }
 }
 
-/// Whether one of the two ends has been dropped.
+/// Returns true if one of the two ends has been dropped.
 fn has_one_end<T>(ring: &Arc<Shared<T>>) -> bool {
     let has_one_end = Arc::strong_count(ring) < 2;
     if has_one_end {
-        // Everything the other end did came before it let go of the ring.
+        // Everything the other end did happened before it released the ring.
         fence(Ordering::Acquire);
     }
     has_one_end
 }
 
-/// The end of an [`SpscRing`] that elements go into.
+/// The writing end of an [`SpscRing`].
 #[derive(Debug)]
 pub struct Producer<T> {
     ring: Arc<Shared<T>>,
     /// Own position, as last stored in `ring.tail`.
     tail: usize,
-    /// The slot of `tail`.
+    /// Slot of `tail`.
     index: usize,
-    /// The consumer's position as last loaded; the consumer may be further.
+    /// The consumer's position as last loaded; the actual one may be ahead.
     head_seen: usize,
 }
 
 impl<T: Copy + Send> Producer<T> {
-    /// Number of elements there is room for in an empty ring.
+    /// Maximum number of elements in the ring.
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 
-    /// Number of elements that can be pushed now; the consumer can only make it more.
+    /// Number of elements that can be pushed now. The consumer can only increase it.
     #[must_use]
     #[inline]
     pub fn free(&mut self) -> usize {
@@ -147,26 +147,28 @@ impl<T: Copy + Send> Producer<T> {
     ///
     /// # Errors
     ///
-    /// [`Full`] when the consumer has not kept up.
+    /// [`Full`] if the consumer has not kept up.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), Full> {
         if self.room(1) == 0 {
             return Err(Full);
         }
-        // SAFETY: `index` is below the capacity, and the slot is the producer's until `commit`.
+        // SAFETY: `index` is below the capacity, and the slot belongs to the producer until
+        // `commit`.
         unsafe { self.ring.values.write(self.index, value) };
         self.commit(1);
         Ok(())
     }
 
-    /// Appends as many of the values, first to last, as there is room for, and returns how many.
+    /// Appends as many of the values, first to last, as there is room for, and returns their
+    /// number.
     #[inline]
     pub fn push_slice(&mut self, values: &[T]) -> usize {
         let count = self.room(values.len()).min(values.len());
         let unwrapped = count.min(self.capacity() - self.index);
         let (first, rest) = values[..count].split_at(unwrapped);
-        // SAFETY: both parts lie inside the ring, in `count` free slots from `index` on, which are
-        // the producer's until `commit`.
+        // SAFETY: both parts lie inside the ring, in `count` free slots from `index` on, which
+        // belong to the producer until `commit`.
         unsafe {
             self.ring.values.write_slice(self.index, first);
             self.ring.values.write_slice(0, rest);
@@ -175,13 +177,14 @@ impl<T: Copy + Send> Producer<T> {
         count
     }
 
-    /// Whether the consumer has been dropped, so that nobody will read what is pushed.
+    /// Returns true if the consumer has been dropped, so that nothing reads further elements.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         has_one_end(&self.ring)
     }
 
-    /// Number of free slots as far as known, after another look if that is less than `wanted`.
+    /// Returns the known number of free slots. Reloads the consumer's position if that is less than
+    /// `wanted`.
     #[inline]
     fn room(&mut self, wanted: usize) -> usize {
         let room = self.capacity() - self.tail.wrapping_sub(self.head_seen);
@@ -194,77 +197,77 @@ impl<T: Copy + Send> Producer<T> {
         self.capacity() - self.tail.wrapping_sub(self.head_seen)
     }
 
-    /// Gives `count` written elements to the consumer.
+    /// Publishes `count` written elements to the consumer.
     #[inline]
     fn commit(&mut self, count: usize) {
         self.tail = self.tail.wrapping_add(count);
         self.index = self.ring.index_after(self.index, count);
-        // SYNC POINT, pairs with the acquire load in `Consumer::waiting`: the elements before the
-        // position.
+        // SYNC POINT, pairs with the acquire load in `Consumer::waiting`: the elements are written
+        // before the position.
         self.ring.tail.store(self.tail, Ordering::Release);
     }
 }
 
-/// The end of an [`SpscRing`] that elements come out of.
+/// The reading end of an [`SpscRing`].
 #[derive(Debug)]
 pub struct Consumer<T> {
     ring: Arc<Shared<T>>,
     /// Own position, as last stored in `ring.head`.
     head: usize,
-    /// The slot of `head`.
+    /// Slot of `head`.
     index: usize,
-    /// The producer's position as last loaded; the producer may be further.
+    /// The producer's position as last loaded; the actual one may be ahead.
     tail_seen: usize,
 }
 
 impl<T: Copy + Send> Consumer<T> {
-    /// Number of elements there is room for in an empty ring.
+    /// Maximum number of elements in the ring.
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 
-    /// Number of elements that can be popped now; the producer can only make it more.
+    /// Number of elements that can be popped now. The producer can only increase it.
     #[must_use]
     #[inline]
     pub fn len(&mut self) -> usize {
         self.waiting(self.capacity())
     }
 
-    /// Whether nothing can be popped now.
+    /// Returns true if nothing can be popped now.
     #[must_use]
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.waiting(1) == 0
     }
 
-    /// Takes the oldest element out.
+    /// Removes and returns the oldest element.
     ///
     /// # Errors
     ///
-    /// [`Empty`] when the producer has pushed nothing since.
+    /// [`Empty`] if the producer has pushed nothing since.
     #[inline]
     pub fn pop(&mut self) -> Result<T, Empty> {
         if self.waiting(1) == 0 {
             return Err(Empty);
         }
-        // SAFETY: `index` is below the capacity; the slot was written before the producer gave it
-        // away, and is the consumer's until `release`.
+        // SAFETY: `index` is below the capacity; the slot was written before the producer published
+        // it, and belongs to the consumer until `release`.
         let value = unsafe { self.ring.values.read(self.index) };
         self.release(1);
         Ok(value)
     }
 
-    /// Takes as many elements out as there are and `values` has room for, oldest first, and
-    /// returns how many. What lies behind them in `values` is left as it is.
+    /// Removes as many elements as are available and fit in `values`, oldest first, and returns
+    /// their number. The rest of `values` is unchanged.
     #[inline]
     pub fn pop_slice(&mut self, values: &mut [T]) -> usize {
         let count = self.waiting(values.len()).min(values.len());
         let unwrapped = count.min(self.capacity() - self.index);
         let (first, rest) = values[..count].split_at_mut(unwrapped);
         // SAFETY: both parts lie inside the ring, in `count` written slots from `index` on, which
-        // are the consumer's until `release`.
+        // belong to the consumer until `release`.
         unsafe {
             self.ring.values.read_slice(self.index, first);
             self.ring.values.read_slice(0, rest);
@@ -273,13 +276,15 @@ impl<T: Copy + Send> Consumer<T> {
         count
     }
 
-    /// Whether the producer has been dropped, so that nothing more will come once this is empty.
+    /// Returns true if the producer has been dropped: once the ring is empty, nothing more will
+    /// come.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         has_one_end(&self.ring)
     }
 
-    /// Number of elements as far as known, after another look if that is less than `wanted`.
+    /// Returns the known number of elements. Reloads the producer's position if that is less than
+    /// `wanted`.
     #[inline]
     fn waiting(&mut self, wanted: usize) -> usize {
         let waiting = self.tail_seen.wrapping_sub(self.head);
@@ -292,13 +297,13 @@ impl<T: Copy + Send> Consumer<T> {
         self.tail_seen.wrapping_sub(self.head)
     }
 
-    /// Gives `count` slots back to the producer.
+    /// Releases `count` slots to the producer.
     #[inline]
     fn release(&mut self, count: usize) {
         self.head = self.head.wrapping_add(count);
         self.index = self.ring.index_after(self.index, count);
-        // SYNC POINT, pairs with the acquire load in `Producer::room`: copied out before given
-        // back.
+        // SYNC POINT, pairs with the acquire load in `Producer::room`: elements are copied out
+        // before they are released.
         self.ring.head.store(self.head, Ordering::Release);
     }
 }

@@ -1,6 +1,6 @@
-//! Where this crate's atomics come from: the standard library, or loom under `--cfg loom`.
+//! The source of this crate's atomics: the standard library, or loom under `--cfg loom`.
 //!
-//! Nothing else in the crate names either, so the code that loom explores is the code that runs.
+//! Nothing else in the crate names either, so loom explores the same code that runs in production.
 
 #[cfg(not(loom))]
 pub(crate) use std::{
@@ -20,15 +20,15 @@ pub(crate) use loom::{
     },
 };
 
-// A cell whose accesses loom sees.
+// A cell whose accesses loom observes.
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell as TracedCell;
 
 // loom has no `OnceLock`; its models initialise before they start threads.
 pub(crate) use std::sync::{OnceLock, PoisonError, atomic::Ordering};
 
-/// Between two accesses that are sequentially consistent: nothing. loom takes such accesses for
-/// weaker ones, so there it is the fence that puts them in one order.
+/// Orders two sequentially consistent accesses. It does nothing except under loom, which treats
+/// such accesses as weaker ones and needs a fence to put them in one order.
 #[inline(always)]
 pub(crate) fn total_order() {
     #[cfg(loom)]
@@ -37,9 +37,9 @@ pub(crate) fn total_order() {
 
 /// Allocates `count` atomic words of zero and touches every one of them.
 ///
-/// The stores are not idle: an allocation of zeroes may be pages that do not exist yet, and the
-/// first access would pay for each with a page fault. Paying here is what makes the first access
-/// of a real-time thread cost what later ones cost.
+/// The stores are necessary: a zeroed allocation may consist of pages that do not exist yet, and
+/// the first access to each would cause a page fault. With the faults taken here, the first access
+/// of a real-time thread costs the same as later ones.
 pub(crate) fn zeroed_words(count: usize) -> Box<[AtomicU64]> {
     let words: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     for word in &words {

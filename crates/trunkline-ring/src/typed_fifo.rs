@@ -4,10 +4,11 @@ use std::mem::MaybeUninit;
 
 use crate::slot_ring::{Empty, Full, Overflow, SlotRing};
 
-/// The multi-element FIFO of one type: a [`Fifo`](crate::Fifo) that needs no words.
+/// The multi-element FIFO of one type: a [`Fifo`](crate::Fifo) without the conversion to words.
 ///
-/// An element belongs to one thread at a time, so any plain type can be one: a number, an array of
-/// fixed length, a struct of such. What `Fifo` says of progress and of real-time holds here too.
+/// An element belongs to one thread at a time, so it can be of any plain type: a number, an array
+/// of fixed length, a struct of these. The sections on progress and real time of `Fifo` apply here
+/// too.
 ///
 /// ```
 /// use trunkline_ring::{TypedFifo, TypedFifoReader};
@@ -26,11 +27,11 @@ pub struct TypedFifo<T> {
 }
 
 impl<T: Copy + Send> TypedFifo<T> {
-    /// An empty FIFO of `capacity` elements.
+    /// Creates an empty FIFO of `capacity` elements.
     ///
     /// # Panics
     ///
-    /// When `capacity` is 0, or the elements do not fit in memory.
+    /// If `capacity` is 0, or the elements do not fit in memory.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -38,22 +39,22 @@ impl<T: Copy + Send> TypedFifo<T> {
         }
     }
 
-    /// Number of elements there is room for.
+    /// Maximum number of elements.
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 
-    /// Number of elements waiting, at some moment during the call; those that are being written or
-    /// read count.
+    /// Number of elements in the FIFO at some moment during the call, including those that are
+    /// being written or read.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether no element is waiting, at some moment during the call.
+    /// Returns true if the FIFO was empty at some moment during the call.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -71,48 +72,49 @@ impl<T: Copy + Send> TypedFifo<T> {
     ///
     /// # Errors
     ///
-    /// [`Full`] when the slot behind the last element is not free.
+    /// [`Full`] if the slot behind the last element is not free.
     #[inline]
     pub fn try_push(&self, element: T) -> Result<(), Full> {
         self.ring.try_push(&[element])
     }
 
-    /// Appends an element, and drops the oldest ones when there is no room for it; see
+    /// Appends an element and drops the oldest ones if there is no room for it; see
     /// [`Fifo::push_overwriting`](crate::Fifo::push_overwriting).
     #[inline]
     pub fn push_overwriting(&self, element: T) -> Overflow {
         self.ring.push_overwriting(&[element], &[]).0
     }
 
-    /// Takes the oldest element out.
+    /// Removes and returns the oldest element.
     ///
     /// # Errors
     ///
-    /// [`Empty`] when the next element is not there.
+    /// [`Empty`] if the next element is not available.
     #[inline]
     pub fn try_pop(&self) -> Result<T, Empty> {
         let mut element = MaybeUninit::uninit();
-        // SAFETY: there is room for one element, of one value.
+        // SAFETY: there is room for one element of one value.
         unsafe { self.ring.try_pop_to(element.as_mut_ptr())? };
         // SAFETY: the pop succeeded, so it has written the element.
         Ok(unsafe { element.assume_init() })
     }
 
-    /// Appends as many of the elements, first to last, as there is room for, and returns how many.
+    /// Appends as many of the elements, first to last, as there is room for, and returns their
+    /// number.
     #[inline]
     pub fn try_push_slice(&self, elements: &[T]) -> usize {
         self.ring.try_push_slice(elements)
     }
 
-    /// Takes as many elements out as there are and `elements` has room for, oldest first, and
-    /// returns how many. What lies behind them in `elements` is left as it is.
+    /// Removes as many elements as are available and fit in `elements`, oldest first, and returns
+    /// their number. The rest of `elements` is unchanged.
     #[inline]
     pub fn try_pop_slice(&self, elements: &mut [T]) -> usize {
         self.ring.try_pop_slice(elements)
     }
 }
 
-/// One reader of a [`TypedFifo`], which remembers the last element it has read.
+/// One reader of a [`TypedFifo`] that remembers the last element it has read.
 ///
 /// `F` points to the FIFO: `&TypedFifo<T>`, `Arc<TypedFifo<T>>` and so on. It allocates nothing.
 #[derive(Debug)]
@@ -126,7 +128,7 @@ where
     F: std::ops::Deref<Target = TypedFifo<T>>,
     T: Copy + Send,
 {
-    /// A reader that gives the type's default until it has read an element.
+    /// Creates a reader that returns the type's default until it has read an element.
     #[must_use]
     pub fn new(fifo: F) -> Self
     where
@@ -135,7 +137,7 @@ where
         Self::with_default(fifo, T::default())
     }
 
-    /// A reader that gives `default` until it has read an element.
+    /// Creates a reader that returns `default` until it has read an element.
     #[must_use]
     pub fn with_default(fifo: F, default: T) -> Self {
         Self {
@@ -144,8 +146,8 @@ where
         }
     }
 
-    /// The oldest element, taken out, and `false`; or, when the FIFO is empty, the last element
-    /// this reader has read and `true` for underflow.
+    /// Removes the oldest element and returns it with `false`. If the FIFO is empty, returns the
+    /// last element that this reader has read with `true` for underflow.
     #[inline]
     pub fn read(&mut self) -> (T, bool) {
         let underflow = self.fifo.ring.try_pop(&mut self.last).is_err();
@@ -153,7 +155,7 @@ where
         (element, underflow)
     }
 
-    /// The FIFO this reader reads.
+    /// The FIFO that this reader reads.
     #[must_use]
     pub fn fifo(&self) -> &TypedFifo<T> {
         &self.fifo

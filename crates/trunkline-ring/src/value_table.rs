@@ -1,4 +1,4 @@
-//! A table of last values in memory that other programs may have mapped, to read only.
+//! A table of last values in memory that other programs may have mapped read-only.
 //!
 //! ```text
 //! slot 0      which layout this is, and whether the table is still written to
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The protocol is that of [`LastValue`](crate::LastValue): store number *n* fills one half of the
-//! slot while readers copy store *n* - 1 out of the other, so a reader never waits for a writer,
-//! also not for one that was killed in the middle of a store.
+//! slot while readers copy store *n* - 1 out of the other. A reader therefore never waits for a
+//! writer, even one that was killed in the middle of a store.
 
 #[cfg(not(loom))]
 use std::any::Any;
@@ -21,26 +21,26 @@ use std::ptr::NonNull;
 use crate::snapshot::{READ_ATTEMPTS_MAX, copy_in, copy_out};
 use crate::sync::{Arc, AtomicU64, Ordering, fence};
 
-/// Bytes of a slot of a table: two lines, so that a store seldom takes the line that readers copy.
+/// Bytes of a slot: two cache lines, so that a store seldom takes the line that readers copy.
 pub const TABLE_SLOT_BYTES: usize = 128;
 
-/// Longest value that a table holds.
+/// Length of the longest value that a table holds, in bytes.
 pub const TABLE_VALUE_BYTES: usize = 24;
 
-/// Highest generation of a slot: which of its users, one after the other, an entry is of.
+/// Highest generation of a slot. The generation tells the successive users of a slot apart.
 pub const TABLE_GENERATION_MAX: u16 = (1 << 11) - 1;
 
 const SLOT_WORDS: usize = TABLE_SLOT_BYTES / 8;
 /// Words of one half: sequence, two timestamps, quality and writer, value.
 const HALF_WORDS: usize = 4 + TABLE_VALUE_BYTES / 8;
 
-/// The layout of this version; another version is another table.
+/// Identifies the layout and its version. A table with another value is not read.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLTAB\0\0\x02");
-/// What the second word of slot 0 says.
+/// Values of the second word of slot 0.
 const CURRENT: u64 = 1;
 const ENDED: u64 = 2;
 
-/// What word 0 of a slot says of the last store, above the length of its value.
+/// Layout of word 0 of a slot: the state of the last store is above the length of its value.
 const STATE_SHIFT: u32 = 5;
 const LENGTH_MASK: u64 = (1 << STATE_SHIFT) - 1;
 const STATE_MASK: u64 = 0b111;
@@ -52,7 +52,7 @@ const STATE_VALUE: u64 = 1;
 const STATE_ELSEWHERE: u64 = 2;
 const STATE_GONE: u64 = 3;
 
-/// One slot; all zero is one that nothing was stored into.
+/// One slot. All zero is a slot that nothing was stored into.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct TableSlot {
@@ -63,37 +63,37 @@ pub struct TableSlot {
 const _: () = assert!(size_of::<TableSlot>() == TABLE_SLOT_BYTES);
 const _: () = assert!(2 * HALF_WORDS < SLOT_WORDS);
 
-/// A value with what is known about it, in words.
+/// A value with its timestamps, quality, writer and sequence, in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableValue {
-    /// Number of the update.
+    /// Sequence of the update.
     pub sequence: u64,
-    /// When it was measured, in nanoseconds.
+    /// Source timestamp in nanoseconds.
     pub source_timestamp: i64,
-    /// When the engine accepted it, in nanoseconds.
+    /// Engine timestamp in nanoseconds.
     pub engine_timestamp: i64,
-    /// How far it can be trusted.
+    /// Quality of the value, as its bits.
     pub quality: u32,
-    /// The session that wrote it.
+    /// Number of the session that wrote it.
     pub writer: u32,
-    /// The value's bytes, little-endian, filled up with zeros.
+    /// The value's bytes, little-endian, padded with zeros.
     pub value: [u64; TABLE_VALUE_BYTES / 8],
-    /// How many of them there are, at most [`TABLE_VALUE_BYTES`].
+    /// Length of the value in bytes, at most [`TABLE_VALUE_BYTES`].
     pub length: usize,
 }
 
-/// What is stored into a slot.
+/// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableEntry {
-    /// This value.
+    /// A value.
     Value(TableValue),
-    /// There is one, but not here: it is too long, or not for all readers.
+    /// There is a value, but not in the table: it is too long, or not visible to all readers.
     Elsewhere,
-    /// There will be none any more.
+    /// There will be no value any more.
     Gone,
 }
 
-/// Memory of a table, for its writer or a reader.
+/// The memory of a table, for its writer or a reader.
 pub struct TableMemory(Slots);
 
 #[cfg(not(loom))]
@@ -103,39 +103,39 @@ struct Slots {
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
-/// loom's atomics have another size and lie on its own heap.
+/// loom's atomics differ in size and need its own heap.
 #[cfg(loom)]
 struct Slots(Arc<Vec<TableSlot>>);
 
-// SAFETY: the slots are made of atomics and are valid for as long as the owner lives, which any
-// thread may drop.
+// SAFETY: the slots consist of atomics and are valid for as long as the owner lives; any thread may
+// drop the owner.
 #[cfg(not(loom))]
 unsafe impl Send for Slots {}
 // SAFETY: as above.
 #[cfg(not(loom))]
 unsafe impl Sync for Slots {}
 
-/// The end of a table that is stored into. Any thread may store; callers see to it that at most one
-/// at a time stores into the same slot.
+/// The writing end of a table. Any thread may store. Callers ensure that at most one at a time
+/// stores into the same slot.
 ///
 /// # Progress
 /// Every operation is wait-free.
 pub struct TableWriter(TableMemory);
 
-/// An end of a table that is read. What is read need not be believed, and nothing that the memory
-/// contains makes a read fail.
+/// The reading end of a table. The memory is not trusted: what is read may be wrong, but no content
+/// makes a read fail.
 ///
 /// # Progress
 /// Every operation is wait-free.
 pub struct TableReader(TableMemory);
 
 impl TableMemory {
-    /// Memory at a place of the caller's choice, such as a mapping.
+    /// Uses memory that the caller provides, such as a mapping.
     ///
     /// # Safety
     /// `len` slots at `start` are aligned and valid for reads for as long as `owner` lives, and for
-    /// writes where a [`TableWriter`] is made of them. In this program nobody reaches them other
-    /// than through ends made of this memory; another program may change them at any time.
+    /// writes if a [`TableWriter`] is created from them. This program accesses them only through
+    /// ends created from this memory; another program may change them at any time.
     #[cfg(not(loom))]
     pub unsafe fn from_raw(
         start: NonNull<TableSlot>,
@@ -149,7 +149,7 @@ impl TableMemory {
         })
     }
 
-    /// Makes a table of it, of which everything is zero.
+    /// Initialises zeroed memory as a table and returns its writer.
     #[must_use]
     pub fn writer(self) -> TableWriter {
         if let Some(first) = self.slot(0) {
@@ -159,7 +159,7 @@ impl TableMemory {
         TableWriter(self)
     }
 
-    /// A reader, if somebody has made a table of it.
+    /// Returns a reader if the memory has been initialised as a table.
     #[must_use]
     pub fn reader(self) -> Option<TableReader> {
         let magic = self.slot(0)?.words[0].load(Ordering::Acquire);
@@ -176,8 +176,8 @@ impl TableMemory {
 impl Slots {
     #[inline]
     fn get(&self, index: usize) -> Option<&TableSlot> {
-        // SAFETY: inside the memory, which is valid for as long as the owner lives, and nothing but
-        // atomics, of which every bit pattern is a value.
+        // SAFETY: inside the memory, which is valid for as long as the owner lives and consists
+        // only of atomics, for which every bit pattern is a valid value.
         (index < self.len).then(|| unsafe { self.start.add(index).as_ref() })
     }
 
@@ -197,10 +197,10 @@ impl Slots {
     }
 }
 
-/// A table of so many slots in the memory of this program alone, and a reader of it.
+/// Creates a table of `slots` slots in private memory, and a reader for it.
 ///
 /// # Panics
-/// There is no slot.
+/// If `slots` is 0.
 #[must_use]
 #[track_caller]
 pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
@@ -212,7 +212,7 @@ pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
     #[cfg(not(loom))]
     let memory = || {
         TableMemory(Slots {
-            // Of all slots, not of the first alone.
+            // A pointer to all slots, not only to the first.
             start: NonNull::from(owner.as_slice()).cast(),
             len: slots,
             _owner: owner.clone(),
@@ -231,13 +231,13 @@ impl TableWriter {
         self.0.0.len()
     }
 
-    /// Makes `entry` what readers of this generation find at `index`; an index that the table has
-    /// not is ignored.
+    /// Stores `entry` at `index` for readers of this generation. An index outside the table is
+    /// ignored.
     pub fn store(&self, index: usize, generation: u16, entry: &TableEntry) {
         let Some(slot) = self.0.slot(index).filter(|_| index > 0) else {
             return;
         };
-        // Only the one who stores into this slot changes it.
+        // Only the thread that stores into this slot changes it.
         let count = (slot.words[0].load(Ordering::Relaxed) >> COUNT_SHIFT).wrapping_add(1);
         // SYNC POINT, pairs with the acquire fence in `try_read`. The half about to be overwritten
         // holds store `count - 2`. A reader that sees any word stored below must afterwards see
@@ -251,7 +251,7 @@ impl TableWriter {
             TableEntry::Elsewhere => (STATE_ELSEWHERE, 0),
             TableEntry::Gone => (STATE_GONE, 0),
         };
-        // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
+        // SYNC POINT, pairs with the acquire load in `try_read`: the words are stored before the
         // number.
         let generation = u64::from(generation) & GENERATION_MASK;
         let about = generation << GENERATION_SHIFT | state << STATE_SHIFT | length;
@@ -259,8 +259,8 @@ impl TableWriter {
         slot.words[0].store(word, Ordering::Release);
     }
 
-    /// Says that nothing is stored into the table any more, so that nobody takes what it holds for
-    /// the last.
+    /// Marks the table as no longer written to, so that readers do not take its values for current
+    /// ones.
     pub fn finish(&self) {
         if let Some(first) = self.0.slot(0) {
             first.words[1].store(ENDED, Ordering::Release);
@@ -275,7 +275,7 @@ impl TableReader {
         self.0.0.len()
     }
 
-    /// Whether it is still stored into.
+    /// Returns true while the table is written to.
     #[must_use]
     #[inline]
     pub fn is_current(&self) -> bool {
@@ -283,27 +283,27 @@ impl TableReader {
         first.is_some_and(|first| first.words[1].load(Ordering::Acquire) == CURRENT)
     }
 
-    /// What is at `index` while the table is [current](Self::is_current). `None`: nothing of this
-    /// generation is stored there, the table has ended, or stores overtook this reader
-    /// [`READ_ATTEMPTS_MAX`] times; whoever wants the value asks for it elsewhere.
+    /// Returns the entry at `index` while the table is [current](Self::is_current). Returns `None`
+    /// if nothing of this generation is stored there, the table has ended, or stores overtook this
+    /// reader [`READ_ATTEMPTS_MAX`] times. The caller then gets the value from elsewhere.
     #[must_use]
     #[inline]
     pub fn read(&self, index: usize, generation: u16) -> Option<TableEntry> {
         let slot = self.0.slot(index).filter(|_| index > 0)?;
         let entry = try_read(slot, generation).or_else(|| read_again(slot, generation))?;
-        // Behind the copy: what was copied from a table that is current was the last.
+        // Check after the copy: a copy from a table that is still current is the latest.
         self.is_current().then_some(entry)
     }
 }
 
-/// The attempts after the first.
+/// Makes the attempts after the first.
 #[cold]
 #[inline(never)]
 fn read_again(slot: &TableSlot, generation: u16) -> Option<TableEntry> {
     (1..READ_ATTEMPTS_MAX).find_map(|_| try_read(slot, generation))
 }
 
-/// One attempt; `None` when there is nothing, or a store overtook it.
+/// Makes one attempt; returns `None` if there is no entry, or a store overtook it.
 #[inline]
 fn try_read(slot: &TableSlot, generation: u16) -> Option<TableEntry> {
     let word = slot.words[0].load(Ordering::Acquire);
@@ -329,7 +329,7 @@ fn try_read(slot: &TableSlot, generation: u16) -> Option<TableEntry> {
     is_last_still.then(|| TableEntry::Value(TableValue::from_words(&words, length)))
 }
 
-/// The half of a slot that store number `count` has.
+/// Returns the half of a slot that store number `count` uses.
 #[inline]
 fn half(slot: &TableSlot, count: u64) -> &[AtomicU64] {
     let first = if count.is_multiple_of(2) {
@@ -341,7 +341,7 @@ fn half(slot: &TableSlot, count: u64) -> &[AtomicU64] {
 }
 
 impl TableValue {
-    /// The value's bytes are the first [`length`](Self::length) of these.
+    /// Returns all bytes; the value is the first [`length`](Self::length) of them.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> [u8; TABLE_VALUE_BYTES] {

@@ -1,8 +1,8 @@
-//! How the two ends of a ring tell each other that one of them sleeps.
+//! Signals between the two ends of a ring that one of them sleeps.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How often an end has waited, and how often it knows that the other has.
+/// Number of waits of this end, and number of the other end's waits that it has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     own: u64,
@@ -10,16 +10,17 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Says that this end waits, before it looks once more.
+    /// Announces that this end waits. The caller then checks the ring once more.
     pub(crate) fn say(&mut self, own: &AtomicU64) {
         self.own = self.own.wrapping_add(1);
         own.store(self.own, Ordering::Relaxed);
-        // Pairs with the fence in `is_other_waiting`: either the look that follows this one finds
-        // what the other end did before its own, or the other end finds this.
+        // Pairs with the fence in `is_other_waiting`: either the check that follows this one finds
+        // what the other end did before its own, or the other end finds this announcement.
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the other end waits, after something was done for it. Says so once for each time.
+    /// Returns true if the other end waits; call it after serving the other end. Returns true once
+    /// per wait.
     pub(crate) fn is_other_waiting(&mut self, other: &AtomicU64) -> bool {
         fence(Ordering::SeqCst);
         let waits = other.load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Numbers of 64 bits, slices of which are words as they lie in memory.
+//! 64-bit numbers whose slices are slices of words in memory.
 
 use crate::words::Word;
 
-/// A [`Word`] that fills it: its bits are the word's, so that a slice of such values *is* a slice
-/// of words, and a block of them goes into a FIFO and comes out of it as it is.
+/// A [`Word`] of 64 bits, whose bits are those of the word. A slice of such values *is* a slice of
+/// words, so a block of them enters and leaves a FIFO without conversion.
 ///
 /// ```
 /// use trunkline_ring::WholeWord;
@@ -12,11 +12,11 @@ use crate::words::Word;
 /// assert_eq!(i64::of_words(&[u64::MAX, 7]), [-1, 7]);
 /// ```
 pub trait WholeWord: Word + sealed::Sealed {
-    /// The words that values are.
+    /// Views values as words.
     #[must_use]
     fn as_words(values: &[Self]) -> &[u64];
 
-    /// The values that words are.
+    /// Views words as values.
     #[must_use]
     fn of_words(words: &[u64]) -> &[Self];
 }
@@ -30,14 +30,14 @@ macro_rules! whole_words {
             fn as_words(values: &[Self]) -> &[u64] {
                 const { assert!(size_of::<$number>() == size_of::<u64>()) };
                 const { assert!(align_of::<$number>() == align_of::<u64>()) };
-                // SAFETY: both are 64 bits with the same alignment, any bits of which are a value,
-                // and the slice that is given out borrows the other.
+                // SAFETY: both are 64 bits with the same alignment, every bit pattern is a valid
+                // value, and the returned slice borrows the argument.
                 unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
             }
 
             #[inline]
             fn of_words(words: &[u64]) -> &[Self] {
-                // SAFETY: as in `as_words`, the other way round.
+                // SAFETY: as in `as_words`, in the other direction.
                 unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
             }
         }

@@ -1,8 +1,8 @@
 //! Plain values as 64-bit words, without allocation.
 //!
 //! A cell's reader copies while a writer may be overwriting, so a cell stores atomic words and not
-//! values; these traits say which words a value is. A FIFO's element belongs to one thread at a
-//! time and needs none of this.
+//! values; these traits convert values to words. A FIFO's element belongs to one thread at a time
+//! and needs no conversion.
 
 use crate::sync::AtomicU64;
 
@@ -31,14 +31,14 @@ use crate::sync::AtomicU64;
 /// # Ok::<(), trunkline_ring::CellBusy>(())
 /// ```
 pub trait Word: Copy {
-    /// The word that stands for this value.
+    /// Returns the word that represents this value.
     #[must_use]
     fn to_word(self) -> u64;
 
-    /// The value a word stands for: the inverse of [`to_word`](Self::to_word).
+    /// Returns the value that a word represents: the inverse of [`to_word`](Self::to_word).
     ///
-    /// Every word gives some value. The word 0 gives the type's default, because that is what a
-    /// cell or FIFO holds before it is written.
+    /// Every word represents some value. The word 0 represents the type's default, because that is
+    /// the content of a cell or FIFO before the first write.
     #[must_use]
     fn from_word(word: u64) -> Self;
 }
@@ -48,8 +48,7 @@ macro_rules! word_by_cast {
         impl Word for $integer {
             #[inline]
             fn to_word(self) -> u64 {
-                // Signed values keep their sign through the widening, and lose only copies of it
-                // on the way back.
+                // Widening keeps the sign of signed values; narrowing drops only copies of it.
                 self as u64
             }
 
@@ -108,14 +107,14 @@ impl Word for bool {
 /// assert_eq!(<(i16, bool)>::from_words([u64::MAX, 1]), (-1, true));
 /// ```
 pub trait Words: Copy {
-    /// The words of a value: `[u64; N]`.
+    /// The words of a value, `[u64; N]`.
     type Array: WordArray;
 
-    /// The words that stand for this value.
+    /// Returns the words that represent this value.
     #[must_use]
     fn to_words(self) -> Self::Array;
 
-    /// The value that `words` stand for: the inverse of [`to_words`](Self::to_words).
+    /// Returns the value that `words` represent: the inverse of [`to_words`](Self::to_words).
     #[must_use]
     fn from_words(words: Self::Array) -> Self;
 }
@@ -184,7 +183,7 @@ pub trait WordArray: Copy + std::fmt::Debug + AsRef<[u64]> + AsMut<[u64]> + seal
     #[doc(hidden)]
     fn into_atomics(self) -> Self::Atomics;
 
-    /// Arrays that lie side by side, as one slice.
+    /// Flattens arrays that lie side by side into one slice.
     #[doc(hidden)]
     fn flatten(arrays: &[Self::Atomics]) -> &[AtomicU64];
 }

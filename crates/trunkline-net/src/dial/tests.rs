@@ -1,4 +1,4 @@
-//! A dial by itself, with the time as the test says.
+//! A dial on its own, with simulated time.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::mpsc::SyncSender;
@@ -23,7 +23,7 @@ fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
     }
 }
 
-/// Goes on until the dial is decided, at one and the same time.
+/// Advances until the dial is decided, without letting time pass.
 fn decide(sut: &mut Dial, sleeper: &Sleeper) -> Result<Transport, Disconnect> {
     loop {
         match sut.advance(Tick::ZERO) {
@@ -51,7 +51,7 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A port that nobody listens on.
+/// Returns a port that nothing listens on.
 fn refusing() -> SocketAddr {
     listener().1
 }
@@ -105,7 +105,7 @@ fn an_address_that_does_not_answer_is_given_up() {
         .unwrap();
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap().as_socket().unwrap();
-    // Once its queue is full the system leaves a caller without an answer.
+    // Once its queue is full, the system does not answer callers.
     let mut queued = Vec::new();
     let mut sut = loop {
         let mut sut = to_addresses([address]);

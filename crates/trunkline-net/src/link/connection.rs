@@ -1,4 +1,4 @@
-//! What a link's lock guards: the endpoint and the transport it has at the moment.
+//! The data behind a link's lock: the endpoint and its current transport.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,49 +12,52 @@ use crate::sleeper::Interest;
 use crate::spin::Spin;
 use crate::transport::{Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed};
 
-/// Taken from the transport at once; also how long other threads may wait for the lock.
+/// Maximum number of bytes of one read. It also bounds the time that other threads wait for the
+/// lock.
 const READ_BYTES: usize = 64 << 10;
 
-/// The same where the endpoint says where most bytes belong: what is read without asking it is
-/// copied.
+/// The same for endpoints that provide the memory for most bytes. What is read without asking them
+/// must be copied.
 const READ_BYTES_DIRECT: usize = 4 << 10;
 
-/// Received in one turn straight to where it belongs: then others may have the lock.
+/// Maximum number of bytes received in one turn directly into the endpoint's memory. Then other
+/// threads may have the lock.
 const DIRECT_MAX: usize = 1 << 20;
 
-/// Looks at memory between two looks at the clock.
+/// Number of memory polls between two clock readings.
 const GLANCES: usize = 16;
 
 pub(super) struct Connection<E> {
     pub(super) endpoint: E,
-    /// What the thread that drives sleeps for, while it does.
+    /// The wake-up conditions of the driving thread, while it sleeps.
     pub(super) sleeping: Option<Sleeping>,
-    /// When the background thread gets up by itself from the sleep that a waiter has muted.
+    /// The time at which the background thread wakes by itself from a sleep that a waiter has
+    /// muted.
     pub(super) background_until: Option<Tick>,
     spin: Duration,
     wire: Option<Wire>,
-    /// Transports so far.
+    /// Number of transports so far.
     wires: u64,
 }
 
 struct Wire {
-    /// Which of the connection's transports it is.
+    /// Sequence number of this transport among the connection's.
     number: u64,
     peer: Peer,
     source: Source,
     outgoing: Outgoing,
-    /// Why nothing can be sent any more. What arrived before may say more, so the end of the input
-    /// is read before the endpoint is told.
+    /// The reason why sending failed. Data that arrived before may contain a better reason, so the
+    /// input is read to its end before the endpoint learns of it.
     broken: Option<Disconnect>,
-    /// With the thread that drives during its turn.
+    /// `None` while the driving thread has it, during its turn.
     incoming: Option<Incoming>,
 }
 
-/// The receive half, and what was read from it and not taken in yet.
+/// The receive half, and bytes that were read but not yet handed to the endpoint.
 pub(super) struct Incoming {
-    /// Which of the connection's transports it is of.
+    /// Number of the transport that it belongs to.
     wire: u64,
-    /// The endpoint says where bytes belong: they are read with it at hand.
+    /// The endpoint provides the memory for received bytes, so reads happen under the lock.
     is_direct: bool,
     half: Box<dyn ReceiveHalf>,
     source: Source,
@@ -66,7 +69,7 @@ pub(super) struct Incoming {
     spin: Spin,
 }
 
-/// What the thread that drives sleeps for.
+/// The wake-up conditions of the driving thread.
 #[derive(Clone, Copy)]
 pub(super) struct Sleeping {
     /// `None` while offline.
@@ -74,11 +77,11 @@ pub(super) struct Sleeping {
     pub(super) until: Option<Tick>,
 }
 
-/// What to sleep for before the next turn.
+/// The wake-up conditions for the next sleep.
 pub(super) struct Plan {
     pub(super) source: Source,
     pub(super) interest: Interest,
-    /// There is something to do already.
+    /// There is work already, so do not sleep.
     pub(super) at_once: bool,
 }
 
@@ -107,8 +110,8 @@ impl<E: Endpoint> Connection<E> {
         self.endpoint.handle_connected(now, wall);
     }
 
-    /// This transport takes the place of the one that there is, without a word to the endpoint,
-    /// which knows. What was said over the other one before is still sent.
+    /// Replaces the current transport without informing the endpoint, which already knows. Data
+    /// queued on the old transport is still sent.
     pub(super) fn install(&mut self, transport: Transport) {
         if let Some(mut old) = self.wire.take() {
             old.outgoing.finish();
@@ -147,7 +150,7 @@ impl<E: Endpoint> Connection<E> {
         });
     }
 
-    /// Sends a frame with a descriptor beside it.
+    /// Sends a frame together with a descriptor.
     pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
         if let Some(wire) = &mut self.wire {
             wire.outgoing.pass(frame, file);
@@ -164,12 +167,12 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// Closes the transport without a word to the endpoint, which has panicked.
+    /// Closes the transport without informing the endpoint, which has panicked.
     pub(super) fn abandon(&mut self) {
         self.wire = None;
     }
 
-    /// What a driver is to sleep for; `None` while there is nothing to drive.
+    /// Returns the wake-up conditions of the next sleep, or `None` while there is nothing to drive.
     pub(super) fn plan(&self) -> Option<Plan> {
         let wire = self.wire.as_ref()?;
         let incoming = wire.incoming.as_ref()?;
@@ -186,7 +189,7 @@ impl<E: Endpoint> Connection<E> {
         })
     }
 
-    /// What the transport is made of, and why of nothing better.
+    /// Returns the kind of transport in use, and why shared memory is not.
     pub(super) fn transport(&self) -> Option<TransportUsed> {
         let wire = self.wire.as_ref()?;
         let name = match wire.source.is_shared() {
@@ -199,7 +202,7 @@ impl<E: Endpoint> Connection<E> {
         })
     }
 
-    /// Last values of the other end, with a place for `index`.
+    /// Returns the table of the other end's last values, if it has a place for `index`.
     pub(super) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         match &self.wire {
             Some(wire) => wire.source.table(index, now),
@@ -207,8 +210,8 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// The thread that has the receive half's wire sleeps on, or is about to; true when there is
-    /// something to do first.
+    /// Prepares the source for the sleep of the driving thread. Returns true if there is work
+    /// first.
     pub(super) fn arm(&mut self) -> bool {
         let wanted = self.endpoint.wants_input();
         let incoming = self.wire.as_mut().and_then(|wire| wire.incoming.as_mut());
@@ -219,9 +222,9 @@ impl<E: Endpoint> Connection<E> {
         self.wire.as_mut()?.incoming.take()
     }
 
-    /// The input of one turn; true when the endpoint took something in.
+    /// Handles the input of one turn. Returns true if the endpoint received something.
     pub(super) fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
-        // Another transport may have taken the place of the one that it was read from.
+        // Another transport may have replaced the one that this was read from.
         let Some(wire) = self.wire.as_mut().filter(|w| w.number == incoming.wire) else {
             return false;
         };
@@ -248,7 +251,7 @@ impl<E: Endpoint> Connection<E> {
             wire.incoming = Some(incoming);
             return taken;
         }
-        // The endpoint's own reason says most, what failed first comes next.
+        // The endpoint's own reason is the most informative one, then the first failure.
         let reasons = [
             self.endpoint.wants_close(),
             wire.broken.take(),
@@ -263,7 +266,7 @@ impl<E: Endpoint> Connection<E> {
         true
     }
 
-    /// Tells the endpoint when its time has come; true when it had.
+    /// Runs the endpoint's time-out if it is due. Returns true if it was.
     pub(super) fn run_timeout(&mut self, now: Tick, wall: Timestamp) -> bool {
         let due = self.endpoint.poll_timeout().is_some_and(|at| at <= now);
         if due {
@@ -272,8 +275,8 @@ impl<E: Endpoint> Connection<E> {
         due
     }
 
-    /// Sends what the endpoint has, and closes the transport when it wants that; true when it is
-    /// gone.
+    /// Sends the endpoint's output, and closes the transport if the endpoint wants that. Returns
+    /// true if it was closed.
     pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
         let Some(wire) = &mut self.wire else {
             return false;
@@ -295,18 +298,19 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// When the transport has taken too long to close; `None` while it is to stay.
+    /// The time limit for closing the transport; `None` while it stays open.
     pub(super) fn close_by(&self) -> Option<Tick> {
         self.wire.as_ref()?.outgoing.close_by()
     }
 
-    /// Everything handed to the endpoint so far is in the transport, or there is none.
+    /// Returns true if all output of the endpoint so far is in the transport, or there is no
+    /// transport.
     pub(super) fn is_flushed(&self) -> bool {
         self.wire.as_ref().is_none_or(|wire| !wire.is_blocked())
     }
 
-    /// True when the thread that drives sleeps past what is wanted now, `due` the earliest time of
-    /// it.
+    /// Returns true if the driving thread's sleep would miss something wanted now; `due` is the
+    /// earliest time at which something is due.
     pub(super) fn oversleeps(&self, due: Option<Tick>) -> bool {
         let Some(sleeping) = self.sleeping else {
             return false;
@@ -324,32 +328,31 @@ impl<E: Endpoint> Connection<E> {
 }
 
 impl Wire {
-    /// The transport has to say that it has room before anything can be sent.
+    /// Returns true if nothing can be sent before the transport has room again.
     fn is_blocked(&self) -> bool {
         self.outgoing.is_blocked() && self.broken.is_none()
     }
 }
 
 impl Incoming {
-    /// The source said that a read may find something.
+    /// Called when the source has become ready: a read may find something.
     pub(super) fn set_ready(&mut self) {
         self.source.acknowledge();
         self.half.acknowledge(false);
         self.ready = true;
     }
 
-    /// About to sleep; true when there is something by now.
+    /// Prepares for a sleep. Returns true if there is something to read already.
     pub(super) fn arm(&mut self) -> bool {
         self.ready |= self.half.arm();
         self.ready
     }
 
-    /// Reads again and again for a while, without being told that there is something; true when
-    /// there was.
+    /// Polls for input for a short time before sleeping. Returns true if there was some.
     pub(super) fn spin(&mut self, longest: Option<Duration>) -> bool {
         let mut spin = std::mem::replace(&mut self.spin, Spin::new(Duration::ZERO));
         let found = spin.run(longest, || {
-            // Looking at memory costs so little that the clock would cost more.
+            // Polling memory is cheaper than reading the clock.
             for _ in 0..GLANCES {
                 match self.half.glance() {
                     Some(true) => break,
@@ -368,19 +371,18 @@ impl Incoming {
         found
     }
 
-    /// True when there is something, as far as it can be seen without asking the system.
+    /// Returns true if there is input, as far as that is visible without a system call.
     pub(super) fn glance(&mut self) -> bool {
         self.ready |= self.half.glance() == Some(true);
         self.ready
     }
 
-    /// A wait that spinning did not end has taken so long.
+    /// Records the length of a wait that spinning did not end.
     pub(super) fn waited(&mut self, waited: Duration) {
         self.spin.waited(waited);
     }
 
-    /// Reads once, unless what was read before is still there, or belongs where only the endpoint
-    /// knows.
+    /// Reads once, unless earlier input is still there or the endpoint must provide the memory.
     pub(super) fn fill(&mut self) {
         if !self.is_direct {
             self.read();
@@ -391,8 +393,8 @@ impl Incoming {
         self.ready && self.filled == 0 && self.ended.is_none()
     }
 
-    /// Reads once to where the endpoint wants it, and what comes behind it as usual; returns how
-    /// much went where it wants it.
+    /// Reads once into the endpoint's memory and the excess into the buffer. Returns the number of
+    /// bytes in the endpoint's memory.
     fn fill_direct(&mut self, direct: &mut dyn DirectBytes, now: Tick) -> usize {
         let space = direct.space();
         let (room, direct_room) = (space.len() + self.buffer.len(), space.len());

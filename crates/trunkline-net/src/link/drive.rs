@@ -1,4 +1,4 @@
-//! The turns of the thread that drives a link: sleep, read, hand over, send.
+//! The turns of the thread that drives a link: sleep, read, deliver, send.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,10 +24,10 @@ type Guard<'a, E> = role::Guard<'a, Connection<E>>;
 /// A connection with everything its drivers need.
 pub(super) struct Driven<E> {
     pub(super) role: DriverRole<Connection<E>>,
-    /// Where the background thread sleeps. Apart from the waiters', so that one of them can take
-    /// over without waiting for it to wake up.
+    /// The sleeper of the background thread. It is separate from the waiters', so that a waiter can
+    /// take over without waiting for the background thread to wake up.
     pub(super) background: Arc<Sleeper>,
-    /// The same sleep while connected.
+    /// The background thread's sleep while connected.
     bed: Bed,
     waiter: Sleeper,
     limits: DialLimits,
@@ -49,7 +49,7 @@ impl<E: Endpoint> Driven<E> {
         })
     }
 
-    /// Ends the sleep of whoever drives.
+    /// Ends the sleep of the driving thread.
     pub(super) fn kick(&self, state: &State<E>) {
         if state.is_driven_by_waiter() {
             self.waiter.kick();
@@ -58,8 +58,8 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// After a closure of the user ran on the endpoint: sends, and sees to it that whoever drives
-    /// does not sleep past what became due.
+    /// Runs after a closure of the user has used the endpoint. Sends its output, and wakes the
+    /// driving thread if it would sleep past something that has become due.
     pub(super) fn after_call(&self, state: &mut State<E>) {
         let (now, wall) = state.time();
         if state.data.send(now, wall) {
@@ -72,8 +72,8 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// A waiter's turn: it keeps the receive half while it sleeps, because nobody takes over from
-    /// it.
+    /// A waiter's turn. It keeps the receive half while it sleeps, because no other thread takes
+    /// over from it.
     pub(super) fn turn_of_waiter<'a>(
         &'a self,
         mut guard: Guard<'a, E>,
@@ -98,9 +98,9 @@ impl<E: Endpoint> Driven<E> {
                 };
         if !found {
             let source = Some((&plan.source, plan.interest));
-            // Without a sleep the other end need not ring.
+            // Without a sleep the other end need not ring its doorbell.
             if sleeps && plan.interest.read && incoming.arm() {
-                // It came in the last moment.
+                // Input came at the last moment.
             } else if self.waiter.sleep(source, timeout) {
                 incoming.set_ready();
             }
@@ -115,7 +115,7 @@ impl<E: Endpoint> Driven<E> {
         guard
     }
 
-    /// The background thread's life.
+    /// The main loop of the background thread.
     pub(super) fn run_background(&self, mut dialler: Dialler) {
         let mut dial = None;
         let drive = || {
@@ -125,7 +125,7 @@ impl<E: Endpoint> Driven<E> {
             });
         };
         if catch_unwind(AssertUnwindSafe(drive)).is_err() {
-            // Nobody drives any more when nobody waits, so the link is over for everyone.
+            // With no thread left to drive in the background, the link is over for all users.
             let mut guard = self.role.lock();
             guard.data.abandon();
             self.role.stop(&mut guard);
@@ -135,7 +135,7 @@ impl<E: Endpoint> Driven<E> {
         self.bed.watch(None, Interest::default());
     }
 
-    /// The background thread's turn while connected: it leaves the receive half behind while it
+    /// The background thread's turn while connected. It leaves the receive half behind while it
     /// sleeps, for a waiter that takes over.
     fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
         let Some(plan) = guard.data.plan() else {
@@ -194,7 +194,7 @@ impl<E: Endpoint> Driven<E> {
             DialStep::Wait(source, until) => {
                 return self.sleep_offline(guard, source, until, false);
             }
-            // One that was handed over meanwhile counts.
+            // A transport that was attached meanwhile takes precedence.
             DialStep::Connected(_) | DialStep::Failed(_) if guard.data.is_connected() => {}
             DialStep::Connected(transport) => {
                 guard.data.connect(transport, now, wall);
@@ -209,7 +209,7 @@ impl<E: Endpoint> Driven<E> {
         guard
     }
 
-    /// Sleeps until the dial's next step at `until`, or what else is due.
+    /// Sleeps until the dial's next step at `until`, or until something else is due.
     fn sleep_offline<'a>(
         &'a self,
         mut guard: Guard<'a, E>,
@@ -233,7 +233,7 @@ impl<E: Endpoint> Driven<E> {
         guard
     }
 
-    /// Notes what the driver sleeps for; the time until something is due.
+    /// Records the wake-up conditions of the driver and returns the time until something is due.
     fn note_sleep(
         &self,
         state: &mut State<E>,
@@ -245,7 +245,7 @@ impl<E: Endpoint> Driven<E> {
         until.map(|until| until.since(state.time().0))
     }
 
-    /// Ends a turn: takes in what was read, runs what is due, sends, and tells those who wait.
+    /// Ends a turn: delivers input, runs due timers, sends, and wakes the waiters.
     fn settle(&self, state: &mut State<E>, incoming: Option<Incoming>) {
         let (now, wall) = state.time();
         let connection = &mut state.data;
@@ -299,7 +299,7 @@ impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
     }
 }
 
-/// When the endpoint, a task or the dial wants something next.
+/// The next time at which the endpoint, a task or the dial is due.
 fn next_due<E: Endpoint>(state: &State<E>, may_dial: bool) -> Option<Tick> {
     let endpoint = &state.data.endpoint;
     let dial = (may_dial && state.is_offline())

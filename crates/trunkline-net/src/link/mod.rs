@@ -1,4 +1,4 @@
-//! The client's side of a connection: whoever waits drives it.
+//! The client's side of a connection, driven by the threads that wait on it.
 //!
 //! ```text
 //!   with        any thread: runs the closure under the lock, sends what became due
@@ -32,26 +32,26 @@ use crate::transport::{Peer, Transport, TransportUsed};
 use connection::Connection;
 use drive::Driven;
 
-/// A connection to one engine that comes back by itself, used by any number of threads and tasks.
+/// A connection to one engine that reconnects by itself, shared by any number of threads and tasks.
 ///
-/// The endpoint decides when to dial (`poll_dial`) and what to make of a lost connection; the link
-/// dials, sends, receives and keeps its timers.
+/// The endpoint decides when to dial (`poll_dial`) and how to handle a lost connection. The link
+/// dials, sends, receives and keeps the endpoint's timers.
 pub struct Link<E: Endpoint + 'static> {
     driven: Arc<Driven<E>>,
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How a link behaves.
+/// Options of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkOptions {
-    /// Bounds of each dial.
+    /// Time limits of each dial.
     pub dial: DialLimits,
-    /// How long no thread must have driven before the background thread drives again. Until then
-    /// what arrives stays in the socket, so that calls which follow one another cost one wake-up
-    /// each. Up to four times that after a program that waited again and again without a pause.
+    /// Time without a driving thread after which the background thread drives again. Until then,
+    /// arriving data stays in the socket, so that consecutive calls cost one wake-up each. After a
+    /// program that waited repeatedly without a pause it may take up to four times as long.
     pub idle: Duration,
-    /// How long a thread that waits looks for the answer before it sleeps, at most; zero: not at
-    /// all. See [`spin`](crate::spin).
+    /// Maximum time that a waiting thread polls for the answer before it sleeps. Zero disables
+    /// polling. See [`spin`](crate::spin).
     pub spin: Duration,
 }
 
@@ -65,16 +65,16 @@ impl Default for LinkOptions {
     }
 }
 
-/// Whether an endpoint takes a transport.
+/// The decision of an endpoint about an attached transport.
 #[derive(Debug)]
 pub enum Admitted {
-    /// Yes; and a frame with a descriptor to send first.
+    /// The transport is accepted; the frame, if any, is sent first with the descriptor.
     Yes(Option<(Vec<u8>, OwnedFd)>),
-    /// No.
+    /// The transport is refused.
     No,
 }
 
-/// Why a link could not be started.
+/// The reason why a link could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -87,8 +87,8 @@ pub enum StartError {
 }
 
 impl<E: Endpoint + 'static> Link<E> {
-    /// Starts the background thread, which dials as soon as `endpoint` wants it. Takes three file
-    /// descriptors, and one or two more while connected.
+    /// Starts the background thread, which dials as soon as `endpoint` requests it. Takes three
+    /// file descriptors, and one or two more while connected.
     ///
     /// # Errors
     /// The machine has no descriptor or thread left.
@@ -110,11 +110,10 @@ impl<E: Endpoint + 'static> Link<E> {
         }))
     }
 
-    /// Runs `f` on the endpoint and sends what became due, on this thread. Never waits for the
-    /// network.
+    /// Runs `f` on the endpoint and sends its output, on this thread. Never waits for the network.
     ///
-    /// `f` runs under the link's lock: it must be short, and must not use the link. What it changes
-    /// in the endpoint is not told to threads and tasks that wait; see
+    /// `f` runs under the link's lock: it must be short, and must not use the link. Waiting threads
+    /// and tasks do not notice what it changes in the endpoint; see
     /// [`wake_waiters`](Self::wake_waiters).
     pub fn with<R>(&self, f: impl FnOnce(&mut E, Tick, Timestamp) -> R) -> R {
         let driven = &self.driven;
@@ -126,10 +125,10 @@ impl<E: Endpoint + 'static> Link<E> {
         answer
     }
 
-    /// Waits until `f` has an answer: at once, or after something arrived, was due or changed.
-    /// `None` when `deadline` has passed or the link is closed.
+    /// Waits until `f` returns an answer. Calls it at once, and again after data arrived, a timer
+    /// fired or something changed. Returns `None` if `deadline` has passed or the link is closed.
     ///
-    /// While it waits the calling thread drives the connection, unless another one does already.
+    /// While it waits, the calling thread drives the connection, unless another one does already.
     /// `f` runs under the link's lock: it must be short, and must not use the link.
     pub fn wait_until<R>(
         &self,
@@ -139,12 +138,12 @@ impl<E: Endpoint + 'static> Link<E> {
         self.wait_for(deadline, |connection, now| f(&mut connection.endpoint, now))
     }
 
-    /// As [`wait_until`](Self::wait_until), for tasks: `Pending` registers the task, which is woken
-    /// after each change and at `deadline`. `Ready(None)` when `deadline` has passed or the link is
-    /// closed.
+    /// As [`wait_until`](Self::wait_until), for tasks. `Pending` registers the task, which is woken
+    /// after each change and at `deadline`. Returns `Ready(None)` if `deadline` has passed or the
+    /// link is closed.
     ///
     /// # Cancel safety
-    /// A task that is dropped leaves a waker behind until the next change.
+    /// A dropped task leaves a waker behind until the next change.
     pub fn poll_until<R>(
         &self,
         context: &mut Context<'_>,
@@ -172,7 +171,7 @@ impl<E: Endpoint + 'static> Link<E> {
     /// [`poll_until`](Self::poll_until) as a future.
     ///
     /// # Cancel safety
-    /// Nothing is lost when the future is dropped, except what `f` itself took.
+    /// Dropping the future loses nothing except what `f` itself took.
     pub async fn wait<R>(
         &self,
         deadline: Option<Tick>,
@@ -181,14 +180,14 @@ impl<E: Endpoint + 'static> Link<E> {
         poll_fn(|context| self.poll_until(context, deadline, &mut f)).await
     }
 
-    /// Takes a transport that somebody else has accepted, in the place of the one that there is, if
-    /// `admit` says so, which runs on the endpoint under the link's lock. Gives it back otherwise.
+    /// Installs a transport that another part of the program has accepted, in place of the current
+    /// one, if `admit` accepts it. `admit` runs on the endpoint under the link's lock.
     ///
-    /// Bytes that were read of it already are `admit`'s to hand to the endpoint. A frame that it
-    /// returns goes out first, with a descriptor beside it.
+    /// `admit` must hand bytes that were already read from the transport to the endpoint. A frame
+    /// that it returns is sent first, with its descriptor.
     ///
     /// # Errors
-    /// The transport, which was not taken.
+    /// Returns the transport if it was refused.
     pub fn attach(
         &self,
         transport: Transport,
@@ -214,14 +213,14 @@ impl<E: Endpoint + 'static> Link<E> {
         };
         driven.after_call(&mut guard);
         driven.role.changed(&mut guard);
-        // Whoever drives sleeps on another transport, or on none.
+        // The driving thread sleeps on another transport, or on none.
         driven.kick(&guard);
         driven.role.unlock(guard);
         answer
     }
 
-    /// Makes everyone who waits look at the endpoint again: for a caller of [`with`](Self::with)
-    /// that changed something another one may wait for.
+    /// Makes all waiters check the endpoint again. A caller of [`with`](Self::with) uses this after
+    /// a change that another thread may wait for.
     pub fn wake_waiters(&self) {
         let driven = &self.driven;
         let mut guard = driven.role.lock();
@@ -230,19 +229,19 @@ impl<E: Endpoint + 'static> Link<E> {
         driven.role.unlock(guard);
     }
 
-    /// Who is at the other end of the transport, while there is one.
+    /// The peer of the current transport; `None` while there is no transport.
     pub fn peer(&self) -> Option<Peer> {
         self.driven.role.lock().data.peer()
     }
 
-    /// What the transport is made of, while there is one.
+    /// The kind of the current transport; `None` while there is no transport.
     pub fn transport(&self) -> Option<TransportUsed> {
         self.driven.role.lock().data.transport()
     }
 
-    /// Last values of the engine in memory that it shares with this process, with a place for
-    /// `index`. `None` where the two have no shared memory (yet), the engine gives none, or it has
-    /// not answered by `deadline`.
+    /// Returns the engine's table of last values in memory shared with this process, if it has a
+    /// place for `index`. Returns `None` if there is no shared memory (yet), the engine provides no
+    /// table, or it has not answered by `deadline`.
     pub fn last_values(&self, index: u32, deadline: Tick) -> Option<Arc<LocalTable>> {
         let answer = self.wait_for(Some(deadline), |connection, now| {
             match connection.table(index, now) {
@@ -254,10 +253,10 @@ impl<E: Endpoint + 'static> Link<E> {
         answer.flatten()
     }
 
-    /// Sends what the endpoint still has, until `deadline` at the latest, then closes the
-    /// connection and ends the background thread. Everyone who waits is told that it is over.
+    /// Sends the endpoint's remaining output, until `deadline` at the latest, then closes the
+    /// connection and ends the background thread. All waits end.
     ///
-    /// An endpoint that wants to say goodbye is told so before, in [`with`](Self::with).
+    /// If the endpoint must say goodbye, request that through [`with`](Self::with) before.
     pub fn close(&self, deadline: Tick) {
         self.wait_for(Some(deadline), |connection, _| {
             connection.is_flushed().then_some(())
@@ -282,8 +281,8 @@ impl<E: Endpoint + 'static> Link<E> {
         driven.role.unlock(guard);
     }
 
-    /// True once [`close`](Self::close) was called, or the endpoint panicked on the background
-    /// thread, which nobody else would hear of.
+    /// Returns true after [`close`](Self::close), or after the endpoint panicked on the background
+    /// thread, which is visible nowhere else.
     pub fn is_closed(&self) -> bool {
         self.driven.role.lock().is_stopping()
     }
@@ -315,7 +314,7 @@ impl<E: Endpoint + 'static> fmt::Debug for Link<E> {
 }
 
 impl<E: Endpoint> Driven<E> {
-    /// One look at a waiter's condition, and what it made due.
+    /// Checks a waiter's condition once and sends what that made due.
     fn check<R>(
         &self,
         state: &mut drive::State<E>,

@@ -1,4 +1,4 @@
-//! The pipe by itself: order, bounds, ends, and that its signal tells everything there is to tell.
+//! The pipe on its own: order, bounds, ends, and that its signal reports every change.
 
 use std::os::fd::AsFd;
 
@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// Whether the end's signal was raised since it was last asked.
+/// Returns true if the end's signal was raised since the last call.
 fn told(transport: &Transport) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(
         transport.source.as_fd(),

@@ -1,5 +1,5 @@
-//! What calls leave to the background thread, and what becomes of its sleep, with the time moved by
-//! hand.
+//! The work that calls leave to the background thread, and their effect on its sleep, with
+//! simulated time.
 
 use std::cell::{Cell, RefCell};
 
@@ -18,7 +18,7 @@ fn now() -> Moment {
     )
 }
 
-/// Keeps what it is told.
+/// Records the calls it receives.
 #[derive(Default)]
 struct Told(RefCell<Vec<&'static str>>);
 
@@ -40,7 +40,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Connected, the background thread asleep as the driver.
+    /// Connected; the background thread has the role and is asleep.
     fn new() -> Self {
         NOW.set(1_000_000_000);
         let rig = Self {
@@ -54,7 +54,8 @@ impl Rig {
         rig
     }
 
-    /// A wait that takes one turn, `after` the one before; what the sleep was told meanwhile.
+    /// Makes a wait of one turn, `after` the previous one. Returns the calls that the sleep
+    /// received.
     fn wait(&self, after: Duration) -> Vec<&'static str> {
         NOW.set(NOW.get() + after.as_nanos() as u64);
         let mut looks = 0;
@@ -136,7 +137,7 @@ fn whoever_ends_everything_ends_a_muted_sleep() {
 }
 
 impl Rig {
-    /// Connected, nobody drives: the background thread was displaced for good.
+    /// Connected, without a driver: the background thread was displaced for good.
     fn free() -> Self {
         let rig = Self::new();
         rig.wait(IDLE);
@@ -145,8 +146,8 @@ impl Rig {
         rig
     }
 
-    /// A call, `after` the one before, that finds what it asks for, or that has no time to wait for
-    /// it. The time-outs of the turns that it drives.
+    /// Makes a call, `after` the previous one, that finds its answer at once or has no time to wait
+    /// for it. Returns the time-outs of the turns that it drives.
     fn call(&self, after: Duration, finds: bool) -> Vec<Option<Duration>> {
         NOW.set(NOW.get() + after.as_nanos() as u64);
         let mut turns = Vec::new();
@@ -170,8 +171,8 @@ impl Rig {
     }
 }
 
-/// Readings that wait already, taken faster than the interval: nobody reads the connection
-/// meanwhile.
+/// Readings that are already there are taken faster than the interval, so no call reads the
+/// connection.
 #[test]
 fn calls_that_find_what_they_ask_for_leave_the_connection_to_the_background_thread() {
     let sut = Rig::free();

@@ -1,6 +1,6 @@
-//! Explores schedules of waiters, tasks and the background thread around one fake socket: no
-//! wake-up is lost (shuttle reports it as a deadlock), there are never two drivers, and never none
-//! while somebody waits (a deadlock again).
+//! Explores schedules of waiters, tasks and the background thread around a fake socket. No wake-up
+//! is lost (shuttle reports that as a deadlock), there are never two drivers, and never none while
+//! a thread or task waits (a deadlock again).
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p trunkline-net --release shuttle_`
 
@@ -14,11 +14,11 @@ use shuttle::thread;
 use super::*;
 use crate::sync::TIME_OUTS_COME;
 
-/// Schedules of each test, unless `SHUTTLE_SCHEDULES` says otherwise.
+/// Number of schedules of each test, unless `SHUTTLE_SCHEDULES` overrides it.
 const SCHEDULES: usize = 20_000;
 const IDLE: Duration = Duration::from_nanos(4);
 
-/// What two sleepers and a peer make of a socket.
+/// A fake socket with two sleepers and a peer.
 #[derive(Default)]
 struct Socket {
     state: Mutex<SocketState>,
@@ -28,11 +28,11 @@ struct Socket {
 
 #[derive(Default)]
 struct SocketState {
-    /// Messages that have arrived.
+    /// Number of messages that have arrived.
     waiting: u64,
     closed: bool,
     kicked: [bool; 2],
-    /// What arrives does not end the background thread's sleep.
+    /// Arriving data does not end the background thread's sleep.
     muted: bool,
 }
 
@@ -40,7 +40,7 @@ const WAITER: usize = 0;
 const BACKGROUND: usize = 1;
 
 impl Socket {
-    /// The background thread's sleep may end by itself, as at a time-out.
+    /// Sleeps. If `may_end`, the sleep may end by itself, as at a time-out.
     fn sleep(&self, sleeper: usize, may_end: bool) {
         let mut state = lock(&self.state);
         loop {
@@ -59,7 +59,8 @@ impl Socket {
         self.changed.notify_all();
     }
 
-    /// What only the driver may do: messages that arrived, and whether the peer has closed.
+    /// Returns what only the driver may read: the messages that arrived, and whether the peer has
+    /// closed.
     fn read(&self) -> (u64, bool) {
         assert!(!self.reading.swap(true, Ordering::SeqCst), "two drivers");
         let mut state = lock(&self.state);
@@ -96,7 +97,7 @@ impl Rig {
         })
     }
 
-    /// Takes in what the driver has read.
+    /// Delivers what the driver has read.
     fn settle(&self, guard: &mut Guard<'_, Inbox>, (messages, closed): (u64, bool)) {
         guard.data.messages += messages;
         if closed {
@@ -147,7 +148,7 @@ impl Rig {
         guard
     }
 
-    /// Waits as a thread for `done`; `patience` looks at most.
+    /// Waits as a thread for `done`, with at most `patience` checks.
     fn wait<R>(&self, patience: u64, mut done: impl FnMut(&mut Inbox) -> Option<R>) -> Option<R> {
         let mut looks = 0;
         self.role.wait(
@@ -207,7 +208,7 @@ impl Sleep<Inbox> for Rig {
     }
 }
 
-/// Any time: whether the background thread has waited long enough is the schedule's choice.
+/// Returns any time: the schedule chooses whether the background thread has waited long enough.
 fn random_time() -> Moment {
     (
         Tick::from_nanos(thread_rng().gen_range(0..8u64)),
@@ -216,7 +217,7 @@ fn random_time() -> Moment {
 }
 
 std::thread_local! {
-    /// Shuttle runs all threads of a schedule on one thread of the system.
+    /// Shuttle runs all threads of a schedule on one system thread.
     static WORKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -224,12 +225,12 @@ fn worked_time() -> Moment {
     (Tick::from_nanos(WORKED.get()), Timestamp::UNIX_EPOCH)
 }
 
-/// Work between two calls, of about the interval after which the background thread drives.
+/// Work between two calls that takes about as long as the background thread's interval.
 fn work_for_long() {
     work(thread_rng().gen_range(0..2 * IDLE.as_nanos() as u64));
 }
 
-/// The same, always shorter than the interval.
+/// Work between two calls that is always shorter than the interval.
 fn work_for_short() {
     work(thread_rng().gen_range(0..IDLE.as_nanos() as u64));
 }
@@ -262,13 +263,13 @@ impl Wake for Woken {
     }
 }
 
-/// Runs `users` beside the background thread and a peer, ends when the users have ended.
+/// Runs `users` beside the background thread and a peer, until the users have ended.
 fn explore(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
     TIME_OUTS_COME.set(false);
     explore_by(random_time, users, peer);
 }
 
-/// The same where time passes only while a program works, and time-outs come.
+/// The same, but time passes only while a program works, and time-outs occur.
 fn explore_in_time(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
     TIME_OUTS_COME.set(true);
     explore_by(worked_time, users, peer);
@@ -318,7 +319,7 @@ fn task(rig: &Rig) {
     }
 }
 
-/// Waits for what never comes, and gives up.
+/// Waits for something that never comes, and gives up.
 fn impatient(rig: &Rig) {
     for patience in 1..4 {
         let never: Option<()> = rig.wait(patience, |_| None);
@@ -351,8 +352,8 @@ fn shuttle_waiters_and_tasks_share_a_connection() {
 fn shuttle_whoever_gives_up_passes_the_role_on() {
     explore(&[waiter, impatient, task], |rig| {
         send(rig, 2);
-        // Shuttle's time-outs need not come, so those who give up are given something to look
-        // at. It ends with them: whatever they should have passed on stays lost.
+        // Shuttle's time-outs need not occur, so waiters that give up get changes to check. The
+        // changes end with them: a role that they should have passed on stays lost.
         while !rig.gave_up.load(Ordering::SeqCst) {
             let mut guard = rig.role.lock();
             rig.role.changed(&mut guard);
@@ -368,7 +369,8 @@ fn shuttle_a_parked_waiter_sees_what_the_driver_took_in() {
     fn first(rig: &Rig) {
         rig.wait(u64::MAX, |inbox| (inbox.messages >= 1).then_some(()))
             .unwrap();
-        // The second comes only when the first has been seen, and most likely while another drives.
+        // The second message comes only after the first was seen, and most likely while another
+        // thread drives.
         send(rig, 1);
     }
     fn both(rig: &Rig) {
@@ -385,7 +387,7 @@ fn shuttle_a_lost_connection_is_dialled_again_while_everyone_waits() {
             .unwrap();
     }
     explore(&[waits_for_the_second_connection, waiter, task], |rig| {
-        // As a peer would: it closes what it has accepted.
+        // Like a peer, close a connection only after it was accepted.
         rig.wait_as_task(|inbox| (inbox.connections >= 1).then_some(()));
         send(rig, 2);
         rig.socket.change(|state| state.closed = true);
@@ -394,7 +396,7 @@ fn shuttle_a_lost_connection_is_dialled_again_while_everyone_waits() {
     });
 }
 
-/// Polls until two messages have come: calls without time, and work between them.
+/// Polls until two messages have come: calls without time, with work between them.
 fn poller(rig: &Rig) {
     for work in [work_for_short, work_for_long] {
         while rig.wait(1, Rig::take_one).is_none() {
@@ -403,8 +405,8 @@ fn poller(rig: &Rig) {
     }
 }
 
-/// Works on what it has, a call for each: they find what they ask for at once, and never wait.
-/// Until two messages have come, which it needs not.
+/// Works on messages that it has, with a call for each: the calls find their answer at once and
+/// never wait. Ends after two messages, but does not depend on them.
 fn worker(rig: &Rig) {
     let mut taken = 0;
     while taken < 2 {
@@ -414,7 +416,7 @@ fn worker(rig: &Rig) {
     }
 }
 
-/// Waits for two messages, one soon after the other, so that the background thread is displaced.
+/// Waits for two messages in quick succession, so that the background thread is displaced.
 fn waits_and_then(rig: &Rig, goes_on: fn(&Rig)) {
     waiter(rig);
     goes_on(rig);
@@ -456,7 +458,7 @@ fn shuttle_a_lost_connection_is_dialled_again_while_a_program_polls() {
     });
 }
 
-/// The model notices when calls count that do not drive.
+/// The model detects a defect in which calls that do not drive count as driving.
 #[test]
 #[should_panic(expected = "exceeded max_steps bound")]
 fn shuttle_a_role_that_counts_calls_starves_the_connection() {

@@ -26,13 +26,13 @@ use super::peer_user;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
-/// First and longest pause after the system could not accept a connection. The next attempt
+/// First and longest pause after the system failed to accept a connection. The next attempt
 /// succeeds at most this long after a descriptor became free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Connections turned away with the spare descriptor at each attempt that fails after the longest
-/// pause. Until then they wait: most shortages are short.
+/// Number of connections turned away with the spare descriptor at each attempt that fails after the
+/// longest pause. Until then they wait: most shortages are short.
 const TURNED_AWAY_MAX: usize = 16;
 
 pub(super) struct Acceptor {
@@ -43,37 +43,37 @@ pub(super) struct Acceptor {
     limits: ArrivalLimits,
     arrivals: Arrivals,
     clock: Clock,
-    /// A descriptor kept for the moment in which no other is left.
+    /// A descriptor reserved for the moment at which no other is left.
     spare: Option<File>,
     pause: Option<Pause>,
 }
 
-/// What the server tells its acceptor, which it rings then.
+/// Flags that the server sets for its acceptor. It then wakes the acceptor.
 pub(super) struct Told {
-    /// To end.
+    /// The acceptor must end.
     pub(super) stop: Arc<AtomicBool>,
-    /// To accept nobody yet.
+    /// The acceptor must not accept connections yet.
     pub(super) held: Arc<AtomicBool>,
 }
 
-/// What the acceptor bounds of each connection.
+/// The limits that the acceptor applies to each connection.
 #[derive(Clone, Copy)]
 pub(super) struct ArrivalLimits {
     pub(super) user_timeout: Duration,
-    /// Whether programs of this machine are offered shared memory.
+    /// Offer shared memory to programs of this machine.
     pub(super) shared_memory: bool,
     pub(super) per_address: u32,
-    /// Whether TCP is for the programs of this process's user alone.
+    /// Accept only TCP peers that run as this process's user.
     pub(super) same_user: bool,
 }
 
 struct Listener {
     socket: ListenSocket,
-    /// Connections may wait.
+    /// Connections may be waiting.
     ready: bool,
 }
 
-/// A socket that connections arrive at.
+/// A listening socket.
 pub(super) enum ListenSocket {
     Tcp(BoundPort),
     Unix(BoundSocket),
@@ -142,7 +142,7 @@ impl Acceptor {
         })
     }
 
-    /// The thread's life. Ends, and closes the listeners, when told to stop.
+    /// The main loop of the thread. When it must stop, it closes the listeners and ends.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(16);
         while !self.told.stop.load(Ordering::Acquire) {
@@ -152,8 +152,7 @@ impl Acceptor {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
-            // An error is a signal of the system, or want of memory; the loop comes back either
-            // way.
+            // An error is a signal of the system, or lack of memory; the loop continues either way.
             let polled = self.poll.poll(&mut events, pause);
             for event in events
                 .iter()
@@ -183,12 +182,12 @@ impl Acceptor {
                 }
             }
         }
-        // Listeners that are still ready after a shortage have been tried again by now.
+        // Listeners that are still ready after a shortage have now been tried again.
         self.pause = None;
     }
 
     fn admit(&mut self, arrival: Arrival) {
-        // An error means that the peer is gone already.
+        // On an error the peer is gone already.
         match arrival {
             Arrival::Tcp(stream, peer) => {
                 let ArrivalLimits {
@@ -233,8 +232,8 @@ impl Acceptor {
         }
     }
 
-    /// A Unix socket is for the programs of `owner`. Its file says so as well, but not to the
-    /// system's administrator.
+    /// Admits or refuses a peer on a Unix socket, which is for programs of `owner` only. The mode
+    /// of the file enforces the same, but not for the system's administrator.
     fn admit_user(&self, stream: UnixStream, peer: Credentials, owner: u32) {
         match refusal_of(peer.uid, owner) {
             None if self.limits.shared_memory => {
@@ -251,8 +250,9 @@ impl Acceptor {
         }
     }
 
-    /// The system has no descriptor or memory for a connection: asking at once would only burn the
-    /// processor. After a shortage that lasts, those who wait are told.
+    /// Pauses after the system had no descriptor or memory for a connection, because retrying at
+    /// once would only waste processor time. If the shortage lasts, waiting peers are turned away
+    /// with a reason.
     fn pause_accepting(&mut self) {
         self.admission
             .census
@@ -269,7 +269,8 @@ impl Acceptor {
         });
     }
 
-    /// Accepts connections with the spare descriptor, one after the other, only to say why not.
+    /// Accepts connections with the spare descriptor, one after the other, only to send the reason
+    /// for the refusal.
     fn turn_away(&mut self) {
         if self.spare.take().is_none() {
             return;
@@ -285,7 +286,7 @@ impl Acceptor {
                     .fetch_add(1, Ordering::Relaxed);
                 let factory = &self.admission.factory;
                 let retry_after = self.admission.retry_after(Refusal::Descriptors);
-                // What a fresh socket does not take at once is not worth waiting for.
+                // A fresh socket takes the bytes at once or not at all; waiting is not worthwhile.
                 let _ = match arrival {
                     Arrival::Tcp(mut stream, peer) => {
                         let bytes =
@@ -309,7 +310,7 @@ impl Acceptor {
 
 enum Fate {
     NoneWaits,
-    /// This connection is of no use; the next may be.
+    /// This connection is unusable; the next may be fine.
     GoneAgain,
     Shortage,
 }
@@ -336,7 +337,7 @@ fn fate(error: &io::Error) -> Fate {
     }
 }
 
-/// Why a program of `uid` may not use a socket of `owner`.
+/// Returns the reason why a program of `uid` may not use a socket of `owner`.
 fn refusal_of(uid: u32, owner: u32) -> Option<Refusal> {
     (uid != owner).then_some(Refusal::OtherUser { owner, uid })
 }

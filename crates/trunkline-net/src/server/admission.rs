@@ -1,4 +1,4 @@
-//! Who may come in, and to which connection thread.
+//! Admission of connections, and their distribution to the connection threads.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,49 +17,48 @@ use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
 
-/// When the first peer that was turned away for want of a handshake comes again, and the time until
-/// the next one does: handshakes are over in no time, and 1 ms is more than one takes.
+/// Delay after which the first peer refused for lack of a handshake place should return, and the
+/// interval between such peers. A handshake takes less than 1 ms.
 const SOON: Duration = Duration::from_millis(100);
 const SOON_INTERVAL: Duration = Duration::from_millis(1);
-/// For want of a session or a descriptor, which are not free so soon: most come in vain, and as
-/// often as is needed to take a free place within a second.
+/// The same for lack of a session or a descriptor, which become free less quickly. Most of these
+/// peers are refused again; the interval is short enough to take a free place within a second.
 const LATER: Duration = Duration::from_secs(2);
 pub(super) const LATER_INTERVAL: Duration = Duration::from_millis(50);
 
-/// One of so many places is kept for programs of the server's own user: others that open sessions
-/// without end do not lock out those who can stop them. Fewer places than this are for everybody.
+/// One place in this many is reserved for programs of the server's own user: other users that open
+/// sessions without end do not lock out the user who can stop them. With fewer places than this,
+/// none is reserved.
 const KEPT_SHARE: usize = 100;
 
-/// A file that other processes are given; what lies behind it lasts as long as somebody has this.
+/// A file given to other processes. Its contents last as long as any reference to it exists.
 pub type SharedFile = Arc<dyn AsFd + Send + Sync>;
 
-/// Makes the endpoint of each session. Called on the connection thread that the session will live
-/// on.
+/// Creates the endpoint of each session. Called on the session's connection thread.
 pub trait SessionFactory: Send + Sync {
-    /// The endpoint of a new session of `peer`; `notifier` reaches it from other threads.
+    /// Creates the endpoint of a new session of `peer`. Other threads reach it through `notifier`.
     ///
     /// # Errors
-    /// The bytes that tell the peer why it is turned away; they are sent, then the connection
-    /// closes.
+    /// The bytes that tell the peer why it is refused. They are sent, then the connection closes.
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
 
-    /// Last values for a session's peer that asks for them, to be mapped by its process: the file
-    /// of a table ([`create_table`](crate::create_table)) all of which that peer may read. The
-    /// session keeps it until it is over, or asks again.
+    /// Returns the last values for a session's peer that asks for them, to be mapped by its
+    /// process: the file of a table ([`create_table`](crate::create_table)) that this peer may read
+    /// in full. The session keeps it until it ends or asks again.
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
         let _ = peer;
         None
     }
 
-    /// The endpoint of a session gave its transport away, by this number
-    /// ([`Endpoint::wants_handover`]): here it is, a connected socket. Nothing of it was read that
-    /// the endpoint was not handed.
+    /// Receives the connected socket of a session whose endpoint has given its transport away under
+    /// this number ([`Endpoint::wants_handover`]). Every byte read from the socket has been passed
+    /// to the endpoint.
     fn hand_over(&self, number: u64, peer: Peer, socket: OwnedFd) {
         let _ = (number, peer, socket);
     }
 
-    /// The bytes that tell a peer why there is no session for it, and after what time it is asked
-    /// to come again; empty: close without a word.
+    /// Returns the bytes that tell a peer why it gets no session and after what time it should
+    /// return. If they are empty, the connection closes without a message.
     fn refusal(&self, peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let _ = (peer, refusal, retry_after);
         Vec::new()
@@ -75,50 +74,50 @@ where
     }
 }
 
-/// Why a server turned a peer away before it had a session.
+/// The reason why a server refused a peer before it had a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// As many sessions are open as are allowed.
+    /// The maximum number of sessions is open.
     #[error(
         "{sessions_max} sessions are open, which is the limit; close some, or raise sessions_max"
     )]
     SessionsMax {
-        /// The limit.
+        /// Maximum number of open sessions.
         sessions_max: usize,
     },
-    /// As many connections are being set up as are allowed.
+    /// The maximum number of connections is being set up.
     #[error(
         "{handshakes_max} connections are being set up, which is the limit; this one may come again \
          in a moment, or raise handshakes_max"
     )]
     HandshakesMax {
-        /// The limit.
+        /// Maximum number of connections being set up.
         handshakes_max: usize,
     },
-    /// The peer's address makes connections faster than is allowed.
+    /// The peer's address makes connections faster than allowed.
     #[error(
         "this address makes more than {per_second} connections per second, which is the limit; it \
          may come again in a moment, or raise connections_per_address"
     )]
     TooOften {
-        /// The limit.
+        /// Maximum number of connections per second from one address.
         per_second: u32,
     },
-    /// The peer's program runs as another user than the server, and the socket is for that user
-    /// alone.
+    /// The peer's program runs as a different user than the server, and the socket is for the
+    /// server's user only.
     #[error(
         "the engine's Unix socket is for programs of user {owner}, and this one runs as user {uid}; \
          run it as that user, or connect over TCP where the engine listens there"
     )]
     OtherUser {
-        /// The server's user.
+        /// User id of the server.
         owner: u32,
-        /// The peer's.
+        /// User id of the peer.
         uid: u32,
     },
-    /// The server takes programs of its own user alone, and this one is of another, or of nobody
-    /// that the system knows.
+    /// The server accepts only programs of its own user. This one belongs to another user, or to
+    /// none that the system reports.
     #[error(
         "this engine takes programs of user {owner} alone, and this one {}; run it as that user on \
          the engine's machine, or start the engine without same_user",
@@ -126,9 +125,9 @@ pub enum Refusal {
             |uid| format!("runs as user {uid}"))
     )]
     NotSameUser {
-        /// The server's user.
+        /// User id of the server.
         owner: u32,
-        /// The peer's, if it is known.
+        /// User id of the peer, if known.
         uid: Option<u32>,
     },
     /// The server's process has no file descriptor left.
@@ -136,23 +135,23 @@ pub enum Refusal {
     Descriptors,
 }
 
-/// What a server counts since it started.
+/// Counters of a server since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ServerCounters {
-    /// Sessions open now, those that are being set up included.
+    /// Open sessions, including those that are being set up.
     pub sessions: usize,
-    /// Sessions that are being set up now.
+    /// Sessions that are being set up.
     pub handshakes: usize,
     /// Connections that became a session.
     pub accepted: u64,
-    /// Connections that were turned away.
+    /// Connections that were refused.
     pub refused: u64,
-    /// Times the system could not accept a connection, for want of descriptors or memory.
+    /// Times the system could not accept a connection for lack of descriptors or memory.
     pub accept_failures: u64,
 }
 
-/// Shared by the acceptor, the connection threads and whoever connects in memory.
+/// Shared by the acceptor, the connection threads and in-memory clients.
 pub(super) struct Admission {
     pub(super) factory: Arc<dyn SessionFactory>,
     pub(super) census: Arc<Census>,
@@ -161,12 +160,12 @@ pub(super) struct Admission {
     closed: AtomicBool,
     pipe_capacity: usize,
     clock: Clock,
-    /// When those who are turned away are asked to come again.
+    /// Times at which refused peers should return.
     soon: Mutex<Turns>,
     later: Mutex<Turns>,
 }
 
-/// What may be open at a time.
+/// Limits on what may be open at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) sessions_max: usize,
@@ -182,8 +181,8 @@ pub(super) struct Census {
     handshakes: AtomicUsize,
 }
 
-/// One of the sessions that may be open, and until the peer has introduced itself one of those that
-/// may be set up at a time; free again when dropped.
+/// One of the allowed sessions. Until the peer has introduced itself, it also counts as one of the
+/// allowed handshakes. Dropping it frees both.
 pub(super) struct Seat {
     census: Arc<Census>,
     in_handshake: bool,
@@ -210,8 +209,9 @@ impl Admission {
         }
     }
 
-    /// Gives `transport` to a connection thread, or has one turn it away. `is_ours`: whether it is
-    /// of a program of this process's user, for which the last places are kept.
+    /// Passes `transport` to a connection thread, which opens a session or refuses it. `is_ours`
+    /// returns true if the peer is a program of this process's user, for which the last places are
+    /// reserved.
     pub(super) fn admit(&self, transport: Transport, is_ours: impl Fn() -> bool) {
         match self.census.take_seat(is_ours) {
             Ok(seat) => self.post(Mail::Arrived(transport, seat)),
@@ -222,7 +222,7 @@ impl Admission {
         }
     }
 
-    /// Has a connection thread turn `transport` away.
+    /// Makes a connection thread refuse `transport`.
     pub(super) fn refuse(
         &self,
         transport: Transport,
@@ -235,8 +235,8 @@ impl Admission {
         });
     }
 
-    /// When a peer that is turned away for want of room is to come again: each at a time of its
-    /// own.
+    /// Returns the delay after which a peer refused for lack of room should return. Each peer gets
+    /// a different time.
     pub(super) fn retry_after(&self, refusal: Refusal) -> Option<Duration> {
         let (turns, earliest) = match refusal {
             Refusal::HandshakesMax { .. } => (&self.soon, SOON),
@@ -259,7 +259,7 @@ impl Admission {
         }
     }
 
-    /// A new connection in memory; its other end is admitted like any other.
+    /// Creates a connection in memory; its other end is admitted like any other.
     pub(super) fn accept_pipe(&self) -> io::Result<Transport> {
         if self.closed.load(Ordering::Acquire) {
             return Err(io::Error::from(ErrorKind::ConnectionRefused));
@@ -269,7 +269,7 @@ impl Admission {
         Ok(near)
     }
 
-    /// Nobody comes in any more.
+    /// Refuses new in-memory connections.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -302,7 +302,8 @@ impl Census {
             sessions_max,
             handshakes_max,
         } = self.bounds;
-        // Whose it is takes a look into the system's tables: only where a place is kept and free.
+        // Finding the peer's user searches the system's tables, so do it only if a reserved place
+        // is free.
         let take = |count: &AtomicUsize, max: usize| {
             let kept = max / KEPT_SHARE;
             let has_kept = || kept > 0 && count.load(Ordering::Acquire) < max;
@@ -323,7 +324,7 @@ impl Census {
     }
 }
 
-/// Counts one more, unless there are `max`.
+/// Increments `count` unless it has reached `max`.
 fn take(count: &AtomicUsize, max: usize) -> bool {
     let is_free = count.fetch_add(1, Ordering::AcqRel) < max;
     if !is_free {
@@ -333,7 +334,7 @@ fn take(count: &AtomicUsize, max: usize) -> bool {
 }
 
 impl Seat {
-    /// The peer has introduced itself: others may.
+    /// Ends the handshake: the peer has introduced itself, and its place is free for another.
     pub(super) fn end_handshake(&mut self) {
         if std::mem::take(&mut self.in_handshake) {
             self.census.handshakes.fetch_sub(1, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! How often one address may connect, and when those who were turned away are asked to come again.
+//! Limits on the connection rate of each address, and return times for refused peers.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-/// Addresses that are remembered; all that a peer with many addresses can cost.
+/// Maximum number of addresses remembered. It bounds the cost of a peer with many addresses.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Longest wait that anybody is asked for. Beyond it the times begin anew, so that a crowd of any
-/// size is spread evenly over this long.
+/// Longest delay a peer is given. Beyond it the times start over, so that a crowd of any size is
+/// spread evenly over this time.
 const SPREAD_MAX: Duration = Duration::from_secs(20);
 
-/// Times at which peers that were turned away are asked to come again: one after the other, an
-/// interval apart, so that they arrive at the pace at which they can be served.
+/// Times at which refused peers should return: one after the other, an interval apart, so that they
+/// arrive at the rate at which they can be served.
 #[derive(Debug)]
 pub(super) struct Turns {
     interval: Duration,
@@ -29,7 +29,7 @@ impl Turns {
         }
     }
 
-    /// The wait until the next free turn that is no earlier than `earliest` from now.
+    /// Returns the delay until the next free turn, which is at least `earliest` from now.
     pub(super) fn take(&mut self, now: Tick, earliest: Duration) -> Duration {
         let earliest = now.saturating_add(earliest);
         if self.next < earliest || self.next > now.saturating_add(SPREAD_MAX) {
@@ -41,8 +41,8 @@ impl Turns {
     }
 }
 
-/// The connections that each address of another machine has made of late. Addresses of this machine
-/// are not counted: its programs share them.
+/// The recent connections of each address of other machines. Addresses of this machine are not
+/// counted, because its programs share them.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     per_second: u32,
@@ -51,7 +51,7 @@ pub(super) struct Arrivals {
 
 #[derive(Debug)]
 struct Address {
-    /// When everything that has come would have come if it had kept the pace.
+    /// Time at which all its connections would have arrived at the allowed rate.
     paced: Tick,
     turns: Turns,
 }
@@ -64,10 +64,10 @@ impl Arrivals {
         }
     }
 
-    /// Counts a connection from `peer`: as many as are allowed in a second may come at once.
+    /// Counts a connection from `peer`. A burst of one second's connections is allowed.
     ///
     /// # Errors
-    /// It comes too soon, and is asked to come again after this long.
+    /// The peer connects too fast and should return after this delay.
     pub(super) fn admit(&mut self, peer: SocketAddr, now: Tick) -> Result<(), Duration> {
         let ip = peer.ip().to_canonical();
         if ip.is_loopback() {
@@ -88,8 +88,8 @@ impl Arrivals {
         Err(known.turns.take(now, ahead - Duration::from_secs(1)))
     }
 
-    /// Forgets addresses that have been quiet; all of them where that is not enough, because
-    /// whoever has so many addresses is not held by this bound anyway.
+    /// Forgets addresses that have been quiet. If that is not enough it forgets all, because this
+    /// limit does not hold a peer with that many addresses anyway.
     fn make_room(&mut self, now: Tick) {
         if self.addresses.len() < ADDRESSES_MAX {
             return;
@@ -101,7 +101,7 @@ impl Arrivals {
     }
 }
 
-/// A machine has a whole /64 of IPv6 addresses to itself.
+/// Reduces an IPv6 address to its /64 network, which one machine may have to itself.
 fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
@@ -138,8 +138,8 @@ mod tests {
         assert_eq!(sut.take(at(60_000), 100 * MILLI), 100 * MILLI);
     }
 
-    /// A crowd that waits for places costs the same however large it is, until its turns take
-    /// longer than the longest wait.
+    /// A crowd waiting for places costs the same at any size, until its turns exceed the longest
+    /// delay.
     #[test]
     fn those_who_come_in_vain_come_at_one_pace() {
         let per_second = |crowd: u64| {
@@ -175,9 +175,9 @@ mod tests {
         }
         assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Err(50 * MILLI));
         assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Err(100 * MILLI));
-        // Nobody else is held up.
+        // Other addresses are not delayed.
         assert_eq!(sut.admit(peer("10.0.0.8"), at(0)), Ok(()));
-        // Those who keep to what they were told come in.
+        // Peers that return at the time they were given are admitted.
         assert_eq!(sut.admit(peer("10.0.0.7"), at(50)), Ok(()));
         assert_eq!(sut.admit(peer("10.0.0.7"), at(100)), Ok(()));
         assert!(sut.admit(peer("10.0.0.7"), at(100)).is_err());

@@ -1,4 +1,4 @@
-//! The sockets a server listens on.
+//! The listening sockets of a server.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -8,21 +8,21 @@ use rustix::net::Shutdown;
 use socket2::{Domain, Protocol, Socket, Type};
 use trunkline_types::SocketPath;
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections waiting to be accepted.
 pub(super) const BACKLOG: i32 = 4096;
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The address is reachable from other machines.
+    /// Other machines can reach the address.
     #[error(
         "{address} can be reached from other machines, and connections are not protected yet: listen \
          on 127.0.0.1 or [::1], or set insecure = true in the configuration if everyone on that \
          network may read and write every variable"
     )]
     NotLoopback {
-        /// The address.
+        /// The requested address.
         address: SocketAddr,
     },
     /// Another program listens there.
@@ -31,69 +31,69 @@ pub enum BindError {
         address.port(), address.ip()
     )]
     Taken {
-        /// The address.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The system does not allow it.
+    /// The system does not allow this user to listen there.
     #[error(
         "this user may not listen on port {} of {}; choose a port above 1023 with --listen",
         address.port(), address.ip()
     )]
     Denied {
-        /// The address.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The machine does not have the address.
     #[error("this machine does not have the address {}; choose one it has with --listen", address.ip())]
     NoSuchAddress {
-        /// The address.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The system reported something else.
+    /// Any other error of the system for an address.
     #[error("listening on {address} failed: {source}")]
     Io {
-        /// The address.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system reported.
+        /// The system's error.
         source: io::Error,
     },
-    /// A program listens at the Unix socket.
+    /// Another program listens at the Unix socket.
     #[error(
         "another program listens at the socket {path}; stop it or choose another path with --listen"
     )]
     SocketTaken {
-        /// The socket.
+        /// Path of the socket.
         path: SocketPath,
     },
-    /// Something else has the name of the Unix socket.
+    /// A file that is not a socket has the path of the Unix socket.
     #[error("{path} is there and is no socket; remove it, or choose another path with --listen")]
     NotASocket {
-        /// The socket.
+        /// Path of the socket.
         path: SocketPath,
     },
     /// The folder of the Unix socket does not exist.
     #[error("the folder of the socket {path} does not exist; make it, or choose another path")]
     NoFolder {
-        /// The socket.
+        /// Path of the socket.
         path: SocketPath,
     },
-    /// The system does not allow this user to make the Unix socket.
+    /// The system does not allow this user to create the Unix socket.
     #[error(
         "this user may not make the socket {path} ({source}); choose a folder of this user with \
          --listen unix:PATH"
     )]
     SocketDenied {
-        /// The socket.
+        /// Path of the socket.
         path: SocketPath,
-        /// What the system reported.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system reported something else.
+    /// Any other error of the system for a Unix socket.
     #[error("listening at the socket {path} failed: {source}")]
     SocketIo {
-        /// The socket.
+        /// Path of the socket.
         path: SocketPath,
-        /// What the system reported.
+        /// The system's error.
         source: io::Error,
     },
     /// No file descriptor is left.
@@ -104,10 +104,10 @@ pub enum BindError {
     Thread(#[source] io::Error),
 }
 
-/// A port that is listened on, and free again when this is dropped.
+/// A listening port. Dropping it frees the port.
 ///
-/// Closing the socket would not do: a process that another thread starts just then has it too,
-/// until it is the other program.
+/// Closing the socket is not enough: a process that another thread is just starting also has it
+/// until it executes the other program.
 #[derive(Debug)]
 pub(super) struct BoundPort(TcpListener);
 
@@ -121,7 +121,7 @@ impl Deref for BoundPort {
 
 impl Drop for BoundPort {
     fn drop(&mut self) {
-        // Of a socket that listens there is nothing to lose.
+        // A listening socket has nothing to lose.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Both);
     }
 }
@@ -147,7 +147,8 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    // A restarted server takes its port over from connections that its predecessor left closing.
+    // A restarted server takes over its port while connections of its predecessor are still
+    // closing.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -169,7 +170,7 @@ mod tests {
         let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let sut = listen(any, false).unwrap();
         let address = sut.local_addr().unwrap();
-        // As a child has it between its start and the other program.
+        // The state of a child process between its start and the execution of the other program.
         let _inherited = sut.try_clone().unwrap();
         assert!(matches!(
             listen(address, false),

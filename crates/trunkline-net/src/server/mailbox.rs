@@ -1,20 +1,20 @@
-//! How other threads reach a connection thread.
+//! Messages from other threads to a connection thread.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
-/// Messages for one thread, which is woken only when it sleeps: any number of messages between two
+/// Messages for one thread, which is woken only if it sleeps: any number of messages between two
 /// sleeps cost one wake-up.
 pub(super) struct Mailbox<M, R> {
     mail: Mutex<Vec<M>>,
     asleep: AtomicBool,
-    /// There may be mail: for a look without the lock.
+    /// There may be mail. A hint that needs no lock.
     posted: AtomicBool,
     ring: R,
 }
 
 /// Ends the sleep of the mailbox's thread.
 pub(super) trait Ring {
-    /// Ends its present sleep, or the next one.
+    /// Ends the current sleep of the thread, or the next one.
     fn ring(&self);
 }
 
@@ -28,19 +28,21 @@ impl<M, R: Ring> Mailbox<M, R> {
         }
     }
 
-    /// Posts a message from any thread, the mailbox's own included.
+    /// Posts a message from any thread, including the mailbox's own.
     pub(super) fn post(&self, message: M) {
         lock(&self.mail).push(message);
-        // Relaxed: only a hint for who is awake; who falls asleep looks under the lock.
+        // Relaxed: only a hint for a thread that is awake; one that falls asleep checks under the
+        // lock.
         self.posted.store(true, Ordering::Relaxed);
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.ring.ring();
         }
     }
 
-    /// The thread is about to sleep. False when there is mail, and then it must not.
+    /// Called before the thread sleeps. Returns false if there is mail: then it must not sleep.
     pub(super) fn fall_asleep(&self) -> bool {
-        // Said before looking: a message posted after the look finds the thread asleep and rings.
+        // Announce the sleep before checking: a message posted after the check finds the thread
+        // asleep and rings.
         self.asleep.store(true, Ordering::SeqCst);
         let empty = lock(&self.mail).is_empty();
         if !empty {
@@ -49,23 +51,23 @@ impl<M, R: Ring> Mailbox<M, R> {
         empty
     }
 
-    /// The thread is awake again.
+    /// Called when the thread is awake again.
     pub(super) fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Whether a message would have to end the thread's sleep.
+    /// Returns true if a message would have to end the thread's sleep.
     pub(super) fn is_asleep(&self) -> bool {
-        // Relaxed: nothing is decided by it but who sends.
+        // Relaxed: the result only decides which thread sends.
         self.asleep.load(Ordering::Relaxed)
     }
 
-    /// Whether there seems to be mail.
+    /// Returns true if there seems to be mail.
     pub(super) fn has_mail(&self) -> bool {
         self.posted.load(Ordering::Relaxed)
     }
 
-    /// Swaps the mail for `emptied`, whose storage the mailbox uses from now on.
+    /// Swaps the mail for `emptied`, whose storage the mailbox uses from then on.
     pub(super) fn take(&self, emptied: &mut Vec<M>) {
         self.posted.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *lock(&self.mail), emptied);
@@ -74,7 +76,7 @@ impl<M, R: Ring> Mailbox<M, R> {
 
 impl Ring for mio::Waker {
     fn ring(&self) {
-        // Fails only when the system is out of memory; the thread's timers wake it then.
+        // Fails only if the system is out of memory; the thread's timers wake it then.
         let _ = self.wake();
     }
 }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A session's receive half belongs to its connection thread, which uses it in turns of bounded
-//! size, so that no session starves the others of its thread. Its endpoint and its send half lie
-//! behind a lock, the *outlet*: the connection thread takes it, and a thread that has changed
-//! something for a session whose connection thread sleeps tries it, and sends by itself.
+//! size, so that no session starves the others of its thread. A lock guards its endpoint and its
+//! send half, the *outlet*. The connection thread takes the lock. A thread that has changed
+//! something for a session whose connection thread sleeps tries the lock, and sends by itself.
 
 mod acceptor;
 mod admission;
@@ -52,42 +52,42 @@ pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
 pub use listen::BindError;
 pub use notifier::{Notifier, only_mark};
 
-/// Descriptors left for everything else in the process when sessions are limited by `ulimit -n`.
+/// Number of descriptors left for the rest of the process when `ulimit -n` limits the sessions.
 const DESCRIPTORS_KEPT: usize = 32;
 
-/// How a server listens and what it bounds.
+/// Addresses and limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where to listen. Port 0 takes any free one; none at all leaves pipes in memory.
+    /// Addresses to listen on. Port 0 takes any free port. If the list is empty, only in-memory
+    /// pipes are available.
     pub listen: Vec<ListenAddress>,
-    /// A folder for Unix sockets that are named after ports: for each port of this machine's
-    /// loopback address there is `PORT.sock` as well, where that can be had. See
-    /// [`Dialler::near`](crate::Dialler::near).
+    /// The folder for Unix sockets named after ports: each port on this machine's loopback address
+    /// also gets `PORT.sock` there if possible. See [`Dialler::near`](crate::Dialler::near).
     pub near: Option<PathBuf>,
-    /// Allows addresses that other machines can reach, although nothing is protected yet.
+    /// Allows addresses that other machines can reach, although connections are not protected yet.
     pub insecure: bool,
-    /// Refuses TCP peers that are not programs of this process's user, as far as the system says,
-    /// and all of other machines. Unix sockets are for that user alone in any case.
+    /// Refuses TCP peers that are not programs of this process's user, as far as the system reports
+    /// the user, and all peers on other machines. Unix sockets are for that user only in any case.
     pub same_user: bool,
-    /// Connection threads; `None`: half the processors, 1 to 4.
+    /// Number of connection threads. `None`: half the processors, 1 to 4.
     pub threads: Option<usize>,
-    /// Sessions open at a time; also kept below what `ulimit -n` allows.
+    /// Maximum number of open sessions; also kept below what `ulimit -n` allows.
     pub sessions_max: usize,
-    /// Sessions that are being set up at a time: whose peers have not introduced themselves yet.
+    /// Maximum number of sessions being set up, whose peers have not introduced themselves yet.
     pub handshakes_max: usize,
-    /// Connections per second from one address of another machine; as many may come at once. At
-    /// least 1.
+    /// Maximum number of connections per second from one address of another machine, also in a
+    /// burst. At least 1.
     pub connections_per_address: u32,
-    /// See [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
-    /// Bytes in each direction of a pipe in memory.
+    /// Capacity in bytes of each direction of an in-memory pipe.
     pub pipe_capacity: usize,
-    /// Whether clients at Unix sockets may have shared memory beside it.
+    /// Offers shared memory to clients at Unix sockets.
     pub shared_memory: bool,
-    /// How long a connection thread looks for something to do before it sleeps, at most; zero: not
-    /// at all. See [`spin`](crate::spin).
+    /// Maximum time that a connection thread polls for work before it sleeps. Zero disables
+    /// polling. See [`spin`](crate::spin).
     pub spin: Duration,
-    /// Listens at once, and accepts nobody before [`Server::release`].
+    /// Listens at once, but accepts no connection before [`Server::release`].
     pub held: bool,
 }
 
@@ -131,7 +131,7 @@ struct Threads {
 }
 
 impl Server {
-    /// Starts listening. Every session gets its endpoint from `factory`.
+    /// Starts listening. `factory` creates the endpoint of every session.
     ///
     /// # Errors
     /// An address cannot be listened on, or the machine has no descriptor or thread left.
@@ -173,7 +173,7 @@ impl Server {
             acceptor,
             threads: Mutex::default(),
         };
-        // Here, where a failure for want of descriptors would be told.
+        // Determined here, where a lack of descriptors would be reported.
         let _processors = most_at_once();
         for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
             let worker = Worker::new(poll, mailbox, admission.clone(), options.spin);
@@ -197,33 +197,32 @@ impl Server {
         Ok(server)
     }
 
-    /// Its TCP ports, with those that the system chose.
+    /// The server's TCP addresses, with the ports that the system chose.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.local_addrs
     }
 
-    /// Where the server listens: TCP ports and Unix sockets, in the order of the options.
+    /// The TCP ports and Unix sockets the server listens on, in the order of the options.
     pub fn listening(&self) -> &[ListenAddress] {
         &self.listening
     }
 
-    /// The Unix sockets that are named after its ports.
+    /// The Unix sockets named after the server's ports.
     pub fn near_sockets(&self) -> &[SocketPath] {
         &self.near
     }
 
-    /// Sessions that may be open at a time: what the options say, or less where `ulimit -n` is
-    /// lower.
+    /// Maximum number of open sessions: the value of the options, or less if `ulimit -n` is lower.
     pub fn sessions_max(&self) -> usize {
         self.admission.census.bounds.sessions_max
     }
 
-    /// What the server counts.
+    /// The server's counters.
     pub fn counters(&self) -> ServerCounters {
         self.admission.census.counters()
     }
 
-    /// Connects to this server through memory; the session is one like any other.
+    /// Connects to this server through memory. The session is like any other.
     ///
     /// # Errors
     /// The server is shut down (connection refused), or no descriptor is left.
@@ -231,20 +230,20 @@ impl Server {
         self.admission.accept_pipe()
     }
 
-    /// Accepts those who wait and those who come: for a server that was started `held`.
+    /// Starts accepting connections, for a server that was started `held`. Waiting ones come first.
     pub fn release(&self) {
         self.held.store(false, Ordering::Release);
         self.acceptor.ring();
     }
 
-    /// Stops accepting, lets every session send what it has ready, closes them, and ends the
-    /// threads; `grace` is the longest this takes. Endpoints that want to say goodbye are told so
-    /// before.
+    /// Stops accepting, lets every session send its pending output, closes all sessions and ends
+    /// the threads, within `grace` at most. Endpoints that say goodbye must have been told before.
     pub fn shutdown(&self, grace: Duration) {
         self.admission.close();
         self.stop.store(true, Ordering::Release);
         self.acceptor.ring();
-        // The acceptor first, so that nothing arrives behind the message that ends the others.
+        // The acceptor first, so that no connection arrives behind the message that ends the other
+        // threads.
         let threads = std::mem::take(&mut *lock(&self.threads));
         join(threads.acceptor);
         let deadline = Clock::new().now().saturating_add(grace);
@@ -272,7 +271,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What a server listens on.
+/// The listening sockets of a server.
 struct Listeners {
     sockets: Vec<ListenSocket>,
     listening: Vec<ListenAddress>,
@@ -291,8 +290,8 @@ impl Listeners {
         for address in &options.listen {
             let (socket, address) = match address {
                 ListenAddress::Tcp(address) => {
-                    // Before the port: whoever finds that one finds the socket too. A port that the
-                    // system chooses is nobody's before it is known.
+                    // Open it before the port: a client that finds the port then finds the socket
+                    // too. A port that the system chooses is not known to clients yet.
                     let is_chosen = address.port() == 0;
                     if !is_chosen {
                         listeners.open_near(options, *address);
@@ -316,7 +315,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Opens the socket that is named after a port. Where it cannot be had, the port is the way.
+    /// Opens the socket named after a port. If that fails, clients use the port.
     fn open_near(&mut self, options: &ServerOptions, address: SocketAddr) {
         let folder = options.near.as_ref().filter(|_| is_near(address.ip()));
         let path = folder.and_then(|folder| {
@@ -330,14 +329,14 @@ impl Listeners {
     }
 }
 
-/// Whether 127.0.0.1 reaches it.
+/// Returns true if 127.0.0.1 reaches the address.
 fn is_near(ip: IpAddr) -> bool {
     ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }
 
-/// Raises the process's limit on descriptors so far that `sessions` fit, or as far as the system
-/// lets it: systems start programs with a low one, for the sake of old programs. For the start of a
-/// program that serves; it changes the whole process.
+/// Raises the process's descriptor limit so that `sessions` fit, or as far as the system allows.
+/// Systems start programs with a low limit for the sake of old programs. Call it at the start of a
+/// server program; it changes the whole process.
 pub fn raise_descriptor_limit(sessions: usize) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = sessions.saturating_add(DESCRIPTORS_KEPT) as u64;
@@ -347,12 +346,12 @@ pub fn raise_descriptor_limit(sessions: usize) {
             current: Some(reachable),
             ..limit
         };
-        // Where it fails the limit stays as it is, and fewer sessions are let in.
+        // If it fails, the limit stays as it is and fewer sessions are admitted.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 }
 
-/// The limit of sessions that leaves descriptors for everything else in the process.
+/// The session limit that leaves descriptors for the rest of the process.
 fn sessions_max(wanted: usize) -> usize {
     match getrlimit(Resource::Nofile)
         .current

@@ -1,4 +1,4 @@
-//! How a session learns that it has something to send, and how another thread sends it.
+//! Notifications that a session has output, and sending by other threads.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
 /// Tells a session's connection thread, from any thread, that the session has output, another
 /// time-out or wants input again.
 ///
-/// Cheap, and once is enough: notifying a session that was notified and not yet asked does nothing.
-/// What is to be sent must be in the endpoint's reach before.
+/// This is cheap. Notifying a session again before its connection thread has handled the first
+/// notification has no effect. The endpoint must be able to reach the data before the call.
 #[derive(Clone)]
 pub struct Notifier {
     pub(super) target: Arc<Target<mio::Waker>>,
@@ -26,15 +26,15 @@ pub struct Notifier {
     source: SourceHint,
 }
 
-/// A session as other threads reach it.
+/// A session as seen by other threads.
 pub(super) struct Target<R> {
     notified: AtomicBool,
     session: SessionKey,
     thread: Arc<Mailbox<Mail, R>>,
     /// `None` before the session begins and once it has ended.
     outlet: Mutex<Option<Outlet>>,
-    /// The connection thread has found a writer at the outlet, and goes on with other sessions
-    /// until that one tells it.
+    /// The connection thread has found a writer at the outlet. It continues with other sessions
+    /// until the writer notifies it.
     wanted: AtomicBool,
 }
 
@@ -42,8 +42,9 @@ thread_local! {
     static ONLY_MARKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread never sends for a session: [`Notifier::send`] notifies. For threads that have more
-/// to do than to write: those that scan, call functions of the program or serve real-time threads.
+/// Prevents this thread from sending for sessions: [`Notifier::send`] only notifies. Meant for
+/// threads with other work than writing: those that scan, call functions of the program or serve
+/// real-time threads.
 pub fn only_mark() {
     ONLY_MARKS.set(true);
 }
@@ -61,7 +62,7 @@ impl Notifier {
         }
     }
 
-    /// What the session's connection is made of at the moment, in a word or two.
+    /// Short name of the transport in use at the moment.
     pub fn transport_name(&self) -> &'static str {
         match self.source.is_shared() {
             true => SHARED_MEMORY,
@@ -69,13 +70,13 @@ impl Notifier {
         }
     }
 
-    /// Has the session asked for output soon. Never waits; does nothing once the session has ended.
+    /// Requests a turn for the session soon. Never waits; does nothing once the session has ended.
     pub fn notify(&self) {
         self.target.notify();
     }
 
-    /// Sends a whole frame to the session's peer with a descriptor beside it, over a Unix socket;
-    /// another transport ends with it. Does nothing once the session has ended.
+    /// Sends a whole frame to the session's peer together with a descriptor, over a Unix socket. On
+    /// any other transport it ends the session. Does nothing once the session has ended.
     pub fn pass(&self, frame: Vec<u8>, file: OwnedFd) {
         let Target {
             thread, session, ..
@@ -83,12 +84,13 @@ impl Notifier {
         thread.post(Mail::Pass(*session, frame, file));
     }
 
-    /// As [`notify`](Self::notify), after what a thread has changed: where the connection thread
-    /// would have to be woken for it, and nobody else is at it, this thread sends it by itself. It
-    /// never waits, and sends a bounded number of bytes. Call it holding no lock.
+    /// As [`notify`](Self::notify), for a thread that has changed something. If the connection
+    /// thread would have to be woken and no other thread is sending for the session, this thread
+    /// sends by itself. It never waits, and sends a bounded number of bytes. Call it without
+    /// holding a lock.
     pub fn send(&self) {
-        // A thread that is awake takes the mark without a wake-up, and the writer has its time for
-        // itself.
+        // A thread that is awake handles the mark without a wake-up, and the writer saves the time
+        // to send.
         if !self.target.thread.is_asleep() || ONLY_MARKS.get() {
             return self.notify();
         }
@@ -109,13 +111,14 @@ impl<R: Ring> Target<R> {
     }
 
     pub(super) fn notify(&self) {
-        // A swap on both sides: whoever finds the mark set knows that the thread has yet to look.
+        // A swap on both sides: a thread that finds the mark set knows that the connection thread
+        // has yet to check.
         if !self.notified.swap(true, Ordering::AcqRel) {
             self.thread.post(Mail::Notified(self.session));
         }
     }
 
-    /// Sends, or notifies.
+    /// Sends by itself, or else notifies.
     pub(super) fn send(&self, now: Tick, wall: Timestamp) {
         let is_seen_to = {
             let mut outlet = try_lock(&self.outlet);
@@ -126,19 +129,19 @@ impl<R: Ring> Target<R> {
         // free at its second try, or this thread finds that it is wanted.
         fence(Ordering::SeqCst);
         let is_wanted = self.wanted.swap(false, Ordering::SeqCst);
-        // Without the lock: the thread that wakes up wants it.
+        // Notify without holding the lock, because the woken thread takes it.
         if is_wanted || !is_seen_to {
             self.notify();
         }
     }
 
-    /// The session is about to be asked: the next notification counts again.
+    /// Called before the session is polled: the next notification counts again.
     pub(super) fn accept(&self) {
         self.notified.swap(false, Ordering::AcqRel);
     }
 
-    /// The outlet, for a turn. `None` while a writer has it, who may have lost its processor: then
-    /// a notification comes when it has let go.
+    /// Returns the outlet for a turn, or `None` while a writer has it, which may have lost its
+    /// processor. The writer then notifies after releasing it.
     pub(super) fn turn(&self) -> Option<MutexGuard<'_, Option<Outlet>>> {
         if let Some(outlet) = try_lock(&self.outlet) {
             return Some(outlet);
@@ -151,18 +154,18 @@ impl<R: Ring> Target<R> {
         Some(outlet)
     }
 
-    /// The outlet, for the connection thread; waits for a writer that has it.
+    /// Returns the outlet for the connection thread; waits for a writer that has it.
     pub(super) fn outlet(&self) -> MutexGuard<'_, Option<Outlet>> {
         lock(&self.outlet)
     }
 
-    /// The session begins.
+    /// Installs the outlet of a new session.
     pub(super) fn open(&self, outlet: Outlet) {
         *self.outlet() = Some(outlet);
     }
 
-    /// The session ends: its outlet, unless it was taken before. The endpoint holds what reaches
-    /// this, so without it nothing of the session would ever be freed.
+    /// Ends the session and returns its outlet, unless it was taken before. The endpoint holds a
+    /// reference to this, so without this call nothing of the session would ever be freed.
     pub(super) fn close(&self) -> Option<Outlet> {
         self.outlet().take()
     }

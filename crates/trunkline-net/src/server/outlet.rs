@@ -1,4 +1,4 @@
-//! The send half of a session: its endpoint, and what that sends through.
+//! The send half of a session: its endpoint and the transport's send half.
 //!
 //! ```text
 //!   connection thread  locks it for a turn: input, what is due, output
@@ -7,10 +7,10 @@
 //!                      somebody has it, the connection thread is told as if nobody had tried
 //! ```
 //!
-//! What is to be sent is marked in the endpoint's reach before, so whoever gets the lock next finds
-//! it. Lock order: the lock is taken while no lock of a variable or a feed is held; a writer that
-//! holds it waits for nothing but locks that are held for a moment, and those who hold these never
-//! wait for an outlet.
+//! Data to be sent is marked in the endpoint's reach before, so the next thread with the lock finds
+//! it. Lock order: a thread takes this lock only while it holds no lock of a variable or a feed. A
+//! writer that holds it waits only for locks that are held briefly, and threads that hold those
+//! never wait for an outlet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -20,42 +20,43 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
 
-/// A connection on which something was sent this recently is its own thread's, which gathers: so a
-/// writer in a hurry does not make a packet of every update.
+/// For this long after a send, only the connection thread sends, and it gathers updates. A writer
+/// in a hurry therefore does not make a packet of every update.
 const QUIET: Duration = Duration::from_micros(20);
 
-/// So long it stays its thread's after an update that came sooner. Whoever writes that fast goes on
-/// doing so, and a thread that is kept awake costs less than one that is woken behind every send.
+/// After an update within `QUIET`, only the connection thread sends for this long. A fast writer
+/// usually continues at its rate, and a thread kept awake costs less than one woken behind every
+/// send.
 const BURST: Duration = Duration::from_millis(10);
 
-/// Bytes that a writer sends at once. The rest is the connection thread's.
+/// Maximum number of bytes that a writer sends at once. The connection thread sends the rest.
 const WRITER_QUANTUM: usize = 32 << 10;
 
 pub(super) struct Outlet {
     pub(super) endpoint: Box<dyn Endpoint>,
     pub(super) outgoing: Outgoing,
-    /// Updates came too fast for writers to send them: until then they do not try again.
+    /// Updates came too fast for writers to send them: until this time writers do not try again.
     burst_until: Tick,
-    /// Why the transport took nothing more from a writer.
+    /// The error with which the transport failed on a writer's thread.
     failed: Option<Disconnect>,
-    /// The endpoint panicked on a writer's thread: nobody asks it anything more, and what it has
-    /// half written stays here.
+    /// The endpoint panicked on a writer's thread. It is not called any more, and its half-written
+    /// output is not sent.
     panicked: bool,
-    /// What the connection thread has seen to.
+    /// State recorded at the end of the connection thread's last turn.
     seen: Seen,
-    /// The latest time that the endpoint was told: two threads read their clocks before they have
-    /// the lock.
+    /// The latest time passed to the endpoint. It is needed because two threads read their clocks
+    /// before they have the lock.
     latest: Tick,
 }
 
-/// What the connection thread acts by without the lock.
+/// State that the connection thread acts on without the lock.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     /// The endpoint takes input.
     pub(super) wants_input: bool,
     /// The transport had no room.
     pub(super) is_blocked: bool,
-    /// When the session has its next turn, if nothing happens.
+    /// Time of the session's next turn if nothing happens before.
     pub(super) deadline: Option<Tick>,
 }
 
@@ -72,23 +73,24 @@ impl Outlet {
         }
     }
 
-    /// The time of a turn: never before one that the endpoint was told already.
+    /// Returns the time of a turn, which never precedes one already passed to the endpoint.
     pub(super) fn not_before(&mut self, now: Tick) -> Tick {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// Why a writer could not send, once.
+    /// Takes the error with which a writer's send failed.
     pub(super) fn take_failure(&mut self) -> Option<Disconnect> {
         self.failed.take()
     }
 
-    /// The endpoint is of no further use: the session ends without it.
+    /// Returns true if the endpoint has panicked: the session then ends without it.
     pub(super) fn has_panicked(&self) -> bool {
         self.panicked
     }
 
-    /// The end of the connection thread's turn: what it is to act by from now on.
+    /// Records the state at the end of the connection thread's turn, on which the thread acts until
+    /// the next one.
     pub(super) fn look(&mut self) -> Seen {
         self.seen = Seen {
             wants_input: self.endpoint.wants_input(),
@@ -98,8 +100,8 @@ impl Outlet {
         self.seen
     }
 
-    /// Sends what there is, by a thread that is not the connection thread. False when that has
-    /// something to do as well.
+    /// Sends pending output on a thread other than the connection thread. Returns false if the
+    /// connection thread has work to do as well.
     pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
         if now.since(self.outgoing.wrote_at()) < QUIET {
             self.burst_until = now.saturating_add(BURST);
@@ -118,7 +120,7 @@ impl Outlet {
             endpoint, outgoing, ..
         } = self;
         let flush = || outgoing.flush(&mut **endpoint, now, wall, WRITER_QUANTUM, || false);
-        // A panic is a defect of one session's endpoint, and none of the writer's.
+        // A panic is a defect of one session's endpoint, not of the writer.
         match catch_unwind(AssertUnwindSafe(flush)) {
             Ok(Ok(Flush::Done)) => self.is_seen_to(),
             Ok(Ok(Flush::Blocked | Flush::More)) => false,
@@ -133,14 +135,15 @@ impl Outlet {
         }
     }
 
-    /// Whether the connection thread may sleep on: it has nothing to do that it does not know of.
+    /// Returns true if the connection thread may sleep on, because it knows of all its work.
     fn is_seen_to(&self) -> bool {
         self.endpoint.wants_close().is_none()
             && self.endpoint.wants_input() == self.seen.wants_input
             && self.has_seen_deadline()
     }
 
-    /// Whether the connection thread comes by itself when the endpoint's next time-out is due.
+    /// Returns true if the connection thread wakes by itself before the endpoint's next time-out is
+    /// due.
     pub(super) fn has_seen_deadline(&self) -> bool {
         let Some(due) = self.endpoint.poll_timeout() else {
             return true;

@@ -1,8 +1,8 @@
-//! Which user's program is at the other end of a TCP connection inside this machine.
+//! Finds the user of the program at the other end of a TCP connection on this machine.
 //!
 //! The system lists every TCP socket with its user in `/proc/net/tcp` and `tcp6`. The peer's socket
-//! is the established one whose addresses are those of the connection, seen from the other end. A
-//! program that got the socket from another one counts as that one.
+//! is the established one with the same addresses, seen from the other end. A socket counts as its
+//! creator's, even if another program has received it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 /// are listed as user 0.
 const ESTABLISHED: &str = "01";
 
-/// `None`: the peer is on another machine, or the system does not say.
+/// Returns the peer's user, or `None` if the peer is on another machine or the system does not
+/// report it.
 pub(super) fn of_tcp_peer(local: SocketAddr, peer: SocketAddr) -> Option<u32> {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
@@ -24,7 +25,7 @@ fn find(table: &str, local: SocketAddr, peer: SocketAddr) -> Option<u32> {
         let mut fields = line.split_whitespace().skip(1);
         let (from, to) = (address(fields.next()?)?, address(fields.next()?)?);
         let state = fields.next()?;
-        // Queues, timer and retransmissions are between.
+        // Skip queues, timer and retransmissions.
         let uid = fields.nth(3)?;
         let is_it = (from, to, state) == (peer, local, ESTABLISHED);
         is_it.then(|| uid.parse().ok()).flatten()
@@ -35,7 +36,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// An address as the tables have it: words of 32 bits in the machine's order, in hexadecimal.
+/// Parses an address of these tables: words of 32 bits in the machine's byte order, in hexadecimal.
 fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

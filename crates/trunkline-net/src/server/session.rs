@@ -1,4 +1,4 @@
-//! One session on its connection thread: a turn at a time.
+//! One session on its connection thread, one turn at a time.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,42 +16,43 @@ use super::outlet::{Outlet, Seen};
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
 
-/// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
+/// Maximum number of bytes read, and of bytes sent, in one turn. Then the thread's other sessions
+/// are served.
 const QUANTUM: usize = 256 << 10;
-/// Bytes of input after which a turn looks at the clock: a look costs as much as a small request,
-/// and so much input is taken in within a tenth of a turn.
+/// Number of input bytes after which a turn reads the clock. A reading costs as much as a small
+/// request, and a session takes in this much input within a tenth of a turn.
 const LOOK_BYTES: usize = 16 << 10;
 
 pub(super) struct Session {
     /// A turn is already planned.
     pub(super) queued: bool,
-    /// It is among those to be armed before the thread sleeps.
+    /// The session must be armed before the thread sleeps.
     pub(super) to_arm: bool,
-    /// Its place among the turns of its thread.
+    /// Time used by the session, which determines its next turn.
     pub(super) share: Share,
-    /// Its source is polled for room as well.
+    /// The source is also polled for room to send.
     pub(super) polls_room: bool,
     /// The entry of this session in its thread's timers.
     pub(super) timer: Option<Tick>,
     peer: Peer,
-    /// Last values that its peer has mapped.
+    /// The file of last values that the peer has mapped.
     values: Option<SharedFile>,
     incoming: Incoming,
-    /// Since the last turn.
+    /// State at the end of the last turn.
     seen: Seen,
-    /// A writer has the outlet, and notifies when it has let go: nothing else is a reason for a
-    /// turn until then.
+    /// A writer has the outlet and notifies when it has released it. Until then nothing else causes
+    /// a turn.
     outlet_taken: bool,
     life: Life,
 }
 
-/// The receive half of a session, told of events once each.
+/// The receive half of a session. It receives each event once.
 struct Incoming {
     half: Box<dyn ReceiveHalf>,
     source: Source,
     /// A read may find something.
     ready: bool,
-    /// An event said that the end of the stream is there, behind what can be read.
+    /// An event reported the end of the stream, which follows the readable data.
     hung_up: bool,
     /// The other end sends nothing more, for this reason.
     ended: Option<Disconnect>,
@@ -59,9 +60,9 @@ struct Incoming {
 
 enum Life {
     Live(Live),
-    /// Everything is sent, or will be until then. What still arrives is thrown away until the other
-    /// end has closed too: closing a socket with unread input would make the system discard what
-    /// was sent last.
+    /// Pending output may be sent until this time. Further input is discarded until the other end
+    /// has closed too: if a socket is closed with unread input, the system discards the data sent
+    /// last.
     Lingering {
         until: Tick,
         outgoing: Outgoing,
@@ -69,35 +70,35 @@ enum Life {
 }
 
 struct Live {
-    /// Holds the outlet.
+    /// Gives access to the outlet.
     notifier: Notifier,
     connected: bool,
     seat: Seat,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// There is more to do at once, after the others.
+    /// There is more to do, after the other sessions.
     Again,
     /// Nothing to do until an event, a notification or [`Session::deadline`].
     Wait,
     /// The session is over.
     Over,
-    /// The session is over, and its transport somebody else's, by this number.
+    /// The session is over, and its transport is handed over under this number.
     HandOver(u64),
 }
 
-/// When a turn takes place.
+/// The time and circumstances of a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Tick,
     pub(super) wall: Timestamp,
-    /// The server is shutting down: what is ready is sent, then the session closes.
+    /// The server is shutting down: pending output is sent, then the session closes.
     pub(super) closing: bool,
-    /// When the turn began: [`now`](Self::now) is when the first of the round did.
+    /// Time at which the turn began; [`now`](Self::now) is when the first turn of the round did.
     pub(super) began: Tick,
-    /// The session that has used the time since then, and was not charged for it.
+    /// The session that has used the time since then without being charged for it.
     pub(super) used_by: Option<SessionKey>,
 }
 
@@ -124,7 +125,7 @@ impl Session {
         Self::new(source, peer, receive, Life::Live(live))
     }
 
-    /// A connection that is told `bytes` and then closed.
+    /// A connection that receives `bytes` and is then closed.
     pub(super) fn refused(transport: Transport, bytes: &[u8], now: Tick) -> Self {
         let Transport {
             source,
@@ -163,25 +164,25 @@ impl Session {
         }
     }
 
-    /// What to poll for this session's events.
+    /// The source to poll for this session's events.
     pub(super) fn source(&self) -> &Source {
         &self.incoming.source
     }
 
-    /// An event of the transport. There is no other one for what it told, so the end that came with
-    /// the last bytes is to be read for behind them.
+    /// Handles an event of the transport. The event is not repeated, so an end reported with it
+    /// must still be read, behind the last bytes.
     pub(super) fn set_ready(&mut self, hung_up: bool) {
         self.incoming.half.acknowledge(hung_up);
         self.incoming.ready = true;
         self.incoming.hung_up |= hung_up;
     }
 
-    /// Whether its peer has asked for last values, and has no answer.
+    /// Returns true if the peer has asked for last values and has no answer yet.
     pub(super) fn asks_for_values(&self) -> bool {
         matches!(self.life, Life::Live(_)) && self.source().table_question().is_some()
     }
 
-    /// Gives its peer the last values that `file` finds for it, if any.
+    /// Passes the peer the last values that `file` returns for it, if any.
     pub(super) fn show_values(&mut self, file: impl FnOnce(Peer) -> Option<SharedFile>) {
         let values = file(self.peer);
         if let Some((local, question)) = self.incoming.source.table_question() {
@@ -190,7 +191,7 @@ impl Session {
         self.values = values;
     }
 
-    /// Whether its source is to be polled for room from now on, when that changes.
+    /// Returns the new state if polling for room must be switched on or off.
     pub(super) fn room_wanted(&self) -> Option<bool> {
         let wanted = match self.source().kind() {
             SourceKind::Socket => true,
@@ -200,22 +201,22 @@ impl Session {
         (wanted != self.polls_room).then_some(wanted)
     }
 
-    /// Whether it has to be armed before its thread sleeps.
+    /// Returns true if the session must be armed before its thread sleeps.
     pub(super) fn wants_arming(&self) -> bool {
         self.incoming.source.wants_arming()
     }
 
-    /// Whether something has arrived, as far as that can be told without asking the system.
+    /// Returns true if something has arrived, as far as that is visible without a system call.
     pub(super) fn glance(&mut self) -> bool {
         self.wants_input() && self.incoming.half.glance() == Some(true)
     }
 
-    /// Something has arrived that no event told of.
+    /// Records that something has arrived without an event.
     pub(super) fn set_arrived(&mut self) {
         self.incoming.ready = true;
     }
 
-    /// Its thread is about to sleep; true when something has arrived.
+    /// Prepares for its thread's sleep. Returns true if something has arrived.
     pub(super) fn arm(&mut self) -> bool {
         let found = self.wants_input() && self.incoming.half.arm();
         self.incoming.ready |= found;
@@ -230,7 +231,7 @@ impl Session {
         matches!(self.life, Life::Lingering { .. })
     }
 
-    /// When the next turn is due without an event.
+    /// Time at which the next turn is due without an event.
     pub(super) fn deadline(&self) -> Option<Tick> {
         match &self.life {
             Life::Live(_) => self.seen.deadline.filter(|_| !self.outlet_taken),
@@ -267,7 +268,7 @@ impl Session {
         }
     }
 
-    /// Another descriptor of its socket, and who is at the other end.
+    /// Duplicates the descriptor of its socket; also returns the peer.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -276,7 +277,7 @@ impl Session {
         Ok((socket, self.peer))
     }
 
-    /// Sends a frame with a descriptor beside it.
+    /// Sends a frame together with a descriptor.
     pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
         if let Life::Live(live) = &self.life
             && let Some(mut guard) = live.notifier.target.turn()
@@ -286,7 +287,7 @@ impl Session {
         }
     }
 
-    /// The connection thread ends with the session still open.
+    /// Ends an open session because the connection thread ends.
     pub(super) fn abandon(&mut self, now: Tick) {
         if let Life::Live(live) = &mut self.life
             && let Some(mut outlet) = live.notifier.target.close()
@@ -298,8 +299,8 @@ impl Session {
 }
 
 impl Live {
-    /// A turn of a session with its endpoint, which has been told when the session is over. `None`:
-    /// a writer has the outlet, and notifies afterwards.
+    /// Takes a turn of a session with its endpoint. If the session is over, the endpoint has been
+    /// informed. Returns `None` if a writer has the outlet; it notifies afterwards.
     fn turn(
         &mut self,
         incoming: &mut Incoming,
@@ -314,14 +315,15 @@ impl Live {
             began,
             used_by: _,
         } = moment;
-        // Before the lock: a writer that comes too late for this turn has it come again.
+        // Before the lock: a writer that comes too late for this turn causes another one.
         self.notifier.target.accept();
         let mut guard = self.notifier.target.turn()?;
         let Some(outlet) = guard.as_mut() else {
             return Some(Turn::Over);
         };
         if outlet.has_panicked() {
-            // As after a panic in a turn: without a word, and without what lies half written.
+            // As after a panic in a turn: close without a message, and do not send half-written
+            // output.
             incoming.ended.get_or_insert(Disconnect::Local);
             return Some(Turn::Over);
         }
@@ -365,12 +367,12 @@ impl Live {
                 Flush::Done
             }
         };
-        // The endpoint's own reason says most.
+        // The endpoint's own reason is the most informative one.
         let cause = endpoint.wants_close().or_else(|| incoming.ended.clone());
         if let Some(cause) = cause.or(closing.then_some(Disconnect::Local))
             && outgoing.may_close(&cause, flush, now)
         {
-            // Nobody is there to read what would linger.
+            // No peer is left to read lingering data.
             let dead = matches!(cause, Disconnect::Dead { .. });
             if dead {
                 outgoing.abort();
@@ -397,12 +399,12 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Of a session whose endpoint panicked; all others have ended before.
+        // Only for a session whose endpoint panicked; all others have ended before.
         let _outlet = self.notifier.target.close();
     }
 }
 
-/// A turn of a connection that is only being closed.
+/// Takes a turn of a connection that is only being closed.
 fn linger(
     incoming: &mut Incoming,
     seen: &mut Seen,
@@ -427,7 +429,7 @@ fn linger(
 }
 
 impl Incoming {
-    /// Reads once, if there may be something; 0 when there was not.
+    /// Reads once if there may be input; returns 0 if there was none.
     fn read(&mut self, buffer: &mut [u8]) -> usize {
         if !self.ready {
             return 0;

@@ -1,15 +1,15 @@
-//! Whose turn it is: the sessions of a connection thread share its time.
+//! Scheduling: the sessions of a connection thread share its time.
 //!
-//! Each session counts the time that its turns have taken. The next turn is that of the session
-//! with the least, so sessions that need little time never wait for more than the turn that runs
-//! when they are woken, and sessions that need much take turns among themselves.
+//! Each session counts the time that its turns have taken. The next turn goes to the session with
+//! the least. A session that needs little time therefore never waits for more than the turn that
+//! runs when it is woken, and sessions that need much alternate among themselves.
 //!
 //! ```text
 //!   time used   ...10 ms          30 ms  31 ms  31 ms
 //!   planned        small write    bulk   bulk   bulk      --> small write, then bulk after bulk
 //! ```
 //!
-//! A session that has slept does not save up its share: it begins at most [`HEAD_START`] before the
+//! A sleeping session does not save up its share: it begins at most [`HEAD_START`] before the
 //! session that had the last turn.
 
 use std::cmp::Reverse;
@@ -19,51 +19,50 @@ use std::time::Duration;
 use super::session::Session;
 use super::worker::SessionKey;
 
-/// Time of one turn, whatever its bytes cost. Endpoints read no clock: they do a little at each
-/// call, and the turn ends between two calls.
+/// Duration of one turn, whatever the cost of its bytes. Endpoints read no clock: they do a little
+/// at each call, and the turn ends between two calls.
 pub(super) const TURN_TIME: Duration = Duration::from_micros(200);
 
-/// Most that one turn counts. What is beyond it is more often the system, which had another thread
-/// run meanwhile, than the session; a session that needs little would have to wait for it until all
-/// others have had as much.
+/// Maximum time that one turn counts. Time beyond it is more often due to the system, which ran
+/// another thread meanwhile, than to the session. If it counted, a session that needs little would
+/// have to wait until all others had used as much.
 const COUNTED_MAX: Duration = Duration::from_micros(400);
 
-/// What a session that was woken has before those that are at work.
+/// The lead of a session that was woken over those that are active.
 const HEAD_START: Duration = Duration::from_millis(1);
 
-/// The time that a session has had, on the scale of its thread.
+/// The time that a session has used, on the scale of its thread.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Share {
     used: Duration,
 }
 
 impl Share {
-    /// A turn has taken this time.
+    /// Adds the time of a turn.
     pub(super) fn use_up(&mut self, time: Duration) {
         self.used = self.used.saturating_add(time.min(COUNTED_MAX));
     }
 }
 
-/// A turn that is planned: the time used, its number and the session.
+/// A planned turn: the time used, its number and the session.
 type Planned = (Duration, u64, SessionKey);
 
-/// The turns that are planned.
+/// The planned turns of a thread.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The turn that is planned alone. A thread with little to do has no other, and a heap of one
-    /// costs as much as a small request.
+    /// The only planned turn. A thread with little to do has no other, and a heap of one costs as
+    /// much as a small request.
     sole: Option<Planned>,
-    /// Several, by the time used; of sessions with the same, in the order in which they were
-    /// planned.
+    /// Several planned turns, ordered by the time used and then by the order of planning.
     planned: BinaryHeap<Reverse<Planned>>,
-    /// Turns planned so far.
+    /// Number of turns planned so far.
     count: u64,
     /// The time used by the session that had the last turn.
     reached: Duration,
 }
 
 impl Turns {
-    /// Plans a turn, unless one is planned.
+    /// Plans a turn for the session, unless it has one.
     pub(super) fn queue(&mut self, session: &mut Session, key: SessionKey) {
         if !std::mem::replace(&mut session.queued, true) {
             session.share.used = self.plan(session.share, key);
@@ -83,7 +82,7 @@ impl Turns {
         used
     }
 
-    /// Takes out the next one.
+    /// Removes and returns the next turn's session.
     pub(super) fn next(&mut self) -> Option<SessionKey> {
         let sole = self.sole.take();
         let (used, _, key) = sole.or_else(|| self.planned.pop().map(|Reverse(turn)| turn))?;
@@ -104,10 +103,10 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// As long as a turn counts.
+    /// The longest time that counts.
     const LONG: Duration = COUNTED_MAX;
 
-    /// The system had another thread run, in the middle of a small turn.
+    /// The system ran another thread in the middle of a small turn.
     #[test]
     fn a_turn_that_the_system_interrupts_costs_its_session_nothing() {
         let mut sut = Turns::default();

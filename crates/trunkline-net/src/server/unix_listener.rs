@@ -1,4 +1,4 @@
-//! A Unix socket to listen on: made, guarded against two owners, and removed.
+//! A listening Unix socket: created, protected against a second owner, and removed.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -18,20 +18,20 @@ use super::listen::{BACKLOG, BindError};
 /// Only the user of the engine may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// Attempts at a lock file that others remove at the same time.
+/// Number of attempts to lock a file that others remove at the same time.
 const LOCK_ATTEMPTS: usize = 16;
 
-/// A socket that is listened on. The file is removed when this is dropped.
+/// A listening Unix socket. Its file is removed on drop.
 ///
-/// Its lock file, `PATH.lock`, says that its owner lives: a socket without a locked one beside it,
-/// that nobody answers at, was left behind and is replaced.
+/// A lock on its lock file, `PATH.lock`, shows that its owner is alive. A socket that does not
+/// answer and has no locked file beside it was left behind and is replaced.
 #[derive(Debug)]
 pub(super) struct BoundSocket {
     pub(super) socket: UnixListener,
     path: SocketPath,
-    /// Device and number of the socket's file: it is not another one's that is removed.
+    /// Device and inode of the socket's file, so that the drop does not remove another socket's.
     identity: (u64, u64),
-    /// Locked for as long as this exists.
+    /// Locked while this exists.
     _lock: File,
 }
 
@@ -66,8 +66,8 @@ impl BoundSocket {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        // Whoever finds nothing there connects to nothing; what cannot be removed is left behind
-        // like that of an engine that was killed.
+        // A client that finds no socket has nothing to connect to. A file that cannot be removed
+        // stays behind, like that of an engine that was killed.
         let file = fs::symlink_metadata(self.path.as_path());
         if file.is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
             let _ = fs::remove_file(self.path.as_path());
@@ -80,7 +80,7 @@ fn lock_path(path: &SocketPath) -> PathBuf {
     PathBuf::from(format!("{path}.lock"))
 }
 
-/// Locks the file beside the socket, which nobody else has.
+/// Creates and locks the lock file beside the socket; fails if another process has locked it.
 fn lock(path: &SocketPath) -> Result<File, BindError> {
     let name = lock_path(path);
     for _ in 0..LOCK_ATTEMPTS {
@@ -89,7 +89,8 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
             .truncate(false)
             .write(true)
             .mode(SOCKET_MODE)
-            // A link that somebody put there would have another file locked, or made.
+            // Otherwise a link placed there by another user would cause a different file to be
+            // locked or created.
             .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(&name)
             .map_err(|source| of_system(path, source))?;
@@ -105,7 +106,7 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
             }
             Err(TryLockError::Error(source)) => return Err(of_system(path, source)),
         }
-        // Its last owner may have removed the file between the opening and the locking.
+        // Its previous owner may have removed the file between opening and locking.
         let locked = file.metadata().map(|file| (file.dev(), file.ino()));
         let there = fs::symlink_metadata(&name).map(|file| (file.dev(), file.ino()));
         if matches!((locked, there), (Ok(locked), Ok(there)) if locked == there) {
@@ -115,7 +116,7 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
     Err(BindError::SocketTaken { path: path.clone() })
 }
 
-/// Removes a socket that was left behind. Called with the lock.
+/// Removes a socket that was left behind. Called with the lock file locked.
 fn make_room(path: &SocketPath) -> Result<(), BindError> {
     let file = match fs::symlink_metadata(path.as_path()) {
         Ok(file) => file,
@@ -125,7 +126,7 @@ fn make_room(path: &SocketPath) -> Result<(), BindError> {
     if !file.file_type().is_socket() {
         return Err(BindError::NotASocket { path: path.clone() });
     }
-    // A program that knows nothing of lock files may listen there.
+    // A program that does not use lock files may listen there.
     match try_connect(path.as_path()) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             fs::remove_file(path.as_path()).map_err(|source| of_system(path, source))
@@ -136,7 +137,7 @@ fn make_room(path: &SocketPath) -> Result<(), BindError> {
     }
 }
 
-/// Whether somebody answers, without waiting for one whose queue is full.
+/// Connects to find out if a program listens, without waiting for one with a full queue.
 fn try_connect(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -146,7 +147,7 @@ fn try_connect(path: &Path) -> io::Result<()> {
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // Nobody can connect before it listens, so nobody comes in by the mode it was made with.
+    // No client can connect before the socket listens, so its initial mode lets none in.
     let listening = fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))
         .and_then(|()| socket.listen(BACKLOG))
         .and_then(|()| socket.set_nonblocking(true));

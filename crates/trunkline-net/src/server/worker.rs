@@ -1,4 +1,4 @@
-//! A connection thread: the sessions it owns, their events, notifications and timers.
+//! A connection thread: its sessions with their events, notifications and timers.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,37 +22,37 @@ use super::notifier::Notifier;
 use super::session::{Moment, Session, Turn};
 use super::turns::{TURN_TIME, Turns};
 
-/// Taken from a transport at once: what an endpoint does with it is not interrupted.
+/// Maximum number of bytes of one read. The endpoint handles them without interruption.
 const READ_BYTES: usize = 32 << 10;
 
-/// Events taken from the system at once.
+/// Maximum number of events fetched from the system at once.
 const EVENTS_MAX: usize = 256;
 
-/// Connections of one thread that are told why they are closed and given time to read it. Beyond it
-/// they are closed at once.
+/// Maximum number of connections of one thread that are sent a reason and given time to read it
+/// before they close. Beyond it they are closed at once.
 const LINGERING_MAX: usize = 64;
 
-/// Looks at memory for each question to the system, while the thread spins.
+/// Number of memory polls per system call while the thread spins.
 const GLANCES: usize = 16;
 
-/// Timers that fire before what has arrived meanwhile has its turn.
+/// Maximum number of timers that fire before newly arrived input has its turn.
 const TIMERS_MAX: usize = 16;
 
-/// Sessions whose memory is looked at while the thread spins.
+/// Maximum number of sessions whose memory is polled while the thread spins.
 const GLANCED_MAX: usize = 8;
 
-/// The token of the mailbox; no session reaches it.
+/// The token of the mailbox; no session has it.
 pub(super) const MAILBOX: Token = Token(usize::MAX);
 
-/// One session of one thread: which slot, and which of the sessions that the slot had one after the
-/// other.
+/// A session of one thread: its slot, and a generation that tells the successive sessions of a slot
+/// apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct SessionKey {
     slot: u32,
     generation: u32,
 }
 
-/// What other threads tell a connection thread.
+/// Messages from other threads to a connection thread.
 pub(super) enum Mail {
     Notified(SessionKey),
     Arrived(Transport, Seat),
@@ -60,9 +60,9 @@ pub(super) enum Mail {
         transport: Transport,
         bytes: Vec<u8>,
     },
-    /// A frame for a session, with a descriptor beside it.
+    /// A frame for a session, to be sent with a descriptor.
     Pass(SessionKey, Vec<u8>, OwnedFd),
-    /// Send what is ready, close, and end at the deadline at the latest.
+    /// Send pending output, close, and end at the deadline at the latest.
     Shutdown {
         deadline: Tick,
     },
@@ -76,12 +76,12 @@ pub(super) struct Worker {
     free: Vec<u32>,
     lingering: usize,
     turns: Turns,
-    /// Sessions that had a turn since they were armed last.
+    /// Sessions that had a turn since they were last armed.
     to_arm: Vec<SessionKey>,
     timers: BTreeSet<(Tick, SessionKey)>,
     buffer: Box<[u8]>,
     spin: Spin,
-    /// Looks while spinning, ever.
+    /// Number of polls in all spins so far.
     looks: usize,
     mail: Vec<Mail>,
     shutdown: Option<Tick>,
@@ -118,7 +118,7 @@ impl Worker {
         }
     }
 
-    /// The thread's life.
+    /// The main loop of the thread.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut moment = self.moment();
@@ -139,7 +139,7 @@ impl Worker {
             self.read_mail(moment);
             self.fire_timers(moment.now);
             self.run_turns(&mut moment);
-            // What those turns marked goes out before the thread sleeps.
+            // Send what those turns marked before the thread sleeps.
             self.read_mail(moment);
             self.run_turns(&mut moment);
         }
@@ -150,14 +150,14 @@ impl Worker {
             .for_each(|s| s.abandon(now));
     }
 
-    /// Looks for something to do for a while; true when there is, perhaps in `events`.
+    /// Polls for work for a short time. Returns true if there is some, perhaps in `events`.
     fn spin(&mut self, events: &mut Events, now: Tick) -> bool {
         if !self.spin.is_on() {
             return false;
         }
         events.clear();
         if self.to_arm.len() > GLANCED_MAX {
-            // Too many to look at one by one: they say so themselves.
+            // Too many to poll one by one: arm them, so that they ring.
             self.arm();
             if !self.turns.is_empty() {
                 return true;
@@ -167,9 +167,9 @@ impl Worker {
         let looks = &mut self.looks;
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
         let (slots, turns, to_arm) = (&mut self.slots, &mut self.turns, &self.to_arm);
-        // Looking at memory costs much less than asking the system, which comes every so many
-        // looks, those of earlier spins included: sessions on sockets have their turn beside busy
-        // memory.
+        // Polling memory is much cheaper than a system call, so only one of every `seldom` polls,
+        // counted over all spins, asks the system. Sessions on sockets thus get their turn beside
+        // busy memory.
         let seldom = match to_arm.is_empty() {
             true => 1,
             false => GLANCES,
@@ -194,8 +194,8 @@ impl Worker {
         })
     }
 
-    /// Has every session say that its thread sleeps; plans turns of those that something has
-    /// arrived for meanwhile.
+    /// Makes every session announce that its thread sleeps, and plans turns for those that have new
+    /// input.
     fn arm(&mut self) {
         for key in self.to_arm.drain(..) {
             if let Some(session) = session(&mut self.slots, key) {
@@ -207,8 +207,8 @@ impl Worker {
         }
     }
 
-    /// Sleeps until there is something to do, or only takes the events that are there when there
-    /// is already. False when there are none.
+    /// Sleeps until there is work, or only fetches pending events if there is work already. Returns
+    /// false if the poll failed.
     fn sleep(&mut self, events: &mut Events, now: Tick, idle: bool) -> bool {
         if idle {
             self.arm();
@@ -218,7 +218,7 @@ impl Worker {
             true => self.next_timer().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
-        // An error is a signal of the system, or want of memory; the loop comes back either way.
+        // An error is a signal of the system, or lack of memory; the loop continues either way.
         let polled = self.poll.poll(events, timeout);
         self.mailbox.wake_up();
         polled.is_ok()
@@ -257,7 +257,7 @@ impl Worker {
             session.set_ready(event.is_read_closed() || event.is_error());
             if session.asks_for_values() {
                 let factory = &self.admission.factory;
-                // As when a session is opened.
+                // Catch a panic, as when a session is opened.
                 let show = || session.show_values(|peer| factory.last_values(peer));
                 let _ = catch_unwind(AssertUnwindSafe(show));
             }
@@ -297,7 +297,7 @@ impl Worker {
         let notifier = Notifier::new(key, self.mailbox.clone(), &transport);
         let factory = &self.admission.factory;
         let open = || factory.open(transport.peer, notifier.clone());
-        // A panic is a defect of one session; the others go on.
+        // A panic is a defect of one session; the others continue.
         match catch_unwind(AssertUnwindSafe(open)).unwrap_or(Err(Vec::new())) {
             Ok(endpoint) => {
                 self.admission
@@ -328,8 +328,8 @@ impl Worker {
             self.install(key, Session::refused(transport, bytes, now));
             return;
         }
-        // In a crowd nobody waits for one peer, but most have asked already and get their answer:
-        // input that is left unread would have the system discard it.
+        // In a crowd the thread waits for no single peer. Most have sent their request already and
+        // get their answer: reading the input first keeps the system from discarding the answer.
         let _ = transport.receive.try_read(&mut self.buffer);
         let _ = transport.send.try_write(bytes);
         transport.send.finish();
@@ -338,7 +338,7 @@ impl Worker {
     fn allocate(&mut self) -> SessionKey {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
-            // The limit of sessions is far below u32.
+            // The session limit is far below the range of u32.
             (self.slots.len() - 1) as u32
         });
         let entry = &mut self.slots[slot as usize];
@@ -381,13 +381,13 @@ impl Worker {
         }
     }
 
-    /// Whether a timer is due.
+    /// Returns true if a timer is due.
     fn is_due(&self, now: Tick) -> bool {
         self.timers.first().is_some_and(|(due, _)| *due <= now)
     }
 
-    /// Plans turns of sessions whose timers are due. Many of them are at the same time; what
-    /// arrives meanwhile comes in between.
+    /// Plans turns for sessions whose timers are due. Many may be due at the same time, so newly
+    /// arrived input is handled in between.
     fn fire_timers(&mut self, now: Tick) {
         for _ in 0..TIMERS_MAX {
             let Some(&(_, key)) = self.timers.first().filter(|(due, _)| *due <= now) else {
@@ -401,8 +401,8 @@ impl Worker {
         }
     }
 
-    /// A turn for each session that has one planned now, those first that have had least time, and
-    /// as far as the time of a turn goes: then it is looked for what has arrived meanwhile.
+    /// Runs one turn for each session that has one planned now, those that have used least time
+    /// first. Stops after the time of one turn, to check for new input.
     fn run_turns(&mut self, moment: &mut Moment) {
         moment.closing = self.shutdown.is_some();
         let clock = Clock::new();
@@ -424,10 +424,10 @@ impl Worker {
             }
             let was_lingering = session.is_lingering();
             let buffer = &mut self.buffer;
-            // A panic is a defect of one session's endpoint; the other sessions go on.
+            // A panic is a defect of one session's endpoint; the other sessions continue.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, *moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
-            // A session that is alone on its thread shares the time with nobody, and a look at the
+            // A session that is alone on its thread shares the time with none, and reading the
             // clock costs as much as a small request.
             if !is_alone || matches!(turn, Turn::Again) {
                 let ended = clock.now();
@@ -465,7 +465,7 @@ impl Worker {
         }
     }
 
-    /// Takes a session's transport away from it, for whoever its endpoint means.
+    /// Takes a session's transport and hands it over as its endpoint requested.
     fn hand_over(&mut self, key: SessionKey, number: u64, now: Tick) {
         let socket = session(&mut self.slots, key).map(|session| {
             let socket = session.socket();
@@ -476,7 +476,7 @@ impl Worker {
         if let Some(Ok((socket, peer))) = socket {
             let factory = &self.admission.factory;
             let hand_over = || factory.hand_over(number, peer, socket);
-            // As when a session is opened.
+            // Catch a panic, as when a session is opened.
             let _ = catch_unwind(AssertUnwindSafe(hand_over));
         }
     }
@@ -496,7 +496,7 @@ impl Worker {
             self.timers.remove(&(timer, key));
         }
         let fd = session.source().as_fd().as_raw_fd();
-        // Fails when it was never registered, and then there is nothing to undo.
+        // Fails if it was never registered; then there is nothing to undo.
         let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
         self.free.push(key.slot);
     }
@@ -509,7 +509,7 @@ fn interest(room: bool) -> Interest {
     }
 }
 
-/// Begins or ends to poll for room. What is there already is told again.
+/// Switches polling for room on or off. Registering again reports events that are already there.
 fn poll_for_room(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Result<()> {
     let Some(room) = session.room_wanted() else {
         return Ok(());
@@ -520,8 +520,8 @@ fn poll_for_room(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Res
     registry.reregister(&mut SourceFd(&fd), key.token(), interest(room))
 }
 
-/// Sees to it that a timer fires no later than the session's deadline. One that fires too early is
-/// cheaper than one that moves at every turn.
+/// Ensures that a timer fires no later than the session's deadline. A timer that fires too early
+/// costs less than one that moves at every turn.
 fn set_timer(timers: &mut BTreeSet<(Tick, SessionKey)>, session: &mut Session, key: SessionKey) {
     let Some(deadline) = session.deadline() else {
         return;
@@ -548,7 +548,7 @@ impl SessionKey {
         Token((self.generation as usize) << 32 | self.slot as usize)
     }
 
-    /// The first session of a slot.
+    /// Returns the key of the first session of a slot.
     #[cfg(test)]
     pub(super) fn of_slot(slot: u32) -> Self {
         let generation = 1;

@@ -1,4 +1,4 @@
-//! Memory that two processes have mapped: a sealed file without a name.
+//! Memory that two processes have mapped: a sealed anonymous file.
 
 use std::ffi::c_void;
 use std::io::{self, ErrorKind};
@@ -13,32 +13,33 @@ use trunkline_ring::{RingHeader, RingMemory};
 
 use crate::sync::{Arc, Ordering, SharedWord};
 
-/// Bytes on their way in each direction.
+/// Capacity in bytes of each direction's ring.
 pub(super) const CAPACITY: usize = 256 << 10;
 
-/// The largest that a peer may choose, and the smallest.
+/// The largest and, below, the smallest capacity that a peer may choose.
 const CAPACITY_MAX: usize = 4 << 20;
 const CAPACITY_MIN: usize = 4 << 10;
 
-/// Where the bytes begin.
+/// Offset of the first ring.
 const HEADER_BYTES: usize = 4096;
 
-/// The layout of this version; another version is another file.
+/// Identifies the layout and its version. A file with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLSHM\0\0\x01");
 
-/// Nobody can make the file shorter, which would kill whoever touches what is gone.
+/// Fixes the length of the file: an access beyond the end of a shortened file would kill the
+/// process.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// The beginning of the memory. Everything else is zero at first.
+/// The beginning of the memory. Everything else is initially zero.
 #[repr(C)]
 struct Header {
     magic: SharedWord,
     /// 1 once the end that accepted the connection has mapped the memory.
     accepted: SharedWord,
     directions: [Direction; 2],
-    /// How often the dialler has asked for a table of last values.
+    /// Number of times the dialler has asked for a table of last values.
     table_asked: SharedWord,
     /// Twice the number of the last question that the acceptor has answered, plus 1 if it sent a
     /// table.
@@ -48,14 +49,14 @@ struct Header {
 #[repr(C)]
 struct Direction {
     ring: RingHeader,
-    /// How many bytes of this direction went over the socket before the first went into the ring,
-    /// plus 1; 0 while none has.
+    /// Number of this direction's bytes that went over the socket before the first went into the
+    /// ring, plus 1; 0 if none has yet.
     over_socket: SharedWord,
 }
 
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 
-/// Which way bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     ToAcceptor = 0,
@@ -68,7 +69,7 @@ pub(super) struct Mapping {
     capacity: usize,
 }
 
-// SAFETY: the header is made of atomics, and the rings are handed out as ends of their own.
+// SAFETY: the header consists of atomics, and the rings are handed out as separate ends.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -76,10 +77,10 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// New memory, and the file to hand to the other process.
+    /// Creates the memory, and the file to pass to the other process.
     ///
     /// # Errors
-    /// The system gives no memory, no descriptor, or does not allow it.
+    /// The system provides no memory, no descriptor, or does not allow it.
     pub(super) fn create() -> io::Result<(Arc<Self>, OwnedFd)> {
         within_file_limit(length(CAPACITY) as u64)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -91,7 +92,7 @@ impl Mapping {
         Ok((Arc::new(mapping), file))
     }
 
-    /// The memory behind a file that another process has made.
+    /// Maps the file that another process has created.
     ///
     /// # Errors
     /// It is not such a file, or the system does not map it.
@@ -118,8 +119,8 @@ impl Mapping {
     #[allow(unsafe_code, reason = "a mapping is a pointer to memory of the system")]
     fn map(file: impl AsFd, capacity: usize) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at a place of the system's choice, so nothing of this program lies
-        // there. The file has that length for ever, because it is sealed.
+        // SAFETY: a new mapping at an address that the system chooses, so it overlaps nothing of
+        // this program. The length of the file cannot change, because it is sealed.
         let start = unsafe {
             let nowhere = std::ptr::null_mut();
             rustix::mm::mmap(nowhere, length(capacity), protection, flags, file, 0)?
@@ -130,8 +131,8 @@ impl Mapping {
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
-        // SAFETY: mapped for as long as this lives, page-aligned, and nothing but atomics, of which
-        // every bit pattern is a value.
+        // SAFETY: mapped while this lives, page-aligned, and consists only of atomics, for which
+        // every bit pattern is a valid value.
         unsafe { self.start.as_ref() }
     }
 
@@ -139,50 +140,51 @@ impl Mapping {
         &self.header().directions[way as usize]
     }
 
-    /// One end of the ring of a direction; asked for once for each end in this process.
+    /// Returns the memory of a direction's ring. Called once for each end in this process.
     #[allow(unsafe_code)]
     pub(super) fn ring(self: &Arc<Self>, way: Way) -> RingMemory {
         let header = NonNull::from(&self.direction(way).ring);
         let offset = HEADER_BYTES + way as usize * self.capacity;
         // SAFETY: the header and `capacity` bytes behind the offset lie in the mapping, which lives
         // as long as the owner; the directions and the header do not overlap; the halves of a
-        // transport ask for one end of each ring, and in this process nobody else knows the bytes.
+        // transport ask for one end of each ring, and in this process nothing else accesses the
+        // bytes.
         unsafe {
             let bytes = self.start.cast::<u8>().add(offset);
             RingMemory::from_raw(header, bytes, self.capacity, self.clone())
         }
     }
 
-    /// Whether the end that accepted the connection has the memory too.
+    /// Returns true if the accepting end has mapped the memory too.
     pub(super) fn is_accepted(&self) -> bool {
         self.header().accepted.load(Ordering::Acquire) != 0
     }
 
-    /// From now on this end's bytes go into the ring; so many went over the socket.
+    /// Switches this end's bytes to the ring, after `sent` bytes over the socket.
     pub(super) fn leave_socket(&self, way: Way, sent: u64) {
         let over_socket = &self.direction(way).over_socket;
         over_socket.store(sent.saturating_add(1), Ordering::Release);
     }
 
-    /// How many bytes of a direction come over the socket, once that is known.
+    /// Returns the number of a direction's bytes that come over the socket, once it is known.
     pub(super) fn over_socket(&self, way: Way) -> Option<u64> {
         let stored = self.direction(way).over_socket.load(Ordering::Acquire);
         stored.checked_sub(1)
     }
 
-    /// Asks for a table of last values, for the `count`th time.
+    /// Asks for a table of last values; `count` is the number of the question.
     pub(super) fn ask_table(&self, count: u64) {
         self.header().table_asked.store(count, Ordering::Release);
     }
 
-    /// The number of the last question, when it has not been answered.
+    /// Returns the number of the last question if it has not been answered.
     pub(super) fn table_question(&self) -> Option<u64> {
         let asked = self.header().table_asked.load(Ordering::Acquire);
         let answered = self.header().table_answered.load(Ordering::Relaxed);
         (asked != answered >> 1).then_some(asked)
     }
 
-    /// Answers question `count`; a table has been `sent` before.
+    /// Answers question `count`. If `sent` is true, a table has been sent before.
     pub(super) fn answer_table(&self, count: u64, sent: bool) {
         let answer = count << 1 | u64::from(sent);
         self.header()
@@ -190,22 +192,23 @@ impl Mapping {
             .store(answer, Ordering::Release);
     }
 
-    /// Whether question `count` was answered with a table, once it is answered.
+    /// Returns true if question `count` was answered with a table; `None` if it is not answered
+    /// yet.
     pub(super) fn table_answer(&self, count: u64) -> Option<bool> {
         let answer = self.header().table_answered.load(Ordering::Acquire);
         (answer >> 1 == count).then_some(answer & 1 != 0)
     }
 
-    /// A word of the memory, for a test that writes nonsense into it.
+    /// Returns a word of the memory, for a test that writes invalid values into it.
     #[cfg(test)]
     #[allow(unsafe_code)]
     pub(super) fn word(&self, index: usize) -> &SharedWord {
         assert!(index < size_of::<Header>() / 8);
-        // SAFETY: inside the header, which is made of such words and of gaps between them.
+        // SAFETY: inside the header, which consists of such words and of gaps between them.
         unsafe { self.start.cast::<SharedWord>().add(index).as_ref() }
     }
 
-    /// Words of the memory up to the end of its header.
+    /// Number of words of the header.
     #[cfg(test)]
     pub(super) const WORDS: usize = size_of::<Header>() / 8;
 }
@@ -213,8 +216,8 @@ impl Mapping {
 impl Drop for Mapping {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and nobody has a reference any more: the ends
-        // of the rings keep this alive.
+        // SAFETY: mapped by `map` with this length, and no reference is left: the ends of the rings
+        // keep this alive.
         let _ = unsafe {
             let start = self.start.as_ptr().cast::<c_void>();
             rustix::mm::munmap(start, length(self.capacity))
@@ -223,7 +226,8 @@ impl Drop for Mapping {
 }
 
 /// # Errors
-/// The system does not allow files of this length. It would not only refuse, but kill.
+/// The system does not allow files of this length. Exceeding the limit would not only fail, but
+/// kill the process.
 pub(super) fn within_file_limit(length: u64) -> io::Result<()> {
     let limit = getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < length) {
@@ -233,12 +237,13 @@ pub(super) fn within_file_limit(length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes of the whole file.
+/// Length of the whole file in bytes.
 const fn length(capacity: usize) -> usize {
     HEADER_BYTES + 2 * capacity
 }
 
-// As the table in docs/reference/protocol.md says: another implementation goes by it.
+// The layout must match the table in docs/reference/protocol.md, which other implementations
+// follow.
 const _: () = assert!(offset_of!(Header, accepted) == 8);
 const _: () = assert!(offset_of!(Header, directions) == 128);
 const _: () = assert!(size_of::<RingHeader>() == 4 * 128);
@@ -247,5 +252,5 @@ const _: () = assert!(offset_of!(Direction, over_socket) == 640 - 128);
 const _: () = assert!(size_of::<Direction>() == 768 - 128);
 const _: () = assert!(offset_of!(Header, table_asked) == 1408);
 const _: () = assert!(offset_of!(Header, table_answered) == 1416);
-// The bytes of the first word tell which layout the others have.
+// The first word identifies the layout of the others.
 const _: () = assert!(offset_of!(Header, magic) == 0);

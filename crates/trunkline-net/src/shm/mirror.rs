@@ -1,13 +1,13 @@
-//! The memory of a stream's ring: its bytes mapped twice in a row, so that every run of them lies
-//! in one piece.
+//! The memory of a stream's ring: its bytes are mapped twice in a row, so that every run of them is
+//! contiguous.
 //!
 //! ```text
 //!   file      | header | bytes           |
 //!   mapped    | header | bytes           | bytes once more  |
 //! ```
 //!
-//! The file is sealed and has no name; another process maps it as well where both ends of a stream
-//! are on one machine.
+//! The file is sealed and anonymous. If both ends of a stream are on one machine, another process
+//! maps it as well.
 
 use std::ffi::c_void;
 use std::io::{self, ErrorKind};
@@ -24,13 +24,13 @@ use crate::sync::{Arc, Ordering, SharedWord};
 
 use super::mapping::{SEALS, within_file_limit};
 
-/// Smallest page there is: what the header has to fit into.
+/// Size of the smallest page, in which the header must fit.
 const PAGE_MIN: usize = 4096;
 
-/// The layout of this version; another version is another file.
+/// Identifies the layout and its version. A file with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLSTR\0\0\x01");
 
-/// The beginning of the file. Everything else is zero at first.
+/// The beginning of the file. Everything else is initially zero.
 #[repr(C)]
 struct Header {
     magic: SharedWord,
@@ -49,8 +49,8 @@ pub struct StreamMemory {
     file: OwnedFd,
 }
 
-// SAFETY: the header is made of atomics, and the ends of the ring are handed out as values of their
-// own, which are not shared.
+// SAFETY: the header consists of atomics, and the ends of the ring are handed out as separate
+// values, which are not shared.
 #[allow(unsafe_code)]
 unsafe impl Send for StreamMemory {}
 // SAFETY: as above.
@@ -58,11 +58,11 @@ unsafe impl Send for StreamMemory {}
 unsafe impl Sync for StreamMemory {}
 
 impl StreamMemory {
-    /// New memory for what `shape` allows, whose counting begins at `start`. `is_touched`: all of
-    /// it is there at once, and not only when it is used first.
+    /// Creates memory for the given `shape`, whose positions begin at `start`. If `is_touched` is
+    /// true, all pages exist at once and not only after their first use.
     ///
     /// # Errors
-    /// The system gives no memory, no descriptor, or does not allow it.
+    /// The system provides no memory, no descriptor, or does not allow it.
     pub fn create(shape: RingShape, start: RingStart, is_touched: bool) -> io::Result<Arc<Self>> {
         let ring_bytes = ring_bytes(shape)?;
         let length = (page_size() + ring_bytes) as u64;
@@ -72,7 +72,7 @@ impl StreamMemory {
         rustix::fs::ftruncate(&file, length)?;
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
         if is_touched {
-            // Memory that is not there is told here, and not by a signal when it is used.
+            // Report a lack of memory here, and not by a signal at first use.
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)?;
         }
         let memory = Self::map(file, ring_bytes, shape, start, is_touched)?;
@@ -81,7 +81,7 @@ impl StreamMemory {
         Ok(Arc::new(memory))
     }
 
-    /// The memory behind a file that another process has made for the same shape and beginning.
+    /// Maps a file that another process has created for the same shape and start.
     ///
     /// # Errors
     /// It is not such a file, or the system does not map it.
@@ -115,14 +115,14 @@ impl StreamMemory {
         let mut flags = MapFlags::SHARED;
         flags.set(MapFlags::POPULATE, is_touched);
         let length = mapped_length(ring_bytes);
-        // SAFETY: a new range of addresses at a place of the system's choice, so nothing of this
-        // program lies there; nobody can use it before something is mapped into it.
+        // SAFETY: a new address range that the system chooses, so it overlaps nothing of this
+        // program; it cannot be accessed before something is mapped into it.
         let start = unsafe {
             let nowhere = std::ptr::null_mut();
             rustix::mm::mmap_anonymous(nowhere, length, ProtFlags::empty(), MapFlags::PRIVATE)?
         };
         let start = NonNull::new(start.cast::<Header>()).ok_or(ErrorKind::OutOfMemory)?;
-        // From here on dropping it gives the range back, whatever lies in it.
+        // From here on a drop unmaps the range, whatever is mapped there.
         let memory = Self {
             start,
             ring_bytes,
@@ -130,8 +130,8 @@ impl StreamMemory {
             start_at,
             file,
         };
-        // SAFETY: both lie in the range that was just made, which nobody has a pointer into. The
-        // file has that length for ever, because it is sealed.
+        // SAFETY: both lie in the range just created, which nothing has a pointer into. The length
+        // of the file cannot change, because it is sealed.
         unsafe {
             let first = start.as_ptr().cast::<c_void>();
             let again = first.byte_add(page_size() + ring_bytes);
@@ -152,18 +152,18 @@ impl StreamMemory {
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
-        // SAFETY: mapped for as long as this lives, page-aligned, and nothing but atomics, of which
-        // every bit pattern is a value.
+        // SAFETY: mapped while this lives, page-aligned, and consists only of atomics, for which
+        // every bit pattern is a valid value.
         unsafe { self.start.as_ref() }
     }
 
-    /// The memory for one end of the ring; asked for once for each end in this process.
+    /// Returns the memory for one end of the ring. Called once for each end in this process.
     #[allow(unsafe_code)]
     pub fn element_memory(self: &Arc<Self>) -> ElementMemory {
         self.element_memory_for(self.clone())
     }
 
-    /// For the moment before anybody else has it.
+    /// For use during creation, before anything else has the memory.
     fn element_memory_of_creator(&self) -> ElementMemory {
         self.element_memory_for(Arc::new(()))
     }
@@ -173,8 +173,8 @@ impl StreamMemory {
         let header = NonNull::from(&self.header().ring);
         // SAFETY: the header and twice `ring_bytes` behind it lie in the mapping, which lives as
         // long as the owner, or for the caller's call; they do not overlap. The bytes begin at a
-        // page. Who makes the ends asks for one of each kind at most, and in this process nobody
-        // else knows the bytes.
+        // page. The code that creates the ends asks for at most one of each kind, and in this
+        // process nothing else accesses the bytes.
         unsafe {
             let bytes = self.start.cast::<u8>().byte_add(page_size());
             ElementMemory::from_raw(header, bytes, self.ring_bytes, true, self.shape, owner)
@@ -182,18 +182,18 @@ impl StreamMemory {
         .starting_at(self.start_at)
     }
 
-    /// What may lie in the ring.
+    /// The shape of the ring: element size and capacity.
     pub fn shape(&self) -> RingShape {
         self.shape
     }
 
-    /// Gives the memory of bytes that nobody needs back to the system; it is there again, as
-    /// zeroes, when it is used. `position` and `len` as in the stream. Only for the producer's free
-    /// part, by who has the producer.
+    /// Returns the memory of unneeded bytes to the system. They read as zeros when they are next
+    /// used. `position` and `len` are positions of the stream. Only the owner of the producer may
+    /// call this, and only for the producer's free part.
     pub fn give_back(&self, position: u64, len: u64) {
         let ring = self.ring_bytes as u64;
         let start = position % ring;
-        // At most the ring; whole pages only, what lies behind its end from its beginning.
+        // At most the ring, in whole pages; a range beyond its end continues at its beginning.
         let len = len.min(ring);
         let first = (start, (start + len).min(ring));
         let rest = (0, (start + len).saturating_sub(ring));
@@ -202,16 +202,16 @@ impl StreamMemory {
             let (from, to) = (from.next_multiple_of(page), to / page * page);
             if from < to {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                // Where the system does not do it, the memory stays in use.
+                // If the system does not support this, the memory stays in use.
                 let _ = rustix::fs::fallocate(&self.file, flags, page + from, to - from);
             }
         }
     }
 
-    /// Bytes of the system's memory that it takes.
+    /// Bytes of system memory in use.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error that the system reports.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         let blocks = rustix::fs::fstat(&self.file)?.st_blocks;
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512))
@@ -227,8 +227,8 @@ impl AsFd for StreamMemory {
 impl Drop for StreamMemory {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: the range that `map` made, and nobody has a reference any more: the ends of the
-        // ring keep this alive.
+        // SAFETY: the range that `map` created, and no reference is left: the ends of the ring keep
+        // this alive.
         let _ = unsafe {
             let start = self.start.as_ptr().cast::<c_void>();
             rustix::mm::munmap(start, mapped_length(self.ring_bytes))
@@ -245,10 +245,10 @@ impl std::fmt::Debug for StreamMemory {
     }
 }
 
-/// Whole pages of what may lie in a ring.
+/// Rounds the maximum size of a ring up to whole pages.
 ///
 /// # Errors
-/// More than there are addresses for.
+/// It exceeds the address space.
 fn ring_bytes(shape: RingShape) -> io::Result<usize> {
     let bytes = shape.bytes_max().checked_next_multiple_of(page_size());
     bytes
@@ -256,7 +256,7 @@ fn ring_bytes(shape: RingShape) -> io::Result<usize> {
         .ok_or(ErrorKind::OutOfMemory.into())
 }
 
-/// Bytes of addresses: the header, and the ring twice.
+/// Length of the address range: the header, and the ring twice.
 fn mapped_length(ring_bytes: usize) -> usize {
     page_size() + 2 * ring_bytes
 }
@@ -336,7 +336,7 @@ mod tests {
         consumer.release(bytes as u64, 1);
         memory.give_back(producer.written(), bytes as u64);
         assert!(memory.resident_bytes().unwrap() <= 2 * page_size() as u64);
-        // It is there again when it is used.
+        // The memory is there again when it is used.
         assert!(producer.push(&full, 1).unwrap());
         assert!(consumer.has(bytes as u64, 1).unwrap());
         let [piece, _] = consumer.region_at(bytes as u64, bytes).unwrap();

@@ -9,19 +9,20 @@
 //!   doorbell, hang-up  <------------- socket ----------------->  doorbell, hang-up
 //! ```
 //!
-//! The dialler makes a sealed file without a name and sends it with its first bytes; an acceptor
-//! that knows nothing of this reads the bytes, and the system closes the file. One that takes it
-//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor
-//! follows when it has read everything that came over the socket, so that the dialler never has to
-//! ring behind bytes that nobody wants yet. Each end writes into the memory how many bytes went
-//! over the socket before, so the other knows where to go on, and the stream has no seam.
+//! The dialler creates a sealed anonymous file and sends it with its first bytes. An acceptor
+//! without support for this reads the bytes, and the system closes the file. An acceptor that maps
+//! the file announces that in the memory. When the dialler sees the announcement, it sends through
+//! its ring. The acceptor follows after it has read everything that came over the socket, so the
+//! dialler never has to ring for bytes that are not wanted yet. Each end writes into the memory how
+//! many bytes went over the socket before, so the other knows where to continue, and the stream has
+//! no seam.
 //!
-//! The socket stays. A byte on it is a *doorbell*: it wakes an end that said in the ring that it
-//! sleeps, so two ends that are awake make no system call. That the other process has ended, at
-//! whatever instruction, is the socket's end.
+//! The socket stays open. A byte on it is a *doorbell*: it wakes an end that has announced in the
+//! ring that it sleeps, so two ends that are awake make no system call. The end of the socket tells
+//! that the other process has ended, at whatever instruction.
 //!
-//! What the other process writes into the memory is believed only as far as it can be true; bytes
-//! are copied out before anybody looks at them.
+//! Values that the other process writes into the memory are checked for plausibility; bytes are
+//! copied out before they are interpreted.
 
 mod mapping;
 mod mirror;
@@ -52,52 +53,52 @@ pub(crate) use table::TableAnswer;
 use table::{Asked, Question};
 pub use table::{LocalTable, create_table};
 
-/// Doorbells read at once.
+/// Maximum number of doorbells per read.
 const BELLS: usize = 256;
 
-/// Doorbells that wait to be read: there is at most one for each time that an end says it sleeps,
-/// so more than this is not honest.
+/// Maximum number of doorbells waiting to be read. There is at most one for each time an end
+/// announces that it sleeps, so more than this means a hostile peer.
 const BELLS_MAX: usize = 64 << 10;
 
-/// Longest time that anybody waits for the answer to a question for a table. An acceptor of an
-/// older version never answers.
+/// Maximum time to wait for the answer to a table request. An acceptor of an older version never
+/// answers.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// An end that gave no table is asked for one after this time.
+/// Time before an end that provided no table is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Which end of a connection this is.
+/// The role of an end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
-    /// Offers shared memory; `demanded`: there is no connection without it.
+    /// Offers shared memory. If it is `demanded`, the connection fails without it.
     Dialler { demanded: bool },
-    /// Takes what is offered.
+    /// Accepts what is offered.
     Acceptor,
 }
 
-/// What both halves of a transport know.
+/// The state shared by both halves of a transport.
 pub(crate) struct Local {
     stream: UnixStream,
     side: Side,
     state: AtomicU8,
     mapping: OnceLock<Arc<Mapping>>,
-    /// The socket has ended: nobody makes room any more.
+    /// The socket has ended: the other end will make no more room.
     gone: AtomicBool,
-    /// What this end has sent over the socket.
+    /// The data that this end has sent over the socket.
     over_socket: Mutex<OverSocket>,
-    /// Why there is no shared memory.
+    /// The reason why there is no shared memory.
     why_not: OnceLock<String>,
-    /// What the dialler knows of a table of last values.
+    /// The dialler's requests for a table of last values.
     asked: Mutex<Asked>,
-    /// The connection is not over, as far as this process knows.
+    /// True until this process knows that the connection is over.
     live: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
 struct OverSocket {
-    /// Bytes of the stream.
+    /// Number of bytes of the stream sent over the socket.
     sent: u64,
-    /// The rest goes through the ring.
+    /// All further bytes go through the ring.
     left: bool,
 }
 
@@ -106,23 +107,23 @@ const SHARED: u8 = 1;
 const SOCKET_ONLY: u8 = 2;
 
 impl Local {
-    /// True once this end sends through shared memory.
+    /// Returns true once this end sends through shared memory.
     pub(crate) fn is_shared(&self) -> bool {
         self.state.load(Ordering::Relaxed) == SHARED
     }
 
-    /// True while bytes may arrive through shared memory.
+    /// Returns true while bytes may arrive through shared memory.
     pub(crate) fn may_share(&self) -> bool {
         self.state.load(Ordering::Relaxed) != SOCKET_ONLY
     }
 
-    /// True once both ends have the memory, whether or not they have gone over to it yet.
+    /// Returns true once both ends have mapped the memory, even if they do not use it yet.
     pub(crate) fn is_agreed(&self) -> bool {
         let mapping = self.mapping.get().filter(|_| self.may_share());
         mapping.is_some_and(|mapping| mapping.is_accepted())
     }
 
-    /// Why the connection has stayed on its socket, when it is known.
+    /// The reason why the connection has stayed on its socket, if known.
     pub(crate) fn why_not(&self) -> Option<&str> {
         self.why_not.get().map(String::as_str)
     }
@@ -142,10 +143,10 @@ impl Local {
         self.ways().0
     }
 
-    /// The connection stays on the socket.
+    /// Keeps the connection on the socket.
     ///
     /// # Errors
-    /// That was not wanted.
+    /// Shared memory was demanded.
     fn decline(&self, why: String) -> io::Result<()> {
         self.state.store(SOCKET_ONLY, Ordering::Relaxed);
         let why = self.why_not.get_or_init(|| why);
@@ -158,7 +159,7 @@ impl Local {
         }
     }
 
-    /// This end's bytes go through the ring from now on.
+    /// Switches this end's bytes to the ring.
     fn leave_socket(&self, over_socket: &mut OverSocket) {
         if let Some(mapping) = self.mapping.get().filter(|_| !over_socket.left) {
             mapping.leave_socket(self.outgoing(), over_socket.sent);
@@ -167,9 +168,9 @@ impl Local {
         }
     }
 
-    /// A table of the other end's last values with a place for `index`: at most one question is on
-    /// its way. An end that gives none that helps, or does not answer within [`ANSWER_MAX`], is
-    /// asked again after [`ASK_AGAIN`], and nobody waits for it before.
+    /// Returns a table of the other end's last values with a place for `index`. At most one
+    /// question is open. An end that provides no suitable table, or does not answer within
+    /// [`ANSWER_MAX`], is asked again after [`ASK_AGAIN`], and until then no caller waits for it.
     pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         // Before this end has left the socket a doorbell would be a byte of the stream.
         let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {
@@ -190,7 +191,7 @@ impl Local {
         let given_up = match asked.question {
             Question::Open if is_refused => Some(Question::None),
             Question::Open if now.since(asked.at) >= ANSWER_MAX => Some(Question::Late),
-            // What came does not help the one who asked.
+            // The table received has no place for the index that was asked for.
             Question::Answered if !asked.is_helped() => Some(Question::None),
             _ => None,
         };
@@ -210,19 +211,20 @@ impl Local {
         }
     }
 
-    /// A file that came with a doorbell.
+    /// Handles a file that came with a doorbell.
     fn take_table(&self, file: &OwnedFd) {
         let mut asked = lock(&self.asked);
-        // Otherwise nobody asked.
+        // Otherwise the file was not requested.
         if matches!(asked.question, Question::Open | Question::Late) {
             asked.question = Question::Answered;
-            // What cannot be mapped is none; whoever waits asks the engine itself.
+            // A file that cannot be mapped counts as no table; the caller then asks the engine
+            // itself.
             let table = LocalTable::accept(file, self.live.clone());
             asked.table = table.ok().map(Arc::new);
         }
     }
 
-    /// Reads what came over the socket, and takes the table that a dialler has asked for.
+    /// Reads from the socket, and accepts the table that a dialler has asked for.
     fn receive_bells(&self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.side == Side::Acceptor {
             return self.stream.receive(buffer);
@@ -234,7 +236,7 @@ impl Local {
         Ok(count)
     }
 
-    /// The socket has ended, or not.
+    /// Records whether the socket has ended.
     fn set_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::Relaxed);
         if gone {
@@ -242,7 +244,7 @@ impl Local {
         }
     }
 
-    /// The question for a table that the acceptor has not answered.
+    /// Returns the number of a table request that the acceptor has not answered.
     pub(crate) fn table_question(&self) -> Option<u64> {
         let is_acceptor = self.side == Side::Acceptor;
         let mapping = self
@@ -252,10 +254,10 @@ impl Local {
         mapping?.table_question()
     }
 
-    /// Answers it.
+    /// Answers a table request.
     pub(crate) fn answer_table(&self, question: u64, file: Option<BorrowedFd<'_>>) {
         let sent = file.is_some_and(|file| {
-            // A socket without room is one whose other end reads no doorbells.
+            // If the socket has no room, the other end does not read its doorbells.
             passing::send_with(&self.stream, &[0], file).is_ok()
         });
         if let Some(mapping) = self.mapping.get() {
@@ -268,17 +270,17 @@ impl Local {
 
     /// Wakes the other end.
     fn ring_bell(&self) {
-        // No room means that it has many to read already; that it has gone, the receive half finds
-        // out.
+        // No room means that many doorbells wait to be read already; the receive half notices if
+        // the other end is gone.
         let _ = self.stream.send(&[0]);
     }
 }
 
-/// Turns a connected, non-blocking socket into a transport that goes over to shared memory where
-/// both ends can.
+/// Turns a connected, non-blocking socket into a transport that switches to shared memory if both
+/// ends can.
 ///
 /// # Errors
-/// It is demanded, and this process cannot have it.
+/// Shared memory is demanded, and this process cannot provide it.
 pub(crate) fn local_transport(
     stream: UnixStream,
     peer: Credentials,
@@ -326,11 +328,11 @@ impl AsFd for Local {
     }
 }
 
-/// What came of a try at the socket.
+/// The result of an attempt at the socket.
 enum Step {
-    /// What the half answers.
+    /// The result for the caller.
     Moved(Option<usize>),
-    /// The stream goes on in the ring.
+    /// The stream continues in the ring.
     GoOn,
 }
 

@@ -1,4 +1,4 @@
-//! A file handed from one process to another through a Unix socket.
+//! Passing a file from one process to another through a Unix socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,11 +10,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Descriptors that are taken in at once; whoever sends more offers nothing.
+/// Maximum number of descriptors accepted at once; a peer that sends more offers nothing.
 const FILES_MAX: usize = 1;
 
 /// Sends as many of `bytes` as there is room for, with the file beside the first of them. A program
-/// that does not look for it never learns of it, and the system closes it.
+/// that does not look for the file never learns of it, and the system closes it.
 pub(crate) fn send_with(
     stream: &UnixStream,
     bytes: &[u8],
@@ -33,8 +33,8 @@ pub(crate) fn send_with(
     )?)
 }
 
-/// Receives bytes and the file that came with them, if exactly one did. The others are closed, by
-/// this program or where there is no descriptor left for them by the system.
+/// Receives bytes and the file that came with them, if exactly one did. Any others are closed, by
+/// this program or, if it has no descriptor left for them, by the system.
 pub(crate) fn receive_with(
     stream: &UnixStream,
     buffer: &mut [u8],

@@ -1,4 +1,4 @@
-//! The half that receives: from the socket first, then from the ring.
+//! The receive half: reads from the socket first, then from the ring.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::transport::ReceiveHalf;
 
 pub(super) struct SharedReceive {
     pub(super) local: Arc<Local>,
-    /// Bytes of the stream that came over the socket.
+    /// Number of bytes of the stream that came over the socket.
     pub(super) received: u64,
     pub(super) stage: ReceiveStage,
 }
@@ -22,7 +22,7 @@ pub(super) enum ReceiveStage {
     Socket,
     Ring {
         consumer: ByteConsumer,
-        /// The socket has ended, or failed: nothing follows what is in the ring.
+        /// The socket has ended or failed: nothing follows the content of the ring.
         ended: Option<io::Result<()>>,
     },
 }
@@ -57,7 +57,7 @@ impl ReceiveHalf for SharedReceive {
     fn arm(&mut self) -> bool {
         match &mut self.stage {
             ReceiveStage::Socket => false,
-            // What cannot be true is for the next read to say.
+            // The next read reports invalid positions.
             ReceiveStage::Ring { consumer, ended } => {
                 ended.is_some() || consumer.wait_for_bytes() != Ok(true)
             }
@@ -67,7 +67,7 @@ impl ReceiveHalf for SharedReceive {
 
 impl Drop for SharedReceive {
     fn drop(&mut self) {
-        // What the other end stores from now on does not count.
+        // Values that the other end stores from now on do not count.
         self.local.live.store(false, Ordering::Release);
     }
 }
@@ -88,8 +88,9 @@ impl SharedReceive {
                     None | Some(0) => read,
                     Some(count) => {
                         take_offer(local, file)?;
-                        // The system ends a read behind a file; a read that returned less than it
-                        // could has to mean that there is nothing more. An error comes again.
+                        // The system ends a read at a file, but a read that returns less than its
+                        // buffer must mean that there is nothing more. An error is reported again
+                        // later.
                         let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
                         Some(count + more.ok().flatten().unwrap_or(0))
                     }
@@ -97,7 +98,7 @@ impl SharedReceive {
             }
             false => not_blocked(|| local.receive_bells(buffer))?,
         };
-        // The file came with the first bytes, and the answer to it before theirs.
+        // The file came with the first bytes, and the answer to it before the answer to them.
         let mapping = local.mapping.get();
         let Some(limit) = mapping.and_then(|mapping| mapping.over_socket(local.incoming())) else {
             if let (Side::Dialler { .. }, Some(1..), Some(mapping)) = (local.side, read, mapping)
@@ -117,12 +118,12 @@ impl SharedReceive {
             self.received += count;
             return Ok(Step::Moved(read));
         }
-        // What came behind the last byte of the stream are doorbells.
+        // Anything behind the last byte of the stream is a doorbell.
         self.received = limit;
-        // From here on this end may ring, and the other has to know that a bell is no byte of the
-        // stream.
+        // From here on this end may ring, and the other end must know that a doorbell is not a byte
+        // of the stream.
         local.leave_socket(&mut lock(&local.over_socket));
-        // An event may have told of the end already, and is not told again.
+        // An event may have reported the end already, and does not do so again.
         let ended = match read {
             Some(0) => Some(Ok(())),
             _ => read_bells(local, true),
@@ -151,7 +152,7 @@ impl SharedReceive {
         }
         match (moved.count, &ended) {
             (0, None) => Ok(None),
-            // The pop came after the end was seen, so there is nothing behind it.
+            // The pop came after the end was seen, so nothing follows.
             (0, Some(Ok(()))) => Ok(Some(0)),
             (0, Some(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
             (count, _) => Ok(Some(count)),
@@ -159,8 +160,8 @@ impl SharedReceive {
     }
 }
 
-/// Takes doorbells from the socket, and its end when that is there. Only who knows that it is has
-/// to read up to it: otherwise it is told again.
+/// Reads doorbells from the socket, and its end if it has been reached. Only a caller that knows of
+/// the end must read up to it: otherwise it is reported again.
 fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
     let mut bells = [0; BELLS];
     for _ in 0..BELLS_MAX / BELLS {
@@ -169,7 +170,8 @@ fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
             Ok(Some(0)) => return Some(Ok(())),
             Ok(Some(count)) if count < BELLS && !hung_up => return None,
             Ok(Some(_)) => {}
-            // Whoever was killed leaves a reset behind; what it had sent is still in the ring.
+            // A process that was killed leaves a reset behind; the data it sent is still in the
+            // ring.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return Some(Ok(())),
             Err(error) => return Some(Err(error)),
         }
@@ -177,7 +179,7 @@ fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
     Some(Err(nonsense()))
 }
 
-/// The acceptor's decision.
+/// Decides for the acceptor about the offered file.
 fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
     let Some(file) = file else {
         return local.decline("the client does not offer it".to_owned());

@@ -1,4 +1,4 @@
-//! The half that sends: over the socket first, then into the ring.
+//! The send half: writes to the socket first, then into the ring.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
@@ -18,11 +18,12 @@ pub(super) struct SharedSend {
 }
 
 pub(super) enum SendStage {
-    /// With the file to send beside the first bytes.
+    /// Contains the file to send with the first bytes.
     Socket(Option<OwnedFd>),
     Ring {
         producer: ByteProducer,
-        /// The other end may sleep on the socket without having said so in the ring.
+        /// No byte has gone into the ring yet. The other end may be asleep on the socket without
+        /// having announced it in the ring.
         first: bool,
     },
 }
@@ -39,14 +40,14 @@ impl SendHalf for SharedSend {
             SendStage::Socket(_) => Ok(None),
             SendStage::Ring { producer, first } => {
                 let moved = push(producer, bytes).inspect_err(|_| {
-                    // So that the other half, which says more, comes to an end as well.
+                    // Ends the other half too, which reports the cause.
                     let _ = self.local.stream.shutdown(Shutdown::Both);
                 })?;
                 if moved.count > 0 && (moved.wake || std::mem::take(first)) {
                     self.local.ring_bell();
                 }
-                // A ring, other than a socket, takes what nobody will read; it must not wait for
-                // who would.
+                // Unlike a socket, a ring accepts bytes that will never be read; it must not wait
+                // for a reader that is gone.
                 match moved.count {
                     0 if self.local.gone.load(Ordering::Relaxed) => {
                         Err(ErrorKind::BrokenPipe.into())
@@ -69,7 +70,7 @@ impl SendHalf for SharedSend {
     }
 
     fn finish(&mut self) {
-        // Fails only when the connection is gone, which the other half reports.
+        // Fails only if the connection is gone, which the other half reports.
         let _ = self.local.stream.finish();
     }
 }
@@ -109,7 +110,7 @@ fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io:
     Ok(Step::Moved(written))
 }
 
-/// Puts bytes into a ring, or has its consumer say when there is room.
+/// Puts bytes into a ring, or else requests a wake-up when there is room.
 fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
     loop {
         let moved = producer.push(bytes).map_err(from_nonsense)?;

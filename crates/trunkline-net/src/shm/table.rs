@@ -1,8 +1,8 @@
-//! Last values that the acceptor's process shows to the dialler's, in a mapping of its own.
+//! Last values that the acceptor's process shares with the dialler's, in a separate mapping.
 //!
-//! The dialler asks by a word in the memory that both have, and a doorbell. The acceptor answers
-//! with a doorbell that has a file beside it, which its own process alone can write to, and says in
-//! the memory that it has answered. An acceptor that knows nothing of this never answers.
+//! The dialler asks through a word in the memory that both have, and a doorbell. The acceptor
+//! answers with a doorbell that carries a file, writable only by the acceptor's own process, and
+//! records in the memory that it has answered. An acceptor without support for this never answers.
 
 use std::ffi::c_void;
 use std::io::{self, ErrorKind};
@@ -20,26 +20,25 @@ use trunkline_types::Tick;
 
 use crate::sync::{Arc, AtomicBool, Ordering};
 
-/// Nobody can make it shorter, and nobody can write to it but through the mapping that its maker
-/// has.
+/// Fixes the length of the file, and prevents writes except through its creator's mapping.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::FUTURE_WRITE)
     .union(SealFlags::SEAL);
 
-/// Most that is mapped of another process: 8 Mi variables.
+/// Maximum number of bytes mapped from another process: 8 Mi variables.
 const BYTES_MAX: usize = 1 << 30;
 
-/// A new table of so many slots, and the file that other processes may be given.
+/// Creates a table of `slots` slots, and the file to pass to other processes.
 ///
 /// # Errors
-/// The system gives no memory, no descriptor, or does not allow it.
+/// The system provides no memory, no descriptor, or does not allow it.
 pub fn create_table(slots: usize) -> io::Result<(TableWriter, OwnedFd)> {
     let bytes = slots.saturating_mul(TABLE_SLOT_BYTES);
     if bytes == 0 || bytes > BYTES_MAX {
         return Err(ErrorKind::InvalidInput.into());
     }
-    // Beyond that limit the system would not only refuse, but kill.
+    // Beyond this limit the system would not only refuse, but kill the process.
     let limit = getrlimit(Resource::Fsize).current;
     if limit.is_some_and(|limit| limit < bytes as u64) {
         let text = "files may not be that long (ulimit -f)";
@@ -55,8 +54,8 @@ pub fn create_table(slots: usize) -> io::Result<(TableWriter, OwnedFd)> {
     Ok((Arc::new(mapping).memory().writer(), file))
 }
 
-/// Has the system set the memory of a file aside. Without that, a store into a page that it has no
-/// memory for would kill the process.
+/// Makes the system reserve the memory of a file. Otherwise a store into a page without memory
+/// would kill the process.
 fn reserve(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
@@ -66,16 +65,16 @@ fn reserve(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Last values that the process at the other end of a connection stores for as long as that lasts.
+/// Last values that the process at the other end of a connection stores while the connection lasts.
 #[derive(Debug)]
 pub struct LocalTable {
     reader: TableReader,
-    /// The connection is not over.
+    /// True while the connection is not over.
     live: Arc<AtomicBool>,
 }
 
 impl LocalTable {
-    /// The table behind a file that another process has made.
+    /// Maps the table in a file that another process has created.
     ///
     /// # Errors
     /// It is not such a file, or the system does not map it.
@@ -97,16 +96,16 @@ impl LocalTable {
         })
     }
 
-    /// What the other process stored last at `index`, of this generation; see
-    /// [`TableReader::read`]. `None` as well once the connection is over.
+    /// Returns the entry that the other process stored last at `index` for this generation; see
+    /// [`TableReader::read`]. Also returns `None` once the connection is over.
     #[inline]
     pub fn read(&self, index: u32, generation: u16) -> Option<TableEntry> {
         let entry = self.reader.read(index as usize, generation);
-        // Behind the copy: who made it has not gone, as far as this process knows.
+        // Check after the copy: as far as this process knows, the creator was still there.
         entry.filter(|_| self.live.load(Ordering::Acquire))
     }
 
-    /// Whether there is a place for `index`, and the table is still stored into.
+    /// Returns true if there is a place for `index` and the table is still stored into.
     pub fn serves(&self, index: u32) -> bool {
         (index as usize) < self.reader.end()
             && self.reader.is_current()
@@ -114,67 +113,67 @@ impl LocalTable {
     }
 }
 
-/// What became of a question for a table.
+/// The result of a request for a table.
 #[derive(Clone, Debug)]
 pub(crate) enum TableAnswer {
-    /// Here it is.
+    /// The table.
     Here(Arc<LocalTable>),
-    /// There is none.
+    /// There is no table.
     None,
-    /// The other end has not answered.
+    /// The other end has not answered yet.
     Pending,
 }
 
-/// The dialler's side of the question.
+/// The dialler's state of its table requests.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// How often it has asked.
+    /// Number of questions so far.
     pub(super) count: u64,
     pub(super) question: Question,
-    /// When the last question was asked, and what for.
+    /// Time of the last question, and below that the index it was for.
     pub(super) at: Tick,
     index: u32,
-    /// The other end is not asked before, because it gave none.
+    /// The other end gave no table and is not asked again before this time.
     pub(super) none_until: Tick,
-    /// The newest table that came.
+    /// The newest table received.
     pub(super) table: Option<Arc<LocalTable>>,
 }
 
 impl Asked {
-    /// A new question, for a table with a place for `index`.
+    /// Starts a new question, for a table with a place for `index`.
     pub(super) fn ask(&mut self, index: u32, now: Tick) {
         self.count += 1;
         (self.question, self.index, self.at) = (Question::Open, index, now);
     }
 
-    /// Whether the newest table is what the last question was for.
+    /// Returns true if the newest table has a place for the index of the last question.
     pub(super) fn is_helped(&self) -> bool {
         let table = self.table.as_ref();
         table.is_some_and(|table| table.serves(self.index))
     }
 }
 
-/// Where the last question is.
+/// The state of the last question.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Question {
-    /// There is none, or its end is known.
+    /// There is no open question.
     #[default]
     None,
     /// The other end has not answered.
     Open,
-    /// It has not answered in time; what comes all the same is taken.
+    /// The answer is overdue; one that still comes is accepted.
     Late,
-    /// It has sent something that nobody has looked at.
+    /// A table has arrived that no caller has looked at.
     Answered,
 }
 
-/// Slots, mapped into this process.
+/// Slots mapped into this process.
 struct TableMapping {
     start: NonNull<TableSlot>,
     bytes: usize,
 }
 
-// SAFETY: the slots are made of atomics.
+// SAFETY: the slots consist of atomics.
 #[allow(unsafe_code)]
 unsafe impl Send for TableMapping {}
 // SAFETY: as above.
@@ -184,8 +183,8 @@ unsafe impl Sync for TableMapping {}
 impl TableMapping {
     #[allow(unsafe_code, reason = "a mapping is a pointer to memory of the system")]
     fn map(file: impl AsFd, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
-        // SAFETY: a new mapping at a place of the system's choice, so nothing of this program lies
-        // there. The file has that length for ever, because it is or will be sealed.
+        // SAFETY: a new mapping at an address that the system chooses, so it overlaps nothing of
+        // this program. The length of the file cannot change, because it is or will be sealed.
         let start = unsafe {
             let nowhere = std::ptr::null_mut();
             rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, file, 0)?
@@ -197,8 +196,8 @@ impl TableMapping {
     #[allow(unsafe_code)]
     fn memory(self: Arc<Self>) -> TableMemory {
         let (start, slots) = (self.start, self.bytes / TABLE_SLOT_BYTES);
-        // SAFETY: mapped, page-aligned, for as long as the owner lives; writable where it is to be
-        // a writer's; in this process nobody else knows it.
+        // SAFETY: mapped and page-aligned while the owner lives; writable where a writer is
+        // created; in this process nothing else accesses it.
         unsafe { TableMemory::from_raw(start, slots, self) }
     }
 }

@@ -1,5 +1,5 @@
-//! What an acceptor makes of offers and of a peer that writes nonsense, in one process over two
-//! mappings of the same memory.
+//! An acceptor's reaction to offers and to a peer that writes invalid values, in one process over
+//! two mappings of the same memory.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ fn end(stream: UnixStream, side: Side) -> Transport {
     local_transport(stream, peer, side).unwrap()
 }
 
-/// An acceptor, and a peer that sent `bytes` with a file by hand.
+/// Returns an acceptor, and a peer that sent `bytes` with a file by hand.
 fn offered(bytes: &[u8], file: &OwnedFd) -> (Transport, UnixStream) {
     let (near, far) = pair();
     passing::send_with(&near, bytes, file.as_fd()).unwrap();
@@ -104,7 +104,7 @@ fn an_end_that_came_before_the_ring_was_entered_is_not_missed() {
     producer.push(b"last words").unwrap();
     near.send(&[0]).unwrap();
     drop(near);
-    // The event of the end comes once, with that of the doorbell.
+    // The end and the doorbell are reported by one event.
     acceptor.receive.acknowledge(true);
     assert_eq!(read(&mut acceptor).unwrap(), Some(b"last words".to_vec()));
     assert_eq!(read(&mut acceptor).unwrap(), Some(Vec::new()));
@@ -161,7 +161,7 @@ fn files_that_are_no_shared_memory_are_not_taken() {
         of_length(4096, all),
         of_length(whole + 1, all),
         of_length(4096 + 2 * (8 << 20), all),
-        // Nothing written in it: no magic.
+        // An empty file, without the magic number.
         of_length(whole, all),
         of_length(whole, all | rustix::fs::SealFlags::WRITE),
         OwnedFd::from(File::open("/dev/null").unwrap()),
@@ -182,7 +182,7 @@ fn a_claim_about_the_socket_that_cannot_be_true_ends_the_connection() {
     let (mapping, file) = Mapping::create().unwrap();
     let (mut acceptor, near) = offered(b"hello", &file);
     assert_eq!(read(&mut acceptor).unwrap(), Some(b"hello".to_vec()));
-    // Fewer bytes than have come already.
+    // Fewer bytes than have arrived already.
     mapping.leave_socket(Way::ToAcceptor, 3);
     near.send(&[0]).unwrap();
     let error = read(&mut acceptor).unwrap_err();
@@ -202,7 +202,7 @@ fn doorbells_without_end_end_the_connection() {
     assert!(read(&mut acceptor).is_err());
 }
 
-/// What a hostile peer does, or what the acceptor does meanwhile.
+/// An action of a hostile peer, or of the acceptor in between.
 #[derive(Clone, Debug)]
 enum Move {
     Scribble { word: usize, value: u64 },

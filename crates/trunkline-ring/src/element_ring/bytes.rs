@@ -1,4 +1,4 @@
-//! The bytes of a ring, each of which belongs to one end at a time.
+//! The bytes of a ring. Each byte belongs to one end at a time.
 
 #[cfg(not(loom))]
 pub(super) use mapped::Bytes;
@@ -9,11 +9,11 @@ pub(super) use traced::Bytes;
 mod mapped {
     use std::ptr::NonNull;
 
-    /// The memory of a ring, and how far beyond its end one may go on.
+    /// The memory of a ring, possibly mapped twice.
     pub(crate) struct Bytes {
         pub(crate) start: NonNull<u8>,
         pub(crate) len: usize,
-        /// Mapped twice in a row: what lies at `i` lies at `len + i`.
+        /// The memory is mapped twice in a row: the byte at `i` is also at `len + i`.
         pub(crate) is_mirrored: bool,
     }
 
@@ -23,7 +23,7 @@ mod mapped {
             self.len
         }
 
-        /// Bytes from `at` on that lie in one piece.
+        /// Returns the number of contiguous bytes from `at` on.
         #[inline]
         pub(crate) fn in_one_piece(&self, at: usize) -> usize {
             if self.is_mirrored {
@@ -34,11 +34,12 @@ mod mapped {
         }
 
         /// # Safety
-        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range is the producer's.
+        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range belongs to the
+        /// producer.
         #[inline(always)]
         pub(crate) unsafe fn write(&self, at: usize, bytes: &[u8]) {
-            // SAFETY: as the caller vouches; no slice of this program overlaps what is the
-            // producer's.
+            // SAFETY: as the caller guarantees; no slice of this program overlaps the producer's
+            // range.
             unsafe {
                 if bytes.len() > self.in_one_piece(at) {
                     return self.write_in_two(at, bytes);
@@ -49,12 +50,12 @@ mod mapped {
         }
 
         /// # Safety
-        /// As [`write`](Self::write), and the range goes over the end.
+        /// As [`write`](Self::write), and the range wraps around the end.
         #[cold]
         unsafe fn write_in_two(&self, at: usize, bytes: &[u8]) {
             let whole = self.in_one_piece(at);
             let target = self.start.as_ptr();
-            // SAFETY: as the caller vouches; the part beyond the end is at most up to `at`.
+            // SAFETY: as the caller guarantees; the wrapped part ends at `at` at most.
             unsafe {
                 let (first, rest) = bytes.split_at_unchecked(whole);
                 target
@@ -65,11 +66,12 @@ mod mapped {
         }
 
         /// # Safety
-        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range is the consumer's.
+        /// `at` is below `len`, `bytes.len()` is at most `len`, and the range belongs to the
+        /// consumer.
         #[inline(always)]
         pub(crate) unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
-            // SAFETY: as the caller vouches; every byte is a value, whatever another program does
-            // to it during the copy.
+            // SAFETY: as the caller guarantees; every byte is a valid value, even if another
+            // program changes it during the copy.
             unsafe {
                 if bytes.len() > self.in_one_piece(at) {
                     return self.read_in_two(at, bytes);
@@ -80,12 +82,12 @@ mod mapped {
         }
 
         /// # Safety
-        /// As [`read`](Self::read), and the range goes over the end.
+        /// As [`read`](Self::read), and the range wraps around the end.
         #[cold]
         unsafe fn read_in_two(&self, at: usize, bytes: &mut [u8]) {
             let whole = self.in_one_piece(at);
             let source = self.start.as_ptr();
-            // SAFETY: as the caller vouches; the part beyond the end is at most up to `at`.
+            // SAFETY: as the caller guarantees; the wrapped part ends at `at` at most.
             unsafe {
                 let (first, rest) = bytes.split_at_mut_unchecked(whole);
                 source
@@ -95,13 +97,13 @@ mod mapped {
             }
         }
 
-        /// The two pieces of a range; the second is empty when it lies in one.
+        /// Returns the two pieces of a range. The second is empty if the range is contiguous.
         ///
         /// # Safety
         /// As [`read`](Self::read), for as long as the slices live.
         pub(crate) unsafe fn pieces<'a>(&self, at: usize, len: usize) -> [&'a [u8]; 2] {
             let first = len.min(self.in_one_piece(at));
-            // SAFETY: as the caller vouches; the pieces lie in the memory.
+            // SAFETY: as the caller guarantees; the pieces lie in the memory.
             unsafe {
                 [
                     std::slice::from_raw_parts(self.start.as_ptr().add(at), first),
@@ -110,14 +112,15 @@ mod mapped {
             }
         }
 
-        /// The same to write into.
+        /// Returns the two pieces of a range for writing. The second is empty if the range is
+        /// contiguous.
         ///
         /// # Safety
         /// As [`write`](Self::write), for as long as the slices live.
         pub(crate) unsafe fn pieces_mut<'a>(&self, at: usize, len: usize) -> [&'a mut [u8]; 2] {
             let first = len.min(self.in_one_piece(at));
-            // SAFETY: as the caller vouches; the pieces lie in the memory, and do not overlap
-            // because both together are at most `len`.
+            // SAFETY: as the caller guarantees; the pieces lie in the memory, and do not overlap
+            // because together they are at most `len` long.
             unsafe {
                 [
                     std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), first),
@@ -143,7 +146,7 @@ mod traced {
 
         pub(crate) unsafe fn write(&self, at: usize, bytes: &[u8]) {
             let (first, rest) = bytes.split_at(bytes.len().min(self.len() - at));
-            // SAFETY: as the caller vouches; loom reports who is not alone.
+            // SAFETY: as the caller guarantees; loom reports concurrent access.
             unsafe {
                 self.0.write_slice(at, first);
                 self.0.write_slice(0, rest);

@@ -1,4 +1,4 @@
-//! The end that elements come out of.
+//! The reading end of an element ring.
 
 use super::memory::ElementMemory;
 use super::producer::elements;
@@ -7,18 +7,18 @@ use crate::byte_ring::Corrupt;
 use crate::sync::Ordering;
 use crate::waits::Waits;
 
-/// The end of a ring that elements come out of: the reading program of a stream, or whoever sends
-/// for the writing one.
+/// The reading end of a ring: the reading program of a stream, or the sender that serves the
+/// writing program.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
 pub struct ElementConsumer {
     memory: ElementMemory,
-    /// Own position; what stands in the header is for the other end.
+    /// Own position. The copy in the header is for the other end only.
     read: RingStart,
-    /// Where `read` lies.
+    /// Index of `read` in the ring.
     index: usize,
-    /// The producer's position as last believed; it may be further.
+    /// The producer's position at the last check that accepted it; the actual one may be ahead.
     written_seen: RingStart,
     waits: Waits,
 }
@@ -34,48 +34,49 @@ impl ElementConsumer {
         }
     }
 
-    /// What may lie in the ring.
+    /// The shape of the ring: element size and capacity.
     #[must_use]
     #[inline]
     pub fn shape(&self) -> RingShape {
         self.memory.shape
     }
 
-    /// Position up to which everything was given back.
+    /// Position before which everything was released.
     #[must_use]
     #[inline]
     pub fn read(&self) -> u64 {
         self.read.position
     }
 
-    /// Elements that were given back, since the beginning.
+    /// Number of elements released since the beginning.
     #[must_use]
     #[inline]
     pub fn read_elements(&self) -> u64 {
         elements(self.memory.shape, self.read)
     }
 
-    /// Copies the next `bytes.len()` bytes, in which `elements` elements end, out and gives them
-    /// back: all of them, or nothing when they are not there yet.
+    /// Copies out and releases the next `bytes.len()` bytes, in which `elements` elements end.
+    /// Takes either all of them or, if they have not all arrived, none.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     #[inline(always)]
     pub fn pull(&mut self, bytes: &mut [u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has(bytes.len() as u64, elements)? {
             return Ok(false);
         }
-        // SAFETY: `index` is below the ring's size, and that many bytes from it on were written,
-        // and are the consumer's until they are given back.
+        // SAFETY: `index` is below the ring's size. That many bytes from it on have been written,
+        // and belong to the consumer until it releases them.
         unsafe { self.memory.bytes.read(self.index, bytes) };
         self.take(bytes.len(), elements);
         Ok(true)
     }
 
-    /// Whether `bytes` with `elements` elements are there; the producer can only make it more.
+    /// Returns true if `bytes` with `elements` elements are available. The producer can only add to
+    /// them.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     #[inline(always)]
     pub fn has(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows(bytes, elements) {
@@ -85,15 +86,15 @@ impl ElementConsumer {
         Ok(self.knows(bytes, elements))
     }
 
-    /// Bytes and whole elements that are there now.
+    /// Returns the bytes and whole elements that are available now.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn available(&mut self) -> Result<(u64, u64), Corrupt> {
         self.look()?;
         let bytes = self.known_bytes();
         let elements = match self.memory.shape.element_bytes() {
-            // An element of which a part was given back, by who sends, is none any more.
+            // An element does not count once the sender has released a part of it.
             Some(size) => {
                 let (size, read) = (size as u64, self.read.position);
                 (self.written_seen.position / size).saturating_sub(read.div_ceil(size))
@@ -103,47 +104,48 @@ impl ElementConsumer {
         Ok((bytes, elements))
     }
 
-    /// The two pieces of `len` bytes from `position` on; the second is empty when they lie in one
-    /// piece, as they do in mirrored memory. `None` when not all of it is known to be there: ask
-    /// [`has`](Self::has) first.
+    /// Returns the two pieces of `len` bytes from `position` on. The second is empty if the bytes
+    /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
+    /// known to be available: call [`has`](Self::has) first.
     #[cfg(not(loom))]
     #[must_use]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let ahead = self.ahead(position, len)?;
         let at = self.memory.index_after(self.index, ahead);
-        // SAFETY: inside what was written, which is the consumer's until it is given back, for
-        // which this borrow has to end.
+        // SAFETY: inside the written part, which belongs to the consumer until it releases it, and
+        // this borrow ends before that.
         Some(unsafe { self.memory.bytes.pieces(at, len) })
     }
 
-    /// Copies bytes out from `position` on without giving them back. False when not all of them are
-    /// known to be there.
+    /// Copies bytes out from `position` on without releasing them. Returns false if not all of them
+    /// are known to be available.
     pub fn read_at(&self, position: u64, bytes: &mut [u8]) -> bool {
         let Some(ahead) = self.ahead(position, bytes.len()) else {
             return false;
         };
         let at = self.memory.index_after(self.index, ahead);
-        // SAFETY: inside what was written, which is the consumer's.
+        // SAFETY: inside the written part, which belongs to the consumer.
         unsafe { self.memory.bytes.read(at, bytes) };
         true
     }
 
-    /// Gives the next `bytes`, in which `elements` elements end, back: they were used in place.
+    /// Releases the next `bytes`, in which `elements` elements end, after their use in place.
     ///
     /// # Panics
-    /// That much is not there: a mistake in the program.
+    /// Fewer bytes or elements are available, which is a mistake in the program.
     #[inline]
     pub fn release(&mut self, bytes: u64, elements: u64) {
         assert!(
             self.knows(bytes, elements),
             "{bytes} bytes with {elements} elements are given back where there are fewer"
         );
-        // At most what fits, which is a usize.
+        // At most the ring's capacity, which is a usize.
         self.take(bytes as usize, elements);
     }
 
-    /// The producer waits for what was given back and is to be woken. Ask after giving something
-    /// back; costs a full fence, so once for many is better than once for each.
+    /// Returns true if the producer waits for the bytes just released and must be woken. Call it
+    /// after releasing. It costs a full fence, so one call for many releases is better than one for
+    /// each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         let header = self.memory.header();
@@ -151,48 +153,49 @@ impl ElementConsumer {
     }
 
     /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than reading an
-    /// element does: a producer that begins to wait at this very moment may be missed. For one that
-    /// looks once more a while after it has said that it waits.
+    /// element does. A producer that begins to wait at this very moment may be missed, so the
+    /// producer must check again some time after it announced that it waits.
     #[inline]
     pub fn glance_wake(&mut self) -> bool {
         let header = self.memory.header();
         self.waits.glance(&header.producer_waits.0)
     }
 
-    /// The consumer is about to sleep because `bytes` with `elements` elements are not there: from
-    /// now on the producer's next [`must_wake`](super::ElementProducer::must_wake) says so. False
-    /// when they are there by now; then it is not to sleep.
+    /// Announces that the consumer is about to sleep because `bytes` with `elements` elements are
+    /// not available. From then on the producer's next
+    /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if they have
+    /// arrived: then the consumer must not sleep.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn wait_for(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().consumer_waits.0);
         Ok(!self.has(bytes, elements)?)
     }
 
-    /// Position up to which the producer has given away.
+    /// Returns the position up to which the producer has published bytes.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(self.written_seen.position)
     }
 
-    /// Elements that the producer has given away, since the beginning.
+    /// Returns the number of elements the producer has published since the beginning.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(elements(self.memory.shape, self.written_seen))
     }
 
-    /// How far `position` is ahead, when `len` bytes from there on are known to be there.
+    /// Returns the distance to `position` if `len` bytes from there on are known to be available.
     fn ahead(&self, position: u64, len: usize) -> Option<usize> {
         let ahead = position.checked_sub(self.read.position)?;
         let end = ahead.checked_add(len as u64)?;
-        // At most what fits, which is a usize.
+        // At most the ring's capacity, which is a usize.
         (end <= self.known_bytes()).then_some(ahead as usize)
     }
 
@@ -217,19 +220,19 @@ impl ElementConsumer {
             self.read.elements += elements;
             place.elements.store(self.read.elements, Ordering::Relaxed);
         }
-        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: used before given
-        // back.
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: the bytes are used
+        // before they are released.
         place.position.store(self.read.position, Ordering::Release);
     }
 
-    /// Looks how far the producer is.
+    /// Loads and checks the producer's position.
     #[cold]
     fn look(&mut self) -> Result<(), Corrupt> {
         let shape = self.memory.shape;
         let place = &self.memory.header().written.0;
         if shape.counts() {
             // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
-            // that is loaded next is not before the elements counted here.
+            // loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
             let most = self.read.elements.saturating_add(shape.capacity());
             if !(self.written_seen.elements..=most).contains(&elements) {
@@ -240,7 +243,7 @@ impl ElementConsumer {
         // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
         // position have been written.
         let position = place.position.load(Ordering::Acquire);
-        // A producer cannot have more in the ring than fits, nor take back what it gave.
+        // A producer cannot have more in the ring than fits, nor take back bytes it published.
         let most = self.read.position.saturating_add(shape.bytes_max() as u64);
         if !(self.written_seen.position..=most).contains(&position) {
             return Err(Corrupt);

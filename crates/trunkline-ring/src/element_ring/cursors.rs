@@ -1,4 +1,4 @@
-//! A ring that several read, each at its own place: what all have passed is free.
+//! A ring with several readers, each at its own place. The part that all have passed is free.
 //!
 //! ```text
 //!        freed = the slowest      another        written
@@ -16,9 +16,9 @@ use crate::byte_ring::Corrupt;
 use crate::sync::{Arc, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::waits::Waits;
 
-/// The end of a ring that elements come out of, for any number of [cursors](ElementCursor).
+/// The reading end of a ring for any number of [cursors](ElementCursor).
 ///
-/// While there is none, the ring keeps what is in it. A clone is the same end.
+/// The ring keeps its contents while there is no cursor. Clones refer to the same end.
 #[derive(Clone)]
 pub struct ElementCursors(Arc<Shared>);
 
@@ -27,34 +27,33 @@ struct Shared {
     table: Mutex<Table>,
 }
 
-// SAFETY: the header of the memory is made of atomics. The bytes are reached only through cursors,
-// which read them, and each only what it keeps the producer from writing over.
+// SAFETY: the header of the memory consists of atomics. The bytes are reached only through cursors,
+// which only read, and only the part that each of them keeps the producer from overwriting.
 unsafe impl Sync for Shared {}
 
-/// Where the cursors are.
+/// The places of the cursors.
 struct Table {
     places: BTreeMap<u64, RingStart>,
-    /// What was given back to the producer: never beyond a cursor.
+    /// Place up to which bytes were released to the producer; never beyond a cursor.
     freed: RingStart,
     last: u64,
     waits: Waits,
 }
 
-/// One reader of a ring that several read.
+/// One reader of a ring with several readers.
 ///
-/// What it has passed is not its own any more; what it has not, no producer writes over. Dropping
-/// it takes it out: then it holds nothing up.
+/// The producer cannot overwrite what the cursor has not passed. The cursor has no access to what
+/// it has passed. Dropping the cursor removes it, and it no longer holds back the producer.
 pub struct ElementCursor {
     ring: Arc<Shared>,
     number: u64,
     place: RingStart,
-    /// The producer's position as last seen; it may be further.
+    /// The producer's position at the last check; the actual one may be ahead.
     written_seen: RingStart,
 }
 
 impl ElementMemory {
-    /// The end that elements come out of, for several readers; takes the place of
-    /// [`consumer`](Self::consumer).
+    /// Returns the reading end for several readers; use it instead of [`consumer`](Self::consumer).
     #[must_use]
     pub fn cursors(self) -> ElementCursors {
         let table = Table {
@@ -71,13 +70,13 @@ impl ElementMemory {
 }
 
 impl ElementCursors {
-    /// What may lie in the ring.
+    /// The shape of the ring: element size and capacity.
     #[must_use]
     pub fn shape(&self) -> RingShape {
         self.0.memory.shape
     }
 
-    /// Where everything begins that the ring keeps.
+    /// Place of the oldest byte that the ring keeps.
     #[must_use]
     pub fn freed(&self) -> RingStart {
         let freed = self.0.table().freed;
@@ -87,19 +86,20 @@ impl ElementCursors {
         }
     }
 
-    /// How many cursors there are.
+    /// Number of cursors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.table().places.len()
     }
 
-    /// There is none.
+    /// Returns true if there is no cursor.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A cursor at the beginning of what the ring keeps, and how many there were before.
+    /// Adds a cursor at the oldest byte that the ring keeps. Also returns the number of cursors
+    /// before it.
     #[must_use]
     pub fn join(&self) -> (ElementCursor, usize) {
         let mut table = self.0.table();
@@ -120,11 +120,11 @@ impl ElementCursors {
 
 impl Shared {
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Whoever panicked had not begun to change anything.
+        // A thread that panicked here had not yet changed anything.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what all cursors have passed.
+    /// Releases what all cursors have passed.
     fn free(&self, table: &mut Table) {
         let places = table.places.values().copied();
         let Some(slowest) = places.min_by_key(|place| place.position) else {
@@ -138,14 +138,14 @@ impl Shared {
         if self.memory.shape.counts() {
             place.elements.store(slowest.elements, Ordering::Relaxed);
         }
-        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: used before given
-        // back. What other cursors have used comes before this through the lock.
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: bytes are used before
+        // they are released. The lock orders what other cursors have used before this store.
         place.position.store(slowest.position, Ordering::Release);
     }
 }
 
 impl ElementCursor {
-    /// Where it is: what lies before, it has passed.
+    /// Place of this cursor: it has passed everything before.
     #[must_use]
     pub fn place(&self) -> RingStart {
         RingStart {
@@ -154,48 +154,50 @@ impl ElementCursor {
         }
     }
 
-    /// Position up to which the producer has given away.
+    /// Returns the position up to which the producer has published bytes.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(self.written_seen.position)
     }
 
-    /// Elements that the producer has given away, since the beginning.
+    /// Returns the number of elements the producer has published since the beginning.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(elements(self.ring.memory.shape, self.written_seen))
     }
 
-    /// The two pieces of `len` bytes from `position` on; the second is empty when they lie in one
-    /// piece, as they do in mirrored memory. `None` when not all of it is known to be there: ask
-    /// [`written`](Self::written) first.
+    /// Returns the two pieces of `len` bytes from `position` on. The second is empty if the bytes
+    /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
+    /// known to be available: call [`written`](Self::written) first.
     #[cfg(not(loom))]
     #[must_use]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let at = self.index(position, len)?;
-        // SAFETY: inside what was written. The producer gets it back only when this cursor has
-        // passed it, for which this borrow has to end.
+        // SAFETY: inside the written part. The producer gets it back only after this cursor has
+        // passed it, and this borrow ends before that.
         Some(unsafe { self.ring.memory.bytes.pieces(at, len) })
     }
 
-    /// Copies bytes out from `position` on. False when not all of them are known to be there.
+    /// Copies bytes out from `position` on. Returns false if not all of them are known to be
+    /// available.
     pub fn read_at(&self, position: u64, bytes: &mut [u8]) -> bool {
         let Some(at) = self.index(position, bytes.len()) else {
             return false;
         };
-        // SAFETY: inside what was written and this cursor has not passed.
+        // SAFETY: inside the written part, which this cursor has not passed.
         unsafe { self.ring.memory.bytes.read(at, bytes) };
         true
     }
 
-    /// Passes everything before `position`, between two elements, before which there are
-    /// `elements`. What is not there cannot be passed, and nothing twice: then nothing is done.
+    /// Passes everything before `position`, which is a boundary between two elements with
+    /// `elements` elements before it. Does nothing if that part is not available or was already
+    /// passed.
     pub fn pass(&mut self, position: u64, elements: u64) {
         if position <= self.place.position || position > self.written_seen.position {
             return;
@@ -206,12 +208,12 @@ impl ElementCursor {
         self.ring.free(&mut table);
     }
 
-    /// Says that nobody looks at the ring for this cursor any more: the producer's next
-    /// [`must_wake`](super::ElementProducer::must_wake) says so. False when there is something
-    /// behind `position` by now.
+    /// Announces that this cursor is about to wait. From then on the producer's next
+    /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if there are
+    /// bytes behind `position` already.
     ///
     /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be true.
+    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn wait_behind(&mut self, position: u64) -> Result<bool, Corrupt> {
         let mut table = self.ring.table();
         table.waits.say(&self.ring.memory.header().consumer_waits.0);
@@ -219,7 +221,7 @@ impl ElementCursor {
         Ok(self.written()? <= position)
     }
 
-    /// Where bytes lie that are known to be there.
+    /// Returns the index of bytes that are known to be available.
     fn index(&self, position: u64, len: usize) -> Option<usize> {
         let end = position.checked_add(len as u64)?;
         if position < self.place.position || end > self.written_seen.position {
@@ -229,13 +231,13 @@ impl ElementCursor {
         Some((position % self.ring.memory.bytes.len() as u64) as usize)
     }
 
-    /// Looks how far the producer is.
+    /// Loads and checks the producer's position.
     fn look(&mut self) -> Result<(), Corrupt> {
         let shape = self.ring.memory.shape;
         let place = &self.ring.memory.header().written.0;
         if shape.counts() {
             // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
-            // that is loaded next is not before the elements counted here.
+            // loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
             if elements < self.written_seen.elements {
                 return Err(Corrupt);
@@ -245,7 +247,7 @@ impl ElementCursor {
         // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
         // position have been written.
         let position = place.position.load(Ordering::Acquire);
-        // This cursor keeps its place, so there cannot be more than fits behind it.
+        // This cursor holds its place, so no more than the ring's capacity can follow it.
         let most = self.place.position.saturating_add(shape.bytes_max() as u64);
         if !(self.written_seen.position..=most).contains(&position) {
             return Err(Corrupt);
@@ -281,7 +283,7 @@ impl std::fmt::Debug for ElementCursor {
     }
 }
 
-/// A ring in the memory of this program alone, which is not mirrored, with several readers.
+/// Creates a ring with several readers in private memory that is not mirrored.
 #[must_use]
 pub fn element_ring_of_many(
     shape: RingShape,

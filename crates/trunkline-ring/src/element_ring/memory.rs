@@ -1,4 +1,4 @@
-//! The memory of a ring: what the two ends share.
+//! The memory of a ring that both ends share.
 
 #[cfg(not(loom))]
 use std::any::Any;
@@ -12,24 +12,24 @@ use super::shape::{RingShape, RingStart};
 use crate::padded::Padded;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// What the two ends share beside the bytes. All zero is an empty ring that begins at 0.
+/// The shared header of an element ring. All zero is an empty ring that begins at 0.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ElementHeader {
     pub(super) written: Padded<Place>,
     pub(super) read: Padded<Place>,
-    /// How often the consumer has waited, and the producer.
+    /// Number of times the consumer, and below the producer, has announced that it waits.
     pub(super) consumer_waits: Padded<AtomicU64>,
     pub(super) producer_waits: Padded<AtomicU64>,
 }
 
-/// How far an end has come. Either number alone only grows, and is a bound by itself: nobody needs
-/// both of one instant.
+/// The progress of an end. Each of the two numbers only grows and is a bound by itself: nothing
+/// needs both from the same instant.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Place {
     pub(super) position: AtomicU64,
-    /// Elements; 0 where they are of one size.
+    /// Element count; 0 if all elements have the same size.
     pub(super) elements: AtomicU64,
 }
 
@@ -42,31 +42,31 @@ pub struct ElementMemory {
     _owner: Owner,
 }
 
-// SAFETY: the header is made of atomics; the bytes are reached only through an end, which is not
+// SAFETY: the header consists of atomics; the bytes are reached only through an end, which is not
 // shared; the owner may be dropped by any thread.
 unsafe impl Send for ElementMemory {}
 
-/// What keeps the memory where it is.
+/// Keeps the memory valid.
 #[cfg(not(loom))]
 type Owner = Arc<dyn Any + Send + Sync>;
 #[cfg(loom)]
 type Owner = Arc<Plain>;
 
 impl ElementMemory {
-    /// Memory at a place of the caller's choice, such as a mapping that two programs share.
-    /// `ring_bytes` is how many bytes are at `bytes`, at least the shape's; when it `is_mirrored`,
-    /// the same bytes follow once more.
+    /// Uses memory that the caller provides, such as a mapping that two programs share.
+    /// `ring_bytes` is the number of bytes at `bytes`, at least the shape's. If the memory
+    /// `is_mirrored`, the same bytes follow once more.
     ///
     /// # Panics
     /// `ring_bytes` is less than the shape's.
     ///
     /// # Safety
     /// `header`, and `ring_bytes` at `bytes` (twice that when mirrored), are initialised, valid for
-    /// reads and writes, and aligned for the elements and for whoever uses them in place, for as
-    /// long as `owner` lives; header and bytes do not overlap. In this program nobody else touches
-    /// the bytes, except one other end made of the same memory, which is of the other kind. Another
-    /// program may change any of it at any time: the header is checked, and a byte that it changes
-    /// out of turn is just another byte, so it must be one for whoever uses it in place.
+    /// reads and writes, and aligned for the elements and for their use in place, for as long as
+    /// `owner` lives; header and bytes do not overlap. In this program nothing else touches the
+    /// bytes except one other end of the opposite kind made from the same memory. Another program
+    /// may change any of it at any time: the header is checked. A byte that it changes out of turn
+    /// is just another byte, so every byte must be a valid value for code that uses it in place.
     #[cfg(not(loom))]
     pub unsafe fn from_raw(
         header: NonNull<ElementHeader>,
@@ -94,15 +94,15 @@ impl ElementMemory {
         }
     }
 
-    /// This end counts from `start` on. The memory must begin there too.
+    /// Makes this end count from `start` on. The memory must begin there too.
     #[must_use]
     pub fn starting_at(mut self, start: RingStart) -> Self {
         self.start = start;
         self
     }
 
-    /// Makes the memory one that begins where this end does: for who creates it, before anybody
-    /// else has it. Not needed for a beginning at 0.
+    /// Sets the memory's beginning to the start of this end. The creator calls it before anything
+    /// else has the memory. A ring that begins at 0 does not need it.
     pub fn initialise(&self) {
         for place in [&self.header().written, &self.header().read] {
             place.elements.store(self.start.elements, Ordering::Relaxed);
@@ -110,19 +110,19 @@ impl ElementMemory {
         }
     }
 
-    /// The end that elements go into.
+    /// Returns the writing end.
     #[must_use]
     pub fn producer(self) -> ElementProducer {
         ElementProducer::new(self)
     }
 
-    /// The end that elements come out of.
+    /// Returns the reading end.
     #[must_use]
     pub fn consumer(self) -> ElementConsumer {
         ElementConsumer::new(self)
     }
 
-    /// Looks on without being one of the ends.
+    /// Returns an observer, which is neither of the two ends.
     #[must_use]
     pub fn observer(self) -> ElementObserver {
         ElementObserver::new(self)
@@ -130,17 +130,18 @@ impl ElementMemory {
 
     #[inline]
     pub(super) fn header(&self) -> &ElementHeader {
-        // SAFETY: valid for as long as the owner lives, which this keeps; made of atomics.
+        // SAFETY: valid for as long as the owner lives, and `self` keeps the owner; consists of
+        // atomics.
         unsafe { self.header.as_ref() }
     }
 
-    /// Where the first byte lies.
+    /// The index of the first byte.
     pub(super) fn first_index(&self) -> usize {
         // Below the ring's size, which is a usize.
         (self.start.position % self.bytes.len() as u64) as usize
     }
 
-    /// The index `steps`, at most the ring's size, behind `index`.
+    /// Returns the index `steps` behind `index`; `steps` is at most the ring's size.
     #[inline]
     pub(super) fn index_after(&self, index: usize, steps: usize) -> usize {
         let sum = index + steps;
@@ -152,14 +153,14 @@ impl ElementMemory {
     }
 }
 
-/// A ring in the memory of this program alone, which is not mirrored.
+/// Creates a ring in private memory that is not mirrored.
 #[must_use]
 pub fn element_ring(shape: RingShape, start: RingStart) -> (ElementProducer, ElementConsumer) {
     let (for_producer, for_consumer) = plain(shape, start);
     (for_producer.producer(), for_consumer.consumer())
 }
 
-/// The same memory for either end.
+/// Returns the same memory for both ends.
 pub(crate) fn plain(shape: RingShape, start: RingStart) -> (ElementMemory, ElementMemory) {
     let owner = Arc::new(Plain::new(shape.bytes_max()));
     let memory = |owner: &Arc<Plain>| ElementMemory {
@@ -192,7 +193,7 @@ struct Plain {
     slab: Arc<crate::slab::Slab<u8>>,
 }
 
-// SAFETY: the header is made of atomics; the lines are reached only through an end.
+// SAFETY: the header consists of atomics; the lines are reached only through an end.
 #[cfg(not(loom))]
 unsafe impl Send for Plain {}
 // SAFETY: as above.
@@ -202,7 +203,7 @@ unsafe impl Sync for Plain {}
 #[cfg(not(loom))]
 impl Plain {
     fn new(len: usize) -> Self {
-        // Written one by one and not asked for as zeroes: that touches every page.
+        // Writing each line, instead of allocating zeroed memory, touches every page.
         let lines = (0..len.div_ceil(64)).map(|_| Line(std::cell::UnsafeCell::new([0; 64])));
         Self {
             header: ElementHeader::default(),

@@ -1,4 +1,4 @@
-//! The buffer of a stream: elements in order from one end to the other, used where they lie.
+//! The buffer of a stream: elements in order from one end to the other, used in place.
 //!
 //! ```text
 //!               read                    written
@@ -9,16 +9,16 @@
 //!                 |<- at most bytes_max, and at most capacity elements ->|
 //! ```
 //!
-//! Positions are bytes since the beginning of the stream and only grow. Elements of one size lie
-//! one behind the other, so that the capacity in elements is one in bytes. Elements that vary are
-//! counted beside: then there are two bounds, bytes and elements.
+//! Positions are bytes since the beginning of the stream and only grow. If all elements have the
+//! same size, the capacity in elements is also a capacity in bytes. Elements of varying size are
+//! counted separately, so the ring has two bounds, bytes and elements.
 //!
-//! The ring in memory may be larger than what may lie in it, because a mapping is made of pages.
-//! Where the memory is *mirrored*, mapped twice in a row, every run of bytes lies in one piece;
-//! where it is not, one that goes over the end of the ring is two.
+//! The ring in memory may be larger than the shape allows, because a mapping consists of whole
+//! pages. In *mirrored* memory, which is mapped twice in a row, every run of bytes is contiguous.
+//! In other memory a run that wraps around the end consists of two pieces.
 //!
 //! An end keeps its own position, and a copy of the other's that it renews only when the ring looks
-//! full, or empty. It believes the other's position only as far as it can be true.
+//! full, or empty. It accepts the other end's position only if that can be valid.
 
 mod bytes;
 mod consumer;

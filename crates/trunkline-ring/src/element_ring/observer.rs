@@ -1,4 +1,4 @@
-//! Who looks on at a ring.
+//! An observer of a ring.
 
 use super::memory::{ElementMemory, Place};
 use super::shape::{RingShape, RingStart};
@@ -6,8 +6,8 @@ use crate::byte_ring::Corrupt;
 use crate::padded::Padded;
 use crate::sync::Ordering;
 
-/// Sees how far both ends of a ring are, and touches nothing: a program whose ring is used by
-/// threads of its own and by another program.
+/// Observes the positions of both ends of a ring without changing anything. It serves a program
+/// whose ring is used by its own threads and by another program.
 pub struct ElementObserver {
     memory: ElementMemory,
     written: RingStart,
@@ -23,23 +23,22 @@ impl ElementObserver {
         }
     }
 
-    /// What may lie in the ring.
+    /// The shape of the ring: element size and capacity.
     #[must_use]
     pub fn shape(&self) -> RingShape {
         self.memory.shape
     }
 
-    /// How far the producer has given away, and how far the consumer has given back: positions, and
-    /// elements before them. Seen one after the other, the consumer first, so that it is never
-    /// ahead.
+    /// Returns the places of producer and consumer: how far the one has published and the other has
+    /// released. The consumer's is loaded first, so it is never ahead.
     ///
     /// # Errors
-    /// [`Corrupt`]: a position went back, or cannot be true.
+    /// [`Corrupt`]: a position went back, or cannot be valid.
     pub fn look(&mut self) -> Result<(RingStart, RingStart), Corrupt> {
         let shape = self.memory.shape;
         let header = self.memory.header();
         let see = |place: &Padded<Place>| {
-            // The count before the position: what was counted lies before it.
+            // Load the count before the position: the counted elements lie before the position.
             let elements = place.0.elements.load(Ordering::Acquire);
             let position = place.0.position.load(Ordering::Acquire);
             let elements = match shape.element_bytes() {
@@ -53,7 +52,8 @@ impl ElementObserver {
         let is_forward = |old: RingStart, new: RingStart| {
             old.position <= new.position && old.elements <= new.elements
         };
-        // Both may have gone on in between, so only their order is certain.
+        // Both ends may have advanced between the two loads, so only the order of the places is
+        // certain.
         if !is_forward(self.read, read)
             || !is_forward(self.written, written)
             || read.position > written.position

@@ -1,4 +1,4 @@
-//! The end that elements go into.
+//! The writing end of an element ring.
 
 use super::memory::ElementMemory;
 use super::shape::{RingShape, RingStart};
@@ -6,18 +6,18 @@ use crate::byte_ring::Corrupt;
 use crate::sync::Ordering;
 use crate::waits::Waits;
 
-/// The end of a ring that elements go into: the writing program of a stream, or whoever receives
-/// for the reading one.
+/// The writing end of a ring: the writing program of a stream, or the receiver that serves the
+/// reading program.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
 pub struct ElementProducer {
     memory: ElementMemory,
-    /// Own position; what stands in the header is for the other end.
+    /// Own position. The copy in the header is for the other end only.
     written: RingStart,
-    /// Where `written` lies.
+    /// Index of `written` in the ring.
     index: usize,
-    /// The consumer's position as last believed; it may be further.
+    /// The consumer's position at the last check that accepted it; the actual one may be ahead.
     read_seen: RingStart,
     waits: Waits,
 }
@@ -33,48 +33,49 @@ impl ElementProducer {
         }
     }
 
-    /// What may lie in the ring.
+    /// The shape of the ring: element size and capacity.
     #[must_use]
     #[inline]
     pub fn shape(&self) -> RingShape {
         self.memory.shape
     }
 
-    /// Position up to which bytes were given to the consumer.
+    /// Position up to which bytes were published.
     #[must_use]
     #[inline]
     pub fn written(&self) -> u64 {
         self.written.position
     }
 
-    /// Elements that were given to the consumer, since the beginning.
+    /// Number of elements published since the beginning.
     #[must_use]
     #[inline]
     pub fn written_elements(&self) -> u64 {
         elements(self.memory.shape, self.written)
     }
 
-    /// Appends `bytes`, in which `elements` elements end: all of it, or nothing when it does not
-    /// fit now.
+    /// Appends and publishes `bytes`, in which `elements` elements end. Writes either all of it or,
+    /// if it does not fit now, nothing.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     #[inline(always)]
     pub fn push(&mut self, bytes: &[u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has_room(bytes.len() as u64, elements)? {
             return Ok(false);
         }
-        // SAFETY: `index` is below the ring's size, and that many bytes from it on are free, hence
-        // the producer's until they are given away.
+        // SAFETY: `index` is below the ring's size. That many bytes from it on are free, so they
+        // belong to the producer until it publishes them.
         unsafe { self.memory.bytes.write(self.index, bytes) };
         self.give(bytes.len(), elements);
         Ok(true)
     }
 
-    /// Whether `bytes` with `elements` elements fit now; the consumer can only make it more.
+    /// Returns true if `bytes` with `elements` elements fit now. The consumer can only make more
+    /// room.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     #[inline(always)]
     pub fn has_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows_room(bytes, elements) {
@@ -84,10 +85,11 @@ impl ElementProducer {
         Ok(self.knows_room(bytes, elements))
     }
 
-    /// Bytes and elements there is room for now. Elements of one size make it a number of bytes.
+    /// Returns the number of bytes and elements that fit now. For elements of one size the second
+    /// number follows from the first.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn room(&mut self) -> Result<(u64, u64), Corrupt> {
         self.look()?;
         let bytes = self.room_bytes();
@@ -98,49 +100,51 @@ impl ElementProducer {
         Ok((bytes, elements))
     }
 
-    /// The two pieces of the free memory from `position` on, of `len` bytes together; the second is
-    /// empty when they lie in one piece, as they do in mirrored memory. `None` when not all of it
-    /// is known to be free: ask [`has_room`](Self::has_room) first.
+    /// Returns the two pieces of the free memory from `position` on, of `len` bytes together. The
+    /// second is empty if the bytes are contiguous, as they always are in mirrored memory. Returns
+    /// `None` if not all of it is known to be free: call [`has_room`](Self::has_room) first.
     ///
-    /// What is written there is given away by [`commit`](Self::commit).
+    /// [`commit`](Self::commit) publishes what is written there.
     #[cfg(not(loom))]
     pub fn free_at(&mut self, position: u64, len: usize) -> Option<[&mut [u8]; 2]> {
         let ahead = self.ahead(position, len)?;
         let at = self.memory.index_after(self.index, ahead);
-        // SAFETY: inside the free part, which is the producer's until it is given away, for which
-        // this borrow has to end.
+        // SAFETY: inside the free part, which belongs to the producer until it publishes it, and
+        // this borrow ends before that.
         Some(unsafe { self.memory.bytes.pieces_mut(at, len) })
     }
 
-    /// Writes into the free memory at `position` without giving it away. False when not all of it
-    /// is known to be free.
+    /// Writes into the free memory at `position` without publishing it. Returns false if not all of
+    /// it is known to be free.
     pub fn write_at(&mut self, position: u64, bytes: &[u8]) -> bool {
         let Some(ahead) = self.ahead(position, bytes.len()) else {
             return false;
         };
         let at = self.memory.index_after(self.index, ahead);
-        // SAFETY: inside the free part, which is the producer's.
+        // SAFETY: inside the free part, which belongs to the producer.
         unsafe { self.memory.bytes.write(at, bytes) };
         true
     }
 
-    /// Gives the next `bytes`, in which `elements` elements end, to the consumer: they were written
-    /// in place.
+    /// Publishes the next `bytes`, in which `elements` elements end, after they were written in
+    /// place.
     ///
     /// # Panics
-    /// There is no room for that much: a mistake in the program, as it could not be written.
+    /// There is no room for that much: a mistake in the program, since it could not have been
+    /// written.
     #[inline]
     pub fn commit(&mut self, bytes: u64, elements: u64) {
         assert!(
             self.knows_room(bytes, elements),
             "{bytes} bytes with {elements} elements are given away where there is no room for them"
         );
-        // At most what fits, which is a usize.
+        // At most the ring's capacity, which is a usize.
         self.give(bytes as usize, elements);
     }
 
-    /// The consumer waits for what was given to it and is to be woken. Ask after giving something;
-    /// costs a full fence, so once for many is better than once for each.
+    /// Returns true if the consumer waits for the bytes just published and must be woken. Call it
+    /// after publishing. It costs a full fence, so one call for many elements is better than one
+    /// for each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         let header = self.memory.header();
@@ -148,48 +152,48 @@ impl ElementProducer {
     }
 
     /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than writing an
-    /// element does: a consumer that begins to wait at this very moment may be missed. For one that
-    /// looks once more a while after it has said that it waits.
+    /// element does. A consumer that begins to wait at this very moment may be missed, so the
+    /// consumer must check again some time after it announced that it waits.
     #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
         let header = self.memory.header();
         self.waits.glance(&header.consumer_waits.0)
     }
 
-    /// The producer is about to sleep because `bytes` with `elements` elements do not fit: from now
-    /// on the consumer's next [`must_wake`](super::ElementConsumer::must_wake) says so. False when
-    /// they fit by now; then it is not to sleep.
+    /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
+    /// not fit. From then on the consumer's next [`must_wake`](super::ElementConsumer::must_wake)
+    /// returns true. Returns false if they fit after all: then the producer must not sleep.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn wait_for_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().producer_waits.0);
         Ok(!self.has_room(bytes, elements)?)
     }
 
-    /// Position up to which the consumer has given everything back.
+    /// Returns the position before which the consumer has released everything.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn read(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(self.read_seen.position)
     }
 
-    /// Elements that the consumer has given back, since the beginning.
+    /// Returns the number of elements the consumer has released since the beginning.
     ///
     /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be true.
+    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn read_elements(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(elements(self.memory.shape, self.read_seen))
     }
 
-    /// How far `position` is ahead, when `len` bytes from there on are known to be free.
+    /// Returns the distance to `position` if `len` bytes from there on are known to be free.
     fn ahead(&self, position: u64, len: usize) -> Option<usize> {
         let ahead = position.checked_sub(self.written.position)?;
         let end = ahead.checked_add(len as u64)?;
-        // At most what fits, which is a usize.
+        // At most the ring's capacity, which is a usize.
         (end <= self.room_bytes()).then_some(ahead as usize)
     }
 
@@ -199,7 +203,7 @@ impl ElementProducer {
         self.memory.shape.bytes_max() as u64 - used
     }
 
-    /// Elements in the ring, where they are counted.
+    /// Number of elements in the ring; meaningful only if elements are counted.
     #[inline]
     fn counted(&self) -> u64 {
         self.written.elements - self.read_seen.elements
@@ -217,29 +221,29 @@ impl ElementProducer {
         self.written.position += bytes as u64;
         self.index = self.memory.index_after(self.index, bytes);
         let place = &self.memory.header().written.0;
-        // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the bytes before the
-        // position.
+        // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the bytes are written
+        // before the position.
         place
             .position
             .store(self.written.position, Ordering::Release);
         if self.memory.shape.counts() {
             self.written.elements += elements;
-            // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the position
-            // before the count, so that what was counted is there.
+            // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the position is
+            // stored before the count, so that every counted element is there.
             place
                 .elements
                 .store(self.written.elements, Ordering::Release);
         }
     }
 
-    /// Looks how far the consumer is.
+    /// Loads and checks the consumer's position.
     #[cold]
     fn look(&mut self) -> Result<(), Corrupt> {
         let place = &self.memory.header().read.0;
-        // SYNC POINT, pairs with the release store in `ElementConsumer::take`: what lies before the
-        // position is not looked at any more.
+        // SYNC POINT, pairs with the release store in `ElementConsumer::take`: the consumer no
+        // longer accesses anything before the position.
         let position = place.position.load(Ordering::Acquire);
-        // A consumer cannot give back what it never got, nor take back what it gave.
+        // A consumer cannot release bytes it never received, nor take back bytes it released.
         if !(self.read_seen.position..=self.written.position).contains(&position) {
             return Err(Corrupt);
         }
@@ -255,7 +259,7 @@ impl ElementProducer {
     }
 }
 
-/// Elements before a place.
+/// Number of elements before a place.
 #[inline]
 pub(super) fn elements(shape: RingShape, place: RingStart) -> u64 {
     match shape.element_bytes() {

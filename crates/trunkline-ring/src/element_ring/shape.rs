@@ -1,17 +1,17 @@
-//! What may lie in a ring, and where its counting begins.
+//! The element size, the capacity and the first position of a ring.
 
-/// What may lie in a ring at a time. The memory may be larger, never smaller.
+/// The element size and the capacity of a ring. The memory may be larger, never smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingShape {
-    /// Bytes of an element; 0 when elements vary.
+    /// Size of an element in bytes; 0 if elements vary.
     element_bytes: usize,
     capacity: u64,
     bytes_max: usize,
 }
 
 impl RingShape {
-    /// `capacity` elements of `element_bytes` each. `None` when either is 0 or there is no such
-    /// memory.
+    /// A ring of `capacity` elements of `element_bytes` each. Returns `None` if either is 0 or the
+    /// address space is too small.
     #[must_use]
     pub const fn fixed(element_bytes: usize, capacity: usize) -> Option<Self> {
         let Some(bytes_max) = element_bytes.checked_mul(capacity) else {
@@ -27,8 +27,8 @@ impl RingShape {
         })
     }
 
-    /// At most `capacity` elements, and at most `bytes_max` bytes of them all. `None` when either
-    /// is 0 or there is no such memory.
+    /// A ring of at most `capacity` elements with at most `bytes_max` bytes in total. Returns
+    /// `None` if either is 0 or the address space is too small.
     #[must_use]
     pub const fn variable(bytes_max: usize, capacity: usize) -> Option<Self> {
         if capacity == 0 || bytes_max == 0 || bytes_max > isize::MAX as usize / 2 {
@@ -41,7 +41,7 @@ impl RingShape {
         })
     }
 
-    /// Bytes of an element; `None` when elements vary.
+    /// Size of an element in bytes; `None` if elements vary.
     #[must_use]
     #[inline]
     pub const fn element_bytes(self) -> Option<usize> {
@@ -51,32 +51,33 @@ impl RingShape {
         }
     }
 
-    /// Elements that may lie in the ring.
+    /// Maximum number of elements in the ring.
     #[must_use]
     #[inline]
     pub const fn capacity(self) -> u64 {
         self.capacity
     }
 
-    /// Bytes that may lie in the ring.
+    /// Maximum number of bytes in the ring.
     #[must_use]
     #[inline]
     pub const fn bytes_max(self) -> usize {
         self.bytes_max
     }
 
-    /// Whether elements have to be counted, because bytes do not tell.
+    /// Returns true if elements must be counted because their number does not follow from the
+    /// bytes.
     #[inline]
     pub(super) const fn counts(self) -> bool {
         self.element_bytes == 0
     }
 }
 
-/// Where the counting of a ring begins: at 0, unless a stream goes on in new memory.
+/// The first position of a ring: 0, unless a stream continues in new memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RingStart {
     /// The position of its first byte.
     pub position: u64,
-    /// Elements before it. Of use only where elements vary.
+    /// Number of elements before it. Used only if elements vary.
     pub elements: u64,
 }

@@ -58,7 +58,7 @@ fn newest_claim_wins_whatever_the_order_of_the_ends() {
 #[test]
 fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
     let cell = Cell::zeroed(2);
-    // From every slot the value may be in.
+    // From each slot the value may be in.
     for round in 0..8 {
         let before = cell.write(&[round; 2]).unwrap();
         let stopped = [(); 3].map(|()| cell.claim().unwrap());
@@ -90,7 +90,7 @@ fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
     assert_eq!((read(&cell), cell.count()), ((0, [0; 2]), 0));
     assert_eq!(cell.write(&[9; 2]), Err(CellBusy));
     for claim in stopped {
-        // As far as it gets before it stops once more.
+        // The writer gets this far before it stops again.
         cell.stamps[claim.slot()].store(claim.0 | BUSY, Ordering::Relaxed);
         assert_eq!(read(&cell), (0, [0; 2]));
     }

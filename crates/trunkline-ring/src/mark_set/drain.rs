@@ -1,46 +1,46 @@
-//! Taking the marks out of a set, from the top down and round and round.
+//! Draining a mark set, from the top level down and in rounds.
 
 use super::{Chunk, GROUP_CHUNKS, MarkSet, Place};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a drainer goes on next time: behind the index it was handed last.
+/// The index at which a drainer continues next time: one after the last index returned.
 ///
-/// It is what makes draining fair. An index that is marked again and again is handed out once per
-/// round, after every other index that was marked before the round came to it.
+/// The cursor makes draining fair. An index that is marked again and again is returned once per
+/// round, after every other index that was marked before the round reached it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
     next: u32,
 }
 
 impl Cursor {
-    /// Goes on at `index`: for what was taken and did not get its turn after all.
+    /// Continues at `index`, for example one that was taken but not processed.
     #[must_use]
     pub const fn at(index: u32) -> Self {
         Self { next: index }
     }
 }
 
-/// What [`MarkSet::take`] has done.
+/// The result of [`MarkSet::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {
-    /// Number of indices handed out.
+    /// Number of indices returned.
     pub count: usize,
-    /// Whether marks may be left because the limit was reached. No later mark will then ask for a
-    /// wake-up on their behalf: call again.
+    /// True if the limit was reached and marks may be left. No later mark will request a wake-up
+    /// for them: call again.
     pub more: bool,
 }
 
 impl MarkSet {
-    /// Takes up to `limit` indices out of the set and hands each to `each`.
+    /// Removes up to `limit` indices from the set and passes each to `each`.
     ///
-    /// An index is out of the set before it is handed out, so one that is marked again meanwhile
-    /// is delivered again, by this call or by one that a wake-up asks for.
+    /// An index is removed before it is passed on. One that is marked again meanwhile is delivered
+    /// again, by this call or after the wake-up that the mark requests.
     ///
     /// # Panics
     ///
-    /// Only when `each` does; the marks not handed out are then in the set again, but no wake-up
-    /// will be asked for on their behalf.
+    /// Only if `each` panics; the marks not passed on are then in the set again, but no wake-up
+    /// will be requested for them.
     #[inline]
     pub fn take(&self, cursor: &mut Cursor, limit: usize, each: &mut impl FnMut(u32)) -> Taken {
         let mut drain = self.drain(cursor);
@@ -56,11 +56,11 @@ impl MarkSet {
         }
     }
 
-    /// An iterator that takes indices out of the set, from `cursor` on, around, and up to it.
+    /// Returns an iterator that removes indices from the set, from `cursor` on, around, and up to
+    /// it.
     ///
-    /// What it has not handed out when it is dropped is in the set again; see
-    /// [`Drain::has_more`]. One drain at a time is what it is meant for. Several at once lose
-    /// nothing, but each sees only part of the marks.
+    /// Dropping it puts back what it has not returned; see [`Drain::has_more`]. It is meant for one
+    /// drain at a time. Several at once lose nothing, but each sees only part of the marks.
     pub fn drain<'a>(&'a self, cursor: &'a mut Cursor) -> Drain<'a> {
         let start = Place::of(cursor.next);
         let top = take_bits(&self.top, 0).taken;
@@ -79,28 +79,28 @@ impl MarkSet {
     }
 }
 
-/// Takes marked indices out of a [`MarkSet`]; made by [`MarkSet::drain`].
+/// Removes marked indices from a [`MarkSet`]; created by [`MarkSet::drain`].
 ///
-/// The bits it has taken out of the set and not acted on yet stand in its fields, one word per
-/// level. From the start on it takes only bits that do not lie before the start; what it leaves
-/// there it comes to after going around.
+/// Its fields hold the bits that it has taken out of the set but not processed, one word per level.
+/// In the first pass it takes only bits at or after the start; it takes the others after wrapping
+/// around.
 #[derive(Debug)]
 pub struct Drain<'a> {
     set: &'a MarkSet,
     cursor: &'a mut Cursor,
-    /// Where it began, until it has gone around.
+    /// The start; `None` after wrapping around.
     start: Option<Place>,
-    /// What the fields below belong to: `word` to a word of a chunk of a group.
+    /// The location that the fields below refer to: `word` belongs to a word of a chunk of a group.
     place: Place,
-    /// Marks to hand out.
+    /// Marks to return.
     word: u64,
-    /// Words of the chunk to look into.
+    /// Words of the chunk to visit.
     summary: u64,
-    /// Chunks of the group to look into.
+    /// Chunks of the group to visit.
     root: u64,
-    /// Groups to look into.
+    /// Groups to visit.
     top: u64,
-    /// Groups to look into after going around.
+    /// Groups to visit after wrapping around.
     top_around: u64,
 }
 
@@ -127,13 +127,13 @@ impl Iterator for Drain<'_> {
 }
 
 impl<'a> Drain<'a> {
-    /// Whether indices are left that may be marked.
+    /// Returns true if marked indices may be left.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.word | self.summary | self.root | self.top | self.top_around != 0
     }
 
-    /// Goes to the next word, chunk or group that may hold marks; false when there is none.
+    /// Moves to the next word, chunk or group that may hold marks; returns false if there is none.
     fn descend(&mut self) -> bool {
         if let Some(word) = take_lowest(&mut self.summary) {
             self.place.word = word;
@@ -194,7 +194,7 @@ impl<'a> Drain<'a> {
         }
     }
 
-    /// The bit of this chunk has been taken out, but marks before the start are left in it.
+    /// Puts back the bit of this chunk, which still holds marks before the start.
     fn come_back_to_chunk(&mut self) {
         put_bits(&self.set.roots[self.place.group], 1 << self.place.chunk);
         self.come_back_to_group();
@@ -204,14 +204,14 @@ impl<'a> Drain<'a> {
         self.top_around |= 1 << self.place.group;
     }
 
-    /// The chunk of the present place; it exists, since its bit was set.
+    /// Returns the chunk of the current place. It exists because its bit was set.
     fn chunk(&self) -> Option<&'a Chunk> {
         self.set.chunk(self.place)
     }
 }
 
 impl Drop for Drain<'_> {
-    /// Puts back what was taken and not handed out: marks first, then the bits that lead to them.
+    /// Puts back what was taken and not returned: marks first, then the bits that lead to them.
     fn drop(&mut self) {
         let Place {
             group,
@@ -240,17 +240,17 @@ impl Drop for Drain<'_> {
     }
 }
 
-/// What came out of a word.
+/// The bits taken out of a word.
 struct Bits {
     taken: u64,
-    /// Whether the word had others, before the first that was asked for.
+    /// True if bits before the first requested one remain in the word.
     is_left: bool,
 }
 
 /// Takes the bits from `first` on out of a word.
 ///
-/// SYNC POINT, pairs with `set_bit` in both directions. Acquired: what lies below the bits taken is
-/// there, and so is what the markers did before they marked. Released: a marker that finds the word
+/// SYNC POINT, pairs with `set_bit` in both directions. Acquire: what lies below the bits taken is
+/// there, and so is what the markers did before they marked. Release: a marker that finds the word
 /// empty from now on comes after the bits above were taken out.
 #[inline]
 fn take_bits(word: &AtomicU64, first: usize) -> Bits {
@@ -266,13 +266,13 @@ fn take_bits(word: &AtomicU64, first: usize) -> Bits {
     }
 }
 
-/// Sets bits on behalf of marks that have been reported before: it asks nobody to wake anybody.
+/// Sets bits for marks that have been reported before, so no wake-up is due.
 #[inline]
 fn put_bits(word: &AtomicU64, bits: u64) {
     word.fetch_or(bits, Ordering::SeqCst);
 }
 
-/// Takes the lowest bit out of a word of one's own.
+/// Removes the lowest bit from a local word.
 #[inline]
 fn take_lowest(word: &mut u64) -> Option<usize> {
     let bit = (*word != 0).then(|| word.trailing_zeros() as usize)?;

@@ -1,10 +1,10 @@
-//! What a reader does when writers overtake it.
+//! Behaviour of a reader that writers overtake.
 
 use std::cell::Cell;
 
 use super::*;
 
-/// A cell of one word whose writers overtake the reader as long as `is_overtaking`.
+/// A cell of one word whose writers overtake the reader while `is_overtaking` is set.
 #[derive(Default)]
 struct Overtaking {
     count: Cell<u64>,
@@ -24,7 +24,7 @@ impl WordCell for Overtaking {
 
     fn read(&self, out: &mut [u64]) -> Snapshot {
         if self.is_overtaking.get() {
-            // Words of several writes.
+            // Words from several writes.
             out[0] = u64::MAX;
             Snapshot::overtaken(self.count.get())
         } else {

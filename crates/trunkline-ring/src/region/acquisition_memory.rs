@@ -1,10 +1,10 @@
-//! The memory of a ring of regions, which another process may have as well.
+//! The memory of a ring of regions, which another process may share.
 //!
 //! ```text
 //!   | bytes of the ring, page-aligned | header | unused, up to a whole page
 //! ```
 //!
-//! The bytes come first, so that they begin at a huge page where there are such.
+//! The bytes come first, so that they begin at a huge page if there are any.
 
 use std::io;
 use std::mem::size_of;
@@ -18,14 +18,14 @@ use super::{RegionDrain, RegionFiller, RegionReader, RegionWriter};
 use crate::element_ring::{ElementHeader, ElementMemory, RingShape};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// What the length of a ring's memory is a multiple of: blocks of disks are no larger, and no page
-/// of a supported system is smaller.
+/// The length of a ring's memory is a multiple of this. No disk has larger blocks, and no supported
+/// system has smaller pages.
 const BLOCK_BYTES: usize = 4096;
 
-/// The layout of this version; another version is another file.
+/// Identifies the layout and its version. A file with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLREG\0\0\x01");
 
-/// What lies behind the bytes. All zero is an empty ring.
+/// The header behind the bytes. All zero is an empty ring.
 #[repr(C)]
 struct Header {
     magic: AtomicU64,
@@ -37,9 +37,9 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() <= BLOCK_BYTES);
 
-/// Page-aligned memory of a ring of regions, which a device, a thread or another process fills.
+/// Page-aligned memory of a ring of regions, filled by a device, a thread or another process.
 ///
-/// Another process gets it by its descriptor ([`AsFd`]) and [`accept`](Self::accept).
+/// Pass its descriptor ([`AsFd`]) to another process, which opens it with [`accept`](Self::accept).
 pub struct RegionMemory {
     mapped: Mapped,
     shape: RingShape,
@@ -53,12 +53,12 @@ impl HasLosses for RegionMemory {
 }
 
 impl RegionMemory {
-    /// New memory for `capacity` elements of `element_bytes` each, which together are whole blocks
-    /// of 4096 bytes. All of it is there when this returns.
+    /// Allocates memory for `capacity` elements of `element_bytes` each, which together must be
+    /// whole blocks of 4096 bytes. All pages exist when this returns.
     ///
     /// # Errors
-    /// `InvalidInput`: it is not whole blocks, and what would be. Anything else: the system gives
-    /// no memory, no pages of the kind that is required, or no descriptor.
+    /// `InvalidInput`: the size is not whole blocks; the message names sizes that are. Anything
+    /// else: the system provides no memory, no pages of the required kind, or no descriptor.
     pub fn create(
         element_bytes: usize,
         capacity: usize,
@@ -79,14 +79,14 @@ impl RegionMemory {
         Ok(Arc::new(memory))
     }
 
-    /// The memory behind a descriptor that another process has made.
+    /// Maps the memory behind a descriptor that another process has created.
     ///
     /// # Errors
     /// `InvalidData`: it is not such memory. Anything else: the system does not map it.
     pub fn accept(file: OwnedFd) -> io::Result<Arc<Self>> {
         let mapped = Mapped::accept(file)?;
-        // The length of the ring stands behind it: at the last multiple of a block before the end
-        // of ordinary pages. With huge pages it may be anywhere before, so it is looked for.
+        // The header follows the ring's bytes. With ordinary pages it is in the last block of the
+        // mapping. With huge pages it may be up to one huge page earlier, so search for it.
         let shape = (1..=mapped.bytes() / BLOCK_BYTES)
             .map(|blocks| mapped.bytes() - blocks * BLOCK_BYTES)
             .take(1 + (2 << 20) / BLOCK_BYTES)
@@ -99,43 +99,43 @@ impl RegionMemory {
         }))
     }
 
-    /// Which pages it is made of.
+    /// The kind of pages that the memory consists of.
     #[must_use]
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// What lies in it.
+    /// The shape of the ring: element size and capacity.
     #[must_use]
     pub fn shape(&self) -> RingShape {
         self.shape
     }
 
-    /// Where its bytes lie, and how many: what a backend registers with the kernel.
+    /// Address and length of the ring's bytes, for a backend to register with the kernel.
     #[must_use]
     pub fn span(&self) -> (NonNull<u8>, usize) {
         (self.mapped.start(), self.shape.bytes_max())
     }
 
-    /// The end of a device that is recorded. Made once, in one of the processes.
+    /// Returns the end of a device that is recorded. Create it once, in one of the processes.
     ///
     /// # Safety
-    /// In this process no other end that elements go into is made of this memory.
+    /// In this process no other writing end is created from this memory.
     #[must_use]
     pub unsafe fn filler(self: &Arc<Self>) -> RegionFiller {
         RegionFiller::new(self.parts())
     }
 
-    /// The end that is recorded from, of which `lent_max` regions may be lent at a time.
+    /// Returns the end that is recorded from. At most `lent_max` regions may be lent at a time.
     ///
     /// # Safety
-    /// In this process no other end that elements come out of is made of this memory.
+    /// In this process no other reading end is created from this memory.
     #[must_use]
     pub unsafe fn reader(self: &Arc<Self>, lent_max: usize) -> RegionReader {
         RegionReader::new(self.parts(), lent_max)
     }
 
-    /// Both ends of new memory that is recorded from, in one process.
+    /// Creates memory and both ends for a recording in one process.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -146,12 +146,13 @@ impl RegionMemory {
         lent_max: usize,
     ) -> io::Result<(Arc<Self>, RegionFiller, RegionReader)> {
         let memory = Self::create(element_bytes, capacity, pages)?;
-        // SAFETY: one end of each kind; who has the memory vouches for those made later.
+        // SAFETY: one end of each kind; a caller that creates more from the memory gives its own
+        // guarantee.
         let (filler, reader) = unsafe { (memory.filler(), memory.reader(lent_max)) };
         Ok((memory, filler, reader))
     }
 
-    /// Both ends of new memory that is played from, in one process.
+    /// Creates memory and both ends for playback in one process.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -169,8 +170,8 @@ impl RegionMemory {
 
     fn header(&self) -> &Header {
         // SAFETY: behind the bytes and inside the mapping, which is a block longer than they are
-        // and lives as long as this; aligned because the bytes are whole blocks; nothing but
-        // atomics, of which every bit pattern is a value.
+        // and lives as long as this; aligned because the bytes are whole blocks; consists only of
+        // atomics, for which every bit pattern is a valid value.
         unsafe {
             let start = self.mapped.start().byte_add(self.shape.bytes_max());
             start.cast::<Header>().as_ref()
@@ -180,8 +181,8 @@ impl RegionMemory {
     fn parts(self: &Arc<Self>) -> Parts {
         let header = NonNull::from(&self.header().ring);
         // SAFETY: the bytes are initialised and lie in the mapping, before the header, for as long
-        // as the owner lives; they begin at a page. That there is one end of each kind is for who
-        // asks for them.
+        // as the owner lives; they begin at a page. The callers guarantee that there is one end of
+        // each kind.
         let memory = unsafe {
             let (start, bytes) = self.span();
             ElementMemory::from_raw(header, start, bytes, false, self.shape, self.clone())
@@ -206,10 +207,10 @@ impl std::fmt::Debug for RegionMemory {
     }
 }
 
-/// The shape, when a header of it stands at `at`.
+/// Returns the shape if a matching header is at `at`.
 fn header_at(mapped: &Mapped, at: usize) -> Option<RingShape> {
-    // SAFETY: a block before the end of the mapping or further, so a whole header lies there;
-    // aligned to a block; nothing but atomics, of which every bit pattern is a value.
+    // SAFETY: at least a block before the end of the mapping, so a whole header fits; aligned to a
+    // block; consists only of atomics, for which every bit pattern is a valid value.
     let header = unsafe { mapped.start().byte_add(at).cast::<Header>().as_ref() };
     if header.magic.load(Ordering::Acquire) != MAGIC {
         return None;
@@ -219,7 +220,7 @@ fn header_at(mapped: &Mapped, at: usize) -> Option<RingShape> {
     (shape.bytes_max() == at).then_some(shape)
 }
 
-/// The shape, when it is whole blocks.
+/// Returns the shape if the elements fill whole blocks.
 fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> {
     let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
     let shape = RingShape::fixed(element_bytes, capacity).ok_or_else(|| {
@@ -229,7 +230,8 @@ fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> 
         ))
     })?;
     if !shape.bytes_max().is_multiple_of(BLOCK_BYTES) {
-        // Elements that fill whole blocks: the odd part of their size does not count.
+        // Numbers of elements that fill whole blocks: the odd part of the element size does not
+        // matter.
         let step = BLOCK_BYTES >> element_bytes.trailing_zeros().min(12);
         let (less, more) = (capacity / step * step, capacity.next_multiple_of(step));
         return Err(invalid(format!(

@@ -5,8 +5,8 @@ use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
 use crate::element_ring::ElementConsumer;
 
-/// The end that elements come out of, as a device does it: it never waits. What is not there when
-/// it is wanted is counted.
+/// The reading end as a device uses it: it never waits. Elements that are missing when it needs
+/// them are counted.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
@@ -25,26 +25,26 @@ impl RegionDrain {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     #[must_use]
     pub fn element_bytes(&self) -> usize {
-        // The shape of a region ring is of fixed elements.
+        // A region ring always has elements of one size.
         self.consumer.shape().element_bytes().unwrap_or(1)
     }
 
-    /// Elements that are there now.
+    /// Returns the number of elements that are available now.
     ///
     /// # Errors
-    /// [`Corrupt`]: the writer's position cannot be true.
+    /// [`Corrupt`]: the writer's position cannot be valid.
     pub fn available(&mut self) -> Result<u64, Corrupt> {
         Ok(self.consumer.available()?.1)
     }
 
-    /// Takes elements out until `bytes` is full, or as far as there are any; how many. Those that
-    /// are missing are counted, and their bytes are left as they were.
+    /// Takes elements out until `bytes` is full or no more are available. Returns their number.
+    /// Missing elements are counted, and their bytes are left unchanged.
     ///
     /// # Errors
-    /// [`Corrupt`]: the writer's position cannot be true.
+    /// [`Corrupt`]: the writer's position cannot be valid.
     pub fn take(&mut self, bytes: &mut [u8]) -> Result<u64, Corrupt> {
         let size = self.element_bytes();
         let all = (bytes.len() / size) as u64;
@@ -60,13 +60,13 @@ impl RegionDrain {
         Ok(count)
     }
 
-    /// Elements that were wanted and were not there.
+    /// Number of elements that were missing when the device needed them.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.losses.losses().elements()
     }
 
-    /// How often elements began to be missing.
+    /// Number of times that elements began to be missing.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.losses.losses().times()

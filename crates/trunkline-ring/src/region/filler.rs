@@ -5,8 +5,8 @@ use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
 use crate::element_ring::ElementProducer;
 
-/// The end that elements go into, as a device does it: it never waits. What has no room when it
-/// comes is lost and counted.
+/// The writing end as a device uses it: it never waits. Elements that arrive while the ring is full
+/// are lost and counted.
 ///
 /// # Real-time
 /// Every operation is wait-free and makes no system call.
@@ -25,41 +25,42 @@ impl RegionFiller {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     #[must_use]
     pub fn element_bytes(&self) -> usize {
-        // The shape of a region ring is of fixed elements.
+        // A region ring always has elements of one size.
         self.producer.shape().element_bytes().unwrap_or(1)
     }
 
-    /// Elements that fit into the ring.
+    /// Maximum number of elements in the ring.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.producer.shape().capacity()
     }
 
-    /// Elements that were put into the ring since the beginning, without those lost.
+    /// Number of elements put into the ring since the beginning, not counting lost ones.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.producer.written_elements()
     }
 
-    /// Elements that were lost.
+    /// Number of lost elements.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.losses.losses().elements()
     }
 
-    /// How often elements began to be lost: the flag of a device, counted.
+    /// Number of times that elements began to be lost: the overflow flag of a device, counted.
     #[must_use]
     pub fn overflows(&self) -> u64 {
         self.losses.losses().times()
     }
 
-    /// Elements there is room for now in one piece: to the end of the memory at most.
+    /// Returns the number of contiguous elements there is room for now, at most to the end of the
+    /// memory.
     ///
     /// # Errors
-    /// [`Corrupt`]: the reader's position cannot be true.
+    /// [`Corrupt`]: the reader's position cannot be valid.
     pub fn room(&mut self) -> Result<u64, Corrupt> {
         if !self.counter.may_go_on(self.losses.losses())? {
             return Ok(0);
@@ -69,27 +70,29 @@ impl RegionFiller {
         Ok(room.min(capacity - self.written() % capacity))
     }
 
-    /// The memory of the next elements, to be filled in place: as many as asked for, or fewer where
-    /// the memory ends or the ring is full; empty when it is full. Nothing is given away before
-    /// [`commit`](Self::commit), and nothing is counted as lost before [`lose`](Self::lose).
+    /// Returns the memory of the next elements, to be filled in place. It is shorter than requested
+    /// if the memory ends or the ring is nearly full, and empty if the ring is full. Nothing is
+    /// published before [`commit`](Self::commit), and nothing counts as lost before
+    /// [`lose`](Self::lose).
     ///
     /// # Errors
-    /// [`Corrupt`]: the reader's position cannot be true.
+    /// [`Corrupt`]: the reader's position cannot be valid.
     #[cfg(not(loom))]
     pub fn next(&mut self, elements: u64) -> Result<&mut [u8], Corrupt> {
         let count = self.room()?.min(elements);
-        // Within the memory, hence a usize.
+        // At most the memory's length, hence a usize.
         let bytes = count as usize * self.element_bytes();
         let from = self.producer.written();
         let pieces = self.producer.free_at(from, bytes);
-        // There is room for that, and it does not go over the end.
+        // There is room for that many, and they do not wrap around the end.
         Ok(pieces.map(|[piece, _]| piece).unwrap_or_default())
     }
 
-    /// Gives the next `elements` away: they were filled in place.
+    /// Publishes the next `elements`, which were filled in place.
     ///
     /// # Panics
-    /// There is no room for that much: a mistake in the program, as it could not be filled.
+    /// There is no room for that many: a mistake in the program, since they could not have been
+    /// filled.
     pub fn commit(&mut self, elements: u64) {
         if elements == 0 {
             return;
@@ -100,16 +103,16 @@ impl RegionFiller {
         self.producer.commit(bytes, elements);
     }
 
-    /// Counts elements that came and had no room.
+    /// Counts elements that arrived while the ring was full.
     pub fn lose(&mut self, elements: u64) {
         self.counter.lose(self.losses.losses(), elements);
     }
 
-    /// Copies whole elements in, as many as there is room for, and loses the rest; how many went
-    /// in. Bytes behind the last whole element are not looked at.
+    /// Copies in as many whole elements as there is room for, and loses the rest. Returns the
+    /// number copied. Bytes behind the last whole element are ignored.
     ///
     /// # Errors
-    /// [`Corrupt`]: the reader's position cannot be true.
+    /// [`Corrupt`]: the reader's position cannot be valid.
     pub fn push(&mut self, bytes: &[u8]) -> Result<u64, Corrupt> {
         let size = self.element_bytes();
         let all = (bytes.len() / size) as u64;
@@ -130,7 +133,7 @@ impl RegionFiller {
         Ok(done)
     }
 
-    /// The reader waits for what was put in and is to be woken. Costs a full fence.
+    /// Returns true if the reader waits for new elements and must be woken. Costs a full fence.
     #[must_use]
     pub fn must_wake(&mut self) -> bool {
         self.producer.must_wake()

@@ -1,18 +1,18 @@
-//! Which regions are lent: they come back in any order, and the ring moves on in the order in which
-//! they were lent.
+//! The regions lent from a ring. They come back in any order; the ring advances in the order in
+//! which they were lent.
 
-/// An end of a ring that moves on by elements.
+/// An end of a ring that advances by elements.
 pub(super) trait MovesOn {
     /// Gives `elements` elements of `bytes` bytes to the other end.
     fn move_on(&mut self, bytes: u64, elements: u64);
 }
 
-/// What became of a region.
+/// The state of a lent region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Lent,
     Done,
-    /// It was to be filled, and was not.
+    /// Dropped without having been filled.
     Abandoned,
 }
 
@@ -23,21 +23,21 @@ struct Loan {
     fate: Fate,
 }
 
-/// The regions of one end that are lent.
+/// The lent regions of one end.
 #[derive(Debug)]
 pub(super) struct Loans<E> {
     pub(super) end: E,
     loans: Box<[Loan]>,
-    /// Number of the oldest region that is lent, and of the next one.
+    /// Number of the oldest lent region, and below that of the next one.
     oldest: u64,
     next: u64,
-    /// Bytes that are lent, together with those that are done and wait for older ones.
+    /// Bytes that are lent, plus those that are done and wait for older regions.
     ahead: u64,
     is_abandoned: bool,
 }
 
 impl<E: MovesOn> Loans<E> {
-    /// At most `limit` at a time, at least one.
+    /// At most `limit` regions are lent at a time; a limit of 0 counts as 1.
     pub(super) fn new(end: E, limit: usize) -> Self {
         let none = Loan {
             bytes: 0,
@@ -58,7 +58,7 @@ impl<E: MovesOn> Loans<E> {
         self.loans.len()
     }
 
-    /// How many are lent, or wait for older ones.
+    /// Number of regions that are lent or wait for older ones.
     pub(super) fn lent(&self) -> usize {
         // At most the limit, which is a usize.
         (self.next - self.oldest) as usize
@@ -69,12 +69,12 @@ impl<E: MovesOn> Loans<E> {
         self.ahead
     }
 
-    /// A region was dropped unfinished.
+    /// Returns true if a region was dropped unfinished.
     pub(super) fn is_abandoned(&self) -> bool {
         self.is_abandoned
     }
 
-    /// Lends the next region out; its number. None when all are lent.
+    /// Lends the next region and returns its number, or `None` if the limit is reached.
     pub(super) fn lend(&mut self, bytes: u64, elements: u64) -> Option<u64> {
         if self.lent() == self.limit() {
             return None;
@@ -90,7 +90,7 @@ impl<E: MovesOn> Loans<E> {
         Some(number)
     }
 
-    /// Takes a region back; each once.
+    /// Takes a region back. Called once for each.
     pub(super) fn take_back(&mut self, number: u64, fate: Fate) {
         debug_assert!((self.oldest..self.next).contains(&number));
         self.loan(number).fate = fate;

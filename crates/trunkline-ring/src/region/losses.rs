@@ -1,23 +1,23 @@
-//! What a device could not put into the ring, or did not find there, and where.
+//! Elements that a device could not put into the ring or did not find there, and their positions.
 
 use crate::byte_ring::Corrupt;
 use crate::padded::Padded;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Gaps that the reader has not come to yet. While there are so many, what comes is lost, and the
-/// last gap grows: it begins at the same place.
+/// Maximum number of gaps that the reader has not passed yet. At this number all new elements are
+/// lost, and the open gap grows at its position.
 #[cfg(not(loom))]
 const GAPS_MAX: usize = 32;
 #[cfg(loom)]
 const GAPS_MAX: usize = 1;
 
-/// The counters of a ring, beside its positions. All zero is a ring that has lost nothing.
+/// The loss counters of a ring, beside its positions. All zero is a ring without losses.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct LossHeader {
     /// Written by the device.
     device: Padded<DeviceCounters>,
-    /// Gaps that the reader has passed.
+    /// Number of gaps that the reader has passed.
     gaps_passed: Padded<AtomicU64>,
     gaps: [Gap; GAPS_MAX],
 }
@@ -25,30 +25,30 @@ pub(super) struct LossHeader {
 #[derive(Debug, Default)]
 #[repr(C)]
 struct DeviceCounters {
-    /// Elements that were lost, or were missing.
+    /// Number of elements lost or missing.
     elements: AtomicU64,
-    /// How often that began.
+    /// Number of times that a loss began.
     times: AtomicU64,
-    /// Gaps that were written down.
+    /// Number of gaps recorded.
     gaps: AtomicU64,
 }
 
-/// Lost elements between two that are there.
+/// Lost elements between two neighbouring elements of the ring.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Gap {
-    /// Position of the first element behind it.
+    /// Position of the first element behind the gap.
     position: AtomicU64,
     elements: AtomicU64,
 }
 
 impl LossHeader {
-    /// Elements that were lost, or were missing.
+    /// Number of elements lost or missing.
     pub(super) fn elements(&self) -> u64 {
         self.device.elements.load(Ordering::Relaxed)
     }
 
-    /// How often that began.
+    /// Number of times that a loss began.
     pub(super) fn times(&self) -> u64 {
         self.device.times.load(Ordering::Relaxed)
     }
@@ -66,7 +66,7 @@ pub(super) struct LossCounter {
     times: u64,
     gaps: u64,
     passed_seen: u64,
-    /// Elements of the gap that has begun and is not written down; 0 where there is none.
+    /// Number of elements in the open gap, which is not recorded yet; 0 if there is none.
     open: u64,
 }
 
@@ -86,18 +86,18 @@ impl LossCounter {
         counter.store(self.elements, Ordering::Relaxed);
     }
 
-    /// The gap that has begun is over, without being written down.
+    /// Ends the open gap without recording it.
     pub(super) fn end(&mut self) {
         self.open = 0;
     }
 
-    /// Whether elements may go into the ring again: there is no gap, or it can be written down.
+    /// Returns true if elements may enter the ring again: no gap is open, or it can be recorded.
     pub(super) fn may_go_on(&mut self, header: &LossHeader) -> Result<bool, Corrupt> {
         if self.open == 0 || self.gaps - self.passed_seen < GAPS_MAX as u64 {
             return Ok(true);
         }
-        // SYNC POINT, pairs with the release store in `LossReader::pass`: read before it is written
-        // over.
+        // SYNC POINT, pairs with the release store in `LossReader::pass`: the gap is read before it
+        // is overwritten.
         let passed = header.gaps_passed.load(Ordering::Acquire);
         if !(self.passed_seen..=self.gaps).contains(&passed) {
             return Err(Corrupt);
@@ -106,8 +106,8 @@ impl LossCounter {
         Ok(self.gaps - passed < GAPS_MAX as u64)
     }
 
-    /// Writes the gap down that has begun, if one has: before the elements behind it, the first of
-    /// which is at `position`, are given away. Only after [`may_go_on`](Self::may_go_on).
+    /// Records the open gap, if any. The first element behind it is at `position`; call this before
+    /// publishing that element, and only after [`may_go_on`](Self::may_go_on).
     pub(super) fn write_down(&mut self, header: &LossHeader, position: u64) {
         if self.open == 0 {
             return;
@@ -130,8 +130,8 @@ pub(super) struct LossReader {
 }
 
 impl LossReader {
-    /// Looks which gaps there are. Those before a position that was read from the ring before this
-    /// call are among them.
+    /// Loads the number of recorded gaps. It covers all gaps before any position that was read from
+    /// the ring before this call.
     pub(super) fn look(&mut self, header: &LossHeader) -> Result<(), Corrupt> {
         // SYNC POINT, pairs with the release store in `LossCounter::write_down`.
         let written = header.device.gaps.load(Ordering::Acquire);
@@ -142,7 +142,7 @@ impl LossReader {
         Ok(())
     }
 
-    /// The gap `ahead` behind the next one: where it is and how many elements it is long.
+    /// Returns position and length, in elements, of the gap `ahead` behind the next one.
     pub(super) fn gap(
         &self,
         header: &LossHeader,
@@ -161,7 +161,7 @@ impl LossReader {
         Ok(Some((position, gap.elements.load(Ordering::Relaxed))))
     }
 
-    /// The next gap lies behind now.
+    /// Marks the next gap as passed.
     pub(super) fn pass(&mut self, header: &LossHeader) {
         self.passed += 1;
         // SYNC POINT, pairs with the acquire load in `LossCounter::may_go_on`.

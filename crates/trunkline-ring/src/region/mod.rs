@@ -1,9 +1,10 @@
-//! Regions: pieces of a ring that are used where they lie, by whoever holds them.
+//! Regions: contiguous pieces of a ring that are used in place by their holder.
 //!
-//! A device, or a program in its place, fills the ring and never waits. The other end lends the
-//! ring out in *regions*: each is a value of its own, can go to another thread, to the kernel for a
-//! write that is still running, or to the program, and is given back once, when it is dropped.
-//! Regions may come back in any order; the ring is free again in the order of the elements.
+//! A device, or a program that acts as one, fills the ring and never waits. The other end lends the
+//! ring out in *regions*. Each region is a separate value. It can move to another thread, to the
+//! kernel for a write in progress, or to the program, and it is given back once, when it is
+//! dropped. Regions may come back in any order; the ring becomes free again in the order of the
+//! elements.
 //!
 //! ```text
 //!                 given back           lent             there      written
@@ -14,16 +15,16 @@
 //!                     |<------------ at most the capacity ---------->|
 //! ```
 //!
-//! A region does not go over the end of the memory: there it has fewer elements than were asked
-//! for. The next one begins at the beginning. With a number of elements that divides the capacity
-//! every region has as many.
+//! A region never wraps around the end of the memory: there it has fewer elements than requested,
+//! and the next one starts at the beginning. If the number of elements requested divides the
+//! capacity, every region has that number.
 //!
-//! What has no room when it comes is lost, as it is in a device whose memory is full. The ring
-//! counts it, and says where: a region never goes over a gap, and the one behind it says how many
-//! elements are missing before it. What was lent is never overwritten.
+//! Elements that arrive while the ring is full are lost, as in a device with full memory. The ring
+//! counts them and records where: a region never spans a gap, and the region behind a gap holds the
+//! number of elements missing before it. Lent memory is never overwritten.
 //!
-//! Playing back is the same with the ends exchanged: a program takes regions to be filled, which it
-//! finishes in any order, and a device takes elements out; what is not there in time is counted.
+//! Playback is the same with the ends exchanged: a program takes regions to fill and finishes them
+//! in any order, and a device takes elements out. Elements that are not there in time are counted.
 
 #[cfg(all(not(loom), target_os = "linux"))]
 mod acquisition_memory;
@@ -50,24 +51,24 @@ pub use self::writer::{RegionWriter, WriteRegion};
 
 use crate::byte_ring::Corrupt;
 
-/// Why there is no region now.
+/// The reason why no region can be lent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoRegion {
-    /// Not enough elements are there, or not enough room. Ask again later.
+    /// Too few elements, or too little room. Try again later.
     NotYet {
-        /// Elements that are there, or that there is room for.
+        /// Number of elements available, or of elements that there is room for.
         available: u64,
     },
-    /// As many regions are lent as may be. One has to be given back first.
+    /// The maximum number of regions is lent. Give one back first.
     AllLent {
-        /// How many may be lent at a time.
+        /// Maximum number of regions lent at a time.
         limit: usize,
     },
-    /// A region that was to be filled was dropped unfinished: what comes behind it can never be
-    /// played. The ring is of no use any more.
+    /// A region to be filled was dropped unfinished, so nothing behind it can ever be played. The
+    /// ring is unusable.
     Abandoned,
-    /// The other end has written positions that cannot be true.
+    /// The other end has written positions that cannot be valid.
     Corrupt,
 }
 

@@ -1,4 +1,4 @@
-//! Memory of the system for a ring, in as large pages as there are.
+//! System memory for a ring, in the largest pages available.
 
 use std::ffi::c_void;
 use std::io::{self, ErrorKind};
@@ -10,69 +10,73 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-/// A huge page, where the system has one of another size it is asked for in this one.
+/// Size of a huge page. This size is requested even if the system's default size differs.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Asks for large pages in place of the ones that are there, even where shared memory has none by
-/// itself (Linux 6.1; `madvise(2)`). Not every C library that is linked has the name.
+/// Requests large pages in place of existing pages, even if the system does not use them for shared
+/// memory by default (Linux 6.1; `madvise(2)`). Not every linked C library has this constant.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Nobody can make the file shorter, which would kill whoever touches what is gone.
+/// Fixes the length of the file: an access beyond the end of a shortened file would kill the
+/// process.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// Which pages a ring is to be made of.
+/// The kind of pages requested for a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PagesWanted {
-    /// Huge pages set aside by the administrator; else large pages as the system finds them; else
-    /// ordinary ones. [`RegionMemory::pages`](super::RegionMemory::pages) says which it came to.
+    /// Huge pages set aside by the administrator, else large pages if the system provides them,
+    /// else ordinary pages. [`RegionMemory::pages`](super::RegionMemory::pages) returns the kind
+    /// obtained.
     #[default]
     LargestThereAre,
-    /// Huge pages set aside by the administrator, and nothing else.
+    /// Only huge pages set aside by the administrator.
     Huge,
-    /// Ordinary ones.
+    /// Ordinary pages.
     Ordinary,
 }
 
-/// Which pages a ring is made of.
+/// The kind of pages that a ring consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Pages {
     /// Huge pages set aside by the administrator.
     Huge,
-    /// The system was asked for large pages and gave them to this many bytes, when the memory was
-    /// made.
+    /// Large pages were requested from the system, which provided them for this many bytes when the
+    /// memory was created.
     Large {
-        /// Bytes in large pages. 0: the system has none, or is not allowed to use them.
+        /// Bytes in large pages. 0 if the system has none or may not use them.
         bytes: u64,
     },
-    /// Ordinary ones, as wanted.
+    /// Ordinary pages, as requested.
     Ordinary,
-    /// Made by another process, which knows.
+    /// Created by another process; only that process knows the kind.
     OfAnother,
 }
 
-/// A mapping of a sealed file without a name.
+/// A mapping of a sealed anonymous file.
 pub(super) struct Mapped {
     start: NonNull<u8>,
     bytes: usize,
     pub(super) file: OwnedFd,
 }
 
-// SAFETY: an address and a length; what lies there is for who has the mapping to guard.
+// SAFETY: an address and a length; the owner of the mapping guards access to the memory behind
+// them.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// New memory of zeroes, at least `bytes`, all of it there.
+    /// Allocates zeroed memory of at least `bytes`, all of it present.
     pub(super) fn create(bytes: usize, wanted: PagesWanted) -> io::Result<(Self, Pages)> {
         if wanted != PagesWanted::Ordinary {
             match Self::of_huge_pages(bytes) {
                 Ok(mapped) => return Ok((mapped, Pages::Huge)),
                 Err(error) if wanted == PagesWanted::Huge => return Err(no_huge_pages(error)),
-                // There are none, or too few: the next best, and `Pages` says so.
+                // There are none or too few: fall back to the next best kind, which `Pages`
+                // reports.
                 Err(_) => {}
             }
         }
@@ -88,17 +92,19 @@ impl Mapped {
         Ok((mapped, Pages::Large { bytes }))
     }
 
-    /// Before it is touched. What cannot be done is not done: [`Pages`] has what it came to.
+    /// Requests large pages; call it before touching the memory. Failures are ignored: [`Pages`]
+    /// contains the result.
     fn ask_for_large_pages(&self) {
         let all = self.start.as_ptr().cast::<c_void>();
-        // Some systems give them to shared memory when they are advised to.
-        // SAFETY: the whole of this mapping; the advice changes nothing of what lies in it.
+        // Some systems use large pages for shared memory if they are advised to.
+        // SAFETY: the whole of this mapping; the advice does not change its contents.
         let _ = unsafe { rustix::mm::madvise(all, self.bytes, Advice::LinuxHugepage) };
-        // Most do not, and make large pages only of memory that is there. A page of each is enough,
-        // and where there is nothing the large page has zeroes.
+        // Most systems do not, and create large pages only from memory that is present. One
+        // ordinary page in each large page is enough: the rest of the large page is filled with
+        // zeros.
         for at in (0..self.bytes).step_by(HUGE_BYTES) {
             let first_bytes = page_size().min(self.bytes - at);
-            // SAFETY: within this mapping, at a page; what lies there does not change.
+            // SAFETY: within this mapping, at a page boundary; the contents do not change.
             let touched = unsafe {
                 let first = self.start.add(at).as_ptr().cast::<c_void>();
                 rustix::mm::madvise(first, first_bytes, Advice::LinuxPopulateWrite)
@@ -107,7 +113,7 @@ impl Mapped {
                 return;
             }
         }
-        // SAFETY: the whole of this mapping, which nobody has yet; its bytes stay what they are.
+        // SAFETY: the whole of this mapping, which nothing else uses yet; its bytes do not change.
         unsafe { libc::madvise(all, self.bytes, MADV_COLLAPSE) };
     }
 
@@ -126,7 +132,7 @@ impl Mapped {
         Self::map(file, bytes)
     }
 
-    /// The memory behind a file of another process.
+    /// Maps a file created by another process.
     pub(super) fn accept(file: OwnedFd) -> io::Result<Self> {
         if !rustix::fs::fcntl_get_seals(&file)?.contains(SEALS) {
             return Err(not_ours("its length can be changed"));
@@ -136,11 +142,11 @@ impl Mapped {
         Self::map(file, bytes)
     }
 
-    /// Maps it where a large page may begin, without which the system uses none.
+    /// Maps the file at an address where a large page may begin; otherwise the system uses none.
     fn map(file: OwnedFd, bytes: usize) -> io::Result<Self> {
         let block_bytes = usize::try_from(rustix::fs::fstat(&file)?.st_blksize).unwrap_or(0);
         let start = match block_bytes > page_size() {
-            // The system knows by itself where pages of this file may begin.
+            // The system itself aligns the mapping for the pages of this file.
             true => Self::map_anywhere(&file, bytes)?,
             false => Self::map_aligned(&file, bytes)?,
         };
@@ -151,23 +157,23 @@ impl Mapped {
     fn map_anywhere(file: &OwnedFd, bytes: usize) -> io::Result<*mut c_void> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let nowhere = std::ptr::null_mut();
-        // SAFETY: a new range of addresses at a place of the system's choice, so nothing of this
-        // program lies there. The file has that length for ever, because it is sealed.
+        // SAFETY: a new address range that the system chooses, so it overlaps nothing of this
+        // program. The length of the file cannot change, because it is sealed.
         Ok(unsafe { rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, file, 0)? })
     }
 
     fn map_aligned(file: &OwnedFd, bytes: usize) -> io::Result<*mut c_void> {
         let length = round_up(bytes, page_size())?;
-        // SAFETY: as above. It only keeps addresses free: nobody can touch it.
+        // SAFETY: as above. This mapping only reserves addresses: they cannot be accessed.
         let first = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             let nowhere = std::ptr::null_mut();
             rustix::mm::mmap_anonymous(nowhere, length + HUGE_BYTES, ProtFlags::empty(), flags)?
         };
         let before = first.addr().next_multiple_of(HUGE_BYTES) - first.addr();
-        // SAFETY: within the range that was just made, which nobody else knows. Where the file is
-        // not mapped the addresses between may be somebody else's already, so they stay as they
-        // are; the ends are this function's own still, and are given back.
+        // SAFETY: within the range just reserved, which no other code knows. Addresses in it that
+        // the file mapping may have released, if it failed, can belong to another mapping already,
+        // so they are left alone. The ends still belong to this function and are unmapped.
         unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             let flags = MapFlags::SHARED | MapFlags::FIXED;
@@ -181,11 +187,11 @@ impl Mapped {
         }
     }
 
-    /// Makes all of it be there: what there is no memory for is told here, and not by a signal when
-    /// it is used.
+    /// Makes all pages present, so that a lack of memory becomes an error here and not a signal at
+    /// first use.
     fn touch(&self) -> io::Result<()> {
         match self.advise(Advice::LinuxPopulateWrite) {
-            // A system that cannot do that.
+            // The system does not support this advice.
             Err(Errno::INVAL) => {
                 let flags = FallocateFlags::empty();
                 Ok(rustix::fs::fallocate(
@@ -200,11 +206,11 @@ impl Mapped {
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: the whole of this mapping; neither advice changes what lies in it.
+        // SAFETY: the whole of this mapping; neither advice changes its contents.
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast::<c_void>(), self.bytes, advice) }
     }
 
-    /// Bytes of it that are mapped by large pages, as the system tells.
+    /// Bytes of this mapping in large pages, as the system reports.
     fn bytes_in_large_pages(&self) -> Option<u64> {
         let first = format!("{:x}-", self.start.as_ptr().addr());
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
@@ -227,8 +233,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the range that `map` made; who has this keeps it until nobody has a pointer into
-        // it any more.
+        // SAFETY: the range that `map` created; the owner keeps it until no pointer into it is
+        // left.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
     }
 }

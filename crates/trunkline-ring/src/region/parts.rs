@@ -1,10 +1,10 @@
-//! What the ends of a ring of regions are made of.
+//! The parts that the ends of a ring of regions are made of.
 
 use super::losses::LossHeader;
 use crate::element_ring::ElementMemory;
 use crate::sync::Arc;
 
-/// What keeps the counters where they are.
+/// Owns the counters and keeps them valid.
 #[cfg(not(loom))]
 pub(super) trait HasLosses: Send + Sync {
     fn losses(&self) -> &LossHeader;
@@ -15,13 +15,13 @@ pub(super) type Losses = Arc<dyn HasLosses>;
 #[cfg(loom)]
 pub(super) type Losses = Arc<PlainLosses>;
 
-/// The memory for one end, and the counters.
+/// The memory for one end, and the loss counters.
 pub(super) struct Parts {
     pub(super) memory: ElementMemory,
     pub(super) losses: Losses,
 }
 
-/// Counters in the memory of this program alone.
+/// Counters in private memory.
 #[cfg(loom)]
 #[derive(Debug, Default)]
 pub(super) struct PlainLosses(LossHeader);
@@ -33,7 +33,7 @@ impl PlainLosses {
     }
 }
 
-/// A ring for loom, whose memory is no mapping, filled by a device.
+/// Creates a ring for loom, without a mapping, that a device fills.
 #[cfg(loom)]
 #[must_use]
 pub fn region_ring_to_record(
@@ -47,7 +47,7 @@ pub fn region_ring_to_record(
     )
 }
 
-/// A ring for loom, whose memory is no mapping, emptied by a device.
+/// Creates a ring for loom, without a mapping, that a device empties.
 #[cfg(loom)]
 #[must_use]
 pub fn region_ring_to_play(

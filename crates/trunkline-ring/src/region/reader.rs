@@ -11,27 +11,27 @@ use crate::byte_ring::Corrupt;
 use crate::element_ring::{ElementConsumer, RingShape};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The end that elements come out of, lent in regions.
+/// The reading end, which lends its elements in regions.
 ///
 /// Lending and taking back hold a lock for a few instructions; the device never takes it.
 pub struct RegionReader {
     lender: Arc<ReadLender>,
 }
 
-/// Elements of the ring, in one piece, where the device has put them. They stay there until it is
-/// dropped.
+/// Contiguous elements of the ring, in the place where the device has put them. They stay there
+/// until the region is dropped.
 pub struct ReadRegion {
     lender: Arc<ReadLender>,
     #[cfg(not(loom))]
     start: NonNull<u8>,
     bytes: usize,
-    /// Where its bytes begin since the beginning.
+    /// Position of its first byte since the beginning.
     from: u64,
     lost_before: u64,
     number: u64,
 }
 
-// SAFETY: the bytes are only read, and nobody writes them before the region is given back; the
+// SAFETY: the bytes are only read, and nothing writes them before the region is given back; the
 // lender is behind a lock.
 #[cfg(not(loom))]
 unsafe impl Send for ReadRegion {}
@@ -73,69 +73,69 @@ impl RegionReader {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     #[must_use]
     pub fn element_bytes(&self) -> usize {
         self.lender.element_bytes()
     }
 
-    /// Elements that fit into the ring.
+    /// Maximum number of elements in the ring.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.lender.shape.capacity()
     }
 
-    /// The next `elements` elements, at least one: all of them, or fewer where the memory ends or
-    /// elements are missing.
+    /// Lends the next `elements` elements, at least one. The region has fewer if the memory ends or
+    /// elements are missing in between.
     ///
     /// # Errors
-    /// [`NoRegion`]; nothing was lent then.
+    /// [`NoRegion`]; nothing was lent.
     pub fn acquire(&mut self, elements: u64) -> Result<ReadRegion, NoRegion> {
         let elements = elements.max(1);
         ReadLender::lend(&self.lender, elements, elements)
     }
 
-    /// As [`acquire`](Self::acquire), but also fewer when there are no more now: what is left at
-    /// the end of a recording.
+    /// As [`acquire`](Self::acquire), but lends fewer elements if no more are available now, such
+    /// as the rest at the end of a recording.
     ///
     /// # Errors
-    /// [`NoRegion`]; nothing was lent then.
+    /// [`NoRegion`]; nothing was lent.
     pub fn acquire_available(&mut self, elements_max: u64) -> Result<ReadRegion, NoRegion> {
         ReadLender::lend(&self.lender, 1, elements_max.max(1))
     }
 
-    /// Regions that are lent, with those that are given back and lie behind one that is not.
+    /// Number of regions lent, including those given back that wait for an earlier one.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.lender.lock().loans.lent()
     }
 
-    /// Elements that the device has lost.
+    /// Number of elements that the device has lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lender.losses.losses().elements()
     }
 
-    /// How often the device began to lose elements.
+    /// Number of times that the device began to lose elements.
     #[must_use]
     pub fn overflows(&self) -> u64 {
         self.lender.losses.losses().times()
     }
 
-    /// Elements that are in the ring, lent ones too: its fill.
+    /// Fill level: the number of elements in the ring, including lent ones.
     ///
     /// # Errors
-    /// [`Corrupt`]: the device's position cannot be true.
+    /// [`Corrupt`]: the device's position cannot be valid.
     pub fn fill(&mut self) -> Result<u64, Corrupt> {
         Ok(self.lender.lock().loans.end.available()?.1)
     }
 
-    /// The reader is about to sleep because `elements` are not there to be lent: from now on the
-    /// device's next [`must_wake`](super::RegionFiller::must_wake) says so. False when they are
-    /// there by now.
+    /// Announces that the reader is about to sleep because `elements` are not available to be lent.
+    /// From then on the device's next [`must_wake`](super::RegionFiller::must_wake) returns true.
+    /// Returns false if they have arrived.
     ///
     /// # Errors
-    /// [`Corrupt`]: the device's position cannot be true.
+    /// [`Corrupt`]: the device's position cannot be valid.
     pub fn wait_for(&mut self, elements: u64) -> Result<bool, Corrupt> {
         let mut lent = self.lender.lock();
         let size = self.lender.element_bytes() as u64;
@@ -146,12 +146,12 @@ impl RegionReader {
 
 impl ReadLender {
     fn element_bytes(&self) -> usize {
-        // The shape of a region ring is of fixed elements.
+        // A region ring always has elements of one size.
         self.shape.element_bytes().unwrap_or(1)
     }
 
     fn lock(&self) -> MutexGuard<'_, Lent> {
-        // Nothing in here panics between two changes that belong together.
+        // No code under the lock panics between two related changes.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,7 +178,7 @@ impl ReadLender {
         }
         let ring = lender.shape.bytes_max() as u64;
         let mut in_one_piece = (ring - from % ring) / size;
-        // The one behind it, or the first that is not here.
+        // The gap behind this region, or the first one if there is none before it.
         if let Some((position, _)) = gaps.gap(losses, ahead, from)? {
             in_one_piece = in_one_piece.min((position - from) / size);
         }
@@ -189,7 +189,7 @@ impl ReadLender {
             return Err(NoRegion::NotYet { available: there });
         }
         let elements = most.min(in_one_piece).min(there);
-        // Within the memory, hence a usize.
+        // At most the memory's length, hence a usize.
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]
         let start = {
@@ -216,46 +216,46 @@ impl ReadLender {
 }
 
 impl ReadRegion {
-    /// How many elements it has: the true number, which may be less than was asked for.
+    /// Number of elements in the region, which may be less than requested.
     #[must_use]
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }
 
-    /// Its bytes: elements, one behind the other.
+    /// The bytes of the elements, contiguous.
     #[cfg(not(loom))]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: inside what was written, and the reader's until it is given back, which is when
-        // this is dropped; the lender keeps the memory.
+        // SAFETY: inside the written part, which belongs to the reader until the region is given
+        // back on drop; the lender keeps the memory.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Copies its bytes out, up to as many as `bytes` takes.
+    /// Copies out its bytes, as many as fit in `bytes`.
     pub fn read_into(&self, bytes: &mut [u8]) {
         let count = bytes.len().min(self.bytes);
         if let Some(bytes) = bytes.get_mut(..count) {
             #[cfg(not(loom))]
             bytes.copy_from_slice(&self.bytes()[..count]);
-            // Under loom its bytes are traced cells, which no slice can be made of.
+            // Under loom the bytes are traced cells, from which no slice can be made.
             #[cfg(loom)]
             self.lender.lock().loans.end.read_at(self.from, bytes);
         }
     }
 
-    /// Number of its first element, counted from the beginning of the ring without those lost.
+    /// Number of its first element, counted from the beginning of the ring without lost elements.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.from / self.lender.element_bytes() as u64
     }
 
-    /// Elements that the device has lost between the one before this region and its first.
+    /// Number of elements lost between the element before this region and its first.
     #[must_use]
     pub fn lost_before(&self) -> u64 {
         self.lost_before
     }
 
-    /// Gives it back. The same as dropping it.
+    /// Gives the region back. Equivalent to dropping it.
     pub fn release(self) {}
 }
 

@@ -9,29 +9,30 @@ use super::parts::{Losses, Parts};
 use crate::element_ring::{ElementProducer, RingShape};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The end that elements go into, lent in regions that are filled in any order.
+/// The writing end, which lends its memory in regions that are filled in any order.
 ///
 /// Lending and taking back hold a lock for a few instructions; the device never takes it.
 pub struct RegionWriter {
     lender: Arc<WriteLender>,
 }
 
-/// Room in the ring, in one piece, to be filled in place and finished.
+/// Contiguous free memory of the ring, to be filled in place and finished.
 pub struct WriteRegion {
     lender: Arc<WriteLender>,
     #[cfg(not(loom))]
     start: NonNull<u8>,
     bytes: usize,
-    /// Where its bytes begin since the beginning.
+    /// Position of its first byte since the beginning.
     from: u64,
     number: u64,
     fate: Fate,
 }
 
-// SAFETY: nobody else has the bytes before the region is finished; the lender is behind a lock.
+// SAFETY: nothing else accesses the bytes before the region is finished; the lender is behind a
+// lock.
 #[cfg(not(loom))]
 unsafe impl Send for WriteRegion {}
-// SAFETY: as above; shared, it gives out its bytes to be read alone.
+// SAFETY: as above; a shared reference gives no access to the bytes.
 #[cfg(not(loom))]
 unsafe impl Sync for WriteRegion {}
 
@@ -60,40 +61,40 @@ impl RegionWriter {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     #[must_use]
     pub fn element_bytes(&self) -> usize {
         self.lender.element_bytes()
     }
 
-    /// Elements that fit into the ring.
+    /// Maximum number of elements in the ring.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.lender.shape.capacity()
     }
 
-    /// Room for the next `elements` elements, at least one: for all of them, or fewer where the
+    /// Lends room for the next `elements` elements, at least one. The region has fewer if the
     /// memory ends.
     ///
     /// # Errors
-    /// [`NoRegion`]; nothing was lent then.
+    /// [`NoRegion`]; nothing was lent.
     pub fn acquire(&mut self, elements: u64) -> Result<WriteRegion, NoRegion> {
         WriteLender::lend(&self.lender, elements.max(1))
     }
 
-    /// Regions that are lent, with those that are finished and lie behind one that is not.
+    /// Number of regions lent, including finished ones that wait for an earlier one.
     #[must_use]
     pub fn lent(&self) -> usize {
         self.lender.lock().lent()
     }
 
-    /// Elements that the device wanted and did not find.
+    /// Number of elements that were missing when the device needed them.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.lender.losses.losses().elements()
     }
 
-    /// How often the device began to find nothing.
+    /// Number of times that elements began to be missing.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.lender.losses.losses().times()
@@ -102,12 +103,12 @@ impl RegionWriter {
 
 impl WriteLender {
     fn element_bytes(&self) -> usize {
-        // The shape of a region ring is of fixed elements.
+        // A region ring always has elements of one size.
         self.shape.element_bytes().unwrap_or(1)
     }
 
     fn lock(&self) -> MutexGuard<'_, Loans<ElementProducer>> {
-        // Nothing in here panics between two changes that belong together.
+        // No code under the lock panics between two related changes.
         self.loans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +130,7 @@ impl WriteLender {
         if room < elements {
             return Err(NoRegion::NotYet { available: room });
         }
-        // Within the memory, hence a usize.
+        // At most the memory's length, hence a usize.
         let bytes = (elements * size) as usize;
         #[cfg(not(loom))]
         let start = {
@@ -153,13 +154,13 @@ impl WriteLender {
 }
 
 impl WriteRegion {
-    /// How many elements it takes: the true number, which may be less than was asked for.
+    /// Number of elements the region takes, which may be less than requested.
     #[must_use]
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }
 
-    /// Bytes of them.
+    /// Number of bytes of these elements.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.bytes
@@ -171,28 +172,28 @@ impl WriteRegion {
         self.from / self.lender.element_bytes() as u64
     }
 
-    /// Its bytes, to be filled. What they are before is left over from earlier elements.
+    /// The bytes to fill. Until then they contain earlier elements.
     #[cfg(not(loom))]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: inside the free part, and nobody else's until it is finished, which is when this
-        // is dropped; the lender keeps the memory.
+        // SAFETY: inside the free part, which only this region accesses until it is finished, at
+        // the latest on drop; the lender keeps the memory.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Fills it from its beginning.
+    /// Copies `bytes` to the beginning of the region.
     pub fn fill(&mut self, bytes: &[u8]) {
         let count = bytes.len().min(self.bytes);
         let bytes = &bytes[..count];
         #[cfg(not(loom))]
         self.bytes_mut()[..count].copy_from_slice(bytes);
-        // Under loom its bytes are traced cells, which no slice can be made of.
+        // Under loom the bytes are traced cells, from which no slice can be made.
         #[cfg(loom)]
         self.lender.lock().end.write_at(self.from, bytes);
     }
 
-    /// All of it is filled: the device may have it, as soon as the regions before it are finished.
+    /// Declares the region filled. The device gets it once all earlier regions are finished.
     ///
-    /// One that is dropped without this ends the ring: [`NoRegion::Abandoned`].
+    /// Dropping a region without this call makes the ring unusable: [`NoRegion::Abandoned`].
     pub fn finish(mut self) {
         self.fate = Fate::Done;
     }

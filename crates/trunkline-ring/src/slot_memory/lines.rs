@@ -7,20 +7,21 @@ use std::mem::MaybeUninit;
 use crate::sync::{AtomicU8, Ordering};
 
 const LINE_BYTES: usize = 64;
-/// Bytes kept for stamps at the beginning of a group; no group has more lanes than that.
+/// Bytes reserved for stamps at the beginning of a group, and the maximum number of lanes in it.
 const STAMP_BYTES: usize = 8;
-/// Bytes from which on an element has its stamp on a line of its own: who waits for the stamp does
-/// not take the line away on which the element is being written, and copies are of whole lines.
+/// An element of at least this size has its stamp on a separate line. A thread that polls the stamp
+/// then does not take away the line that the element is being written to, and copies cover whole
+/// lines.
 const WIDE_BYTES: usize = 512;
 
 #[repr(align(64))]
 struct Line(UnsafeCell<[MaybeUninit<u8>; LINE_BYTES]>);
 
-/// How many elements share a group, and where in it they lie.
+/// The number of elements in a group and their offsets.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     lanes: usize,
-    /// 2^64 / `lanes`, rounded up; 0 when there is one lane.
+    /// 2^64 / `lanes`, rounded up; 0 if there is one lane.
     per_lane: u64,
     group_bytes: usize,
     values_at: usize,
@@ -28,7 +29,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape for elements of `width` values; `None` when one does not fit the address space.
+    /// The shape for elements of `width` values; `None` if one element does not fit the address
+    /// space.
     fn of<T>(width: usize) -> Option<Self> {
         assert!(
             align_of::<T>() <= LINE_BYTES,
@@ -56,12 +58,12 @@ impl Shape {
         })
     }
 
-    /// The group of a slot: `slot / lanes`, by a multiplication, because every access needs it and
-    /// a division takes several times as long.
+    /// Returns the group of a slot, `slot / lanes`. It multiplies, because every access needs the
+    /// result and a division takes several times as long.
     ///
     /// Rounding `per_lane` up makes it too large by less than 1, the product by less than `slot`,
-    /// and the quotient by less than `slot / 2^64`; no memory has the 2^61 slots it would take to
-    /// reach the next group.
+    /// and the quotient by less than `slot / 2^64`. Reaching the next group would take 2^61 slots,
+    /// which no memory has.
     #[inline]
     fn group_of(&self, slot: usize) -> usize {
         match self.per_lane {
@@ -81,21 +83,21 @@ pub(crate) struct SlotMemory<T> {
 }
 
 // SAFETY: stamps are atomic; values are reached only through `unsafe` methods, whose contract is
-// that the caller has them for itself. What moves from thread to thread are values of `T: Send`.
+// that the caller has exclusive access to them. What moves between threads are values of `T: Send`.
 unsafe impl<T: Send> Send for SlotMemory<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for SlotMemory<T> {}
 
-/// One slot; made by [`SlotMemory::spot`], and inside the memory that made it.
+/// One slot; created by [`SlotMemory::spot`], and inside the memory that created it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot {
     /// Offset of the slot's group, in bytes.
     group: usize,
-    /// The slot's place in its group.
+    /// Index of the slot in its group.
     lane: usize,
 }
 
-/// Slots in a row; made by [`SlotMemory::stretch`], and inside the memory that made it.
+/// Consecutive slots; created by [`SlotMemory::stretch`], and inside the memory that created it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
     first: Spot,
@@ -103,13 +105,12 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Number of slots.
     #[inline]
     pub(crate) fn slots(self) -> usize {
         self.slots
     }
 
-    /// The first `slots` slots of this stretch, or all if it has fewer.
+    /// Returns the first `slots` slots of this stretch, or all if it has fewer.
     #[inline]
     pub(crate) fn shortened(self, slots: usize) -> Self {
         Self {
@@ -120,8 +121,8 @@ impl Stretch {
 }
 
 impl<T: Copy> SlotMemory<T> {
-    /// Allocates the slots, all stamped `stamp`, and touches every page; `None` when they do not
-    /// fit the address space.
+    /// Allocates the slots, all stamped `stamp`, and touches every page. Returns `None` if they do
+    /// not fit the address space.
     pub(crate) fn new(capacity: usize, width: usize, stamp: u8) -> Option<Self> {
         let shape = Shape::of::<T>(width)?;
         let bytes = capacity
@@ -131,9 +132,9 @@ impl<T: Copy> SlotMemory<T> {
         let line = |_| Line(UnsafeCell::new([MaybeUninit::uninit(); LINE_BYTES]));
         let lines: Box<[Line]> = (0..bytes / LINE_BYTES).map(line).collect();
         for line in &lines {
-            // Volatile for the sake of the page it is on: the first access of a real-time thread
-            // must not be the one that pays for it.
-            // SAFETY: the line is this thread's alone, and may hold any byte.
+            // Volatile, to touch the page: the first access of a real-time thread must not cause
+            // the page fault.
+            // SAFETY: only this thread has the line, and it may hold any byte.
             unsafe { line.0.get().cast::<u8>().write_volatile(0) };
         }
         let memory = Self {
@@ -145,26 +146,25 @@ impl<T: Copy> SlotMemory<T> {
         };
         for offset in (0..bytes).step_by(shape.group_bytes) {
             for lane in 0..STAMP_BYTES {
-                // SAFETY: nobody else has the memory yet, and a group begins with its stamps.
+                // SAFETY: nothing else has the memory yet, and a group begins with its stamps.
                 unsafe { memory.at(offset + lane).write(stamp) };
             }
         }
         Some(memory)
     }
 
-    /// Number of slots.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Number of values of an element.
+    /// Number of values per element.
     #[inline]
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Slot number `index`.
+    /// Returns slot number `index`.
     #[inline]
     pub(crate) fn spot(&self, index: usize) -> Spot {
         assert!(
@@ -178,7 +178,7 @@ impl<T: Copy> SlotMemory<T> {
         }
     }
 
-    /// The `slots` slots from slot number `first` on.
+    /// Returns the `slots` slots from slot number `first` on.
     #[inline]
     pub(crate) fn stretch(&self, first: usize, slots: usize) -> Stretch {
         assert!(
@@ -191,9 +191,9 @@ impl<T: Copy> SlotMemory<T> {
         }
     }
 
-    /// Whether a slot has this stamp.
+    /// Returns true if a slot has this stamp.
     ///
-    /// SYNC POINT, pairs with `set_stamp`: what was done before the slot got the stamp has
+    /// SYNC POINT, pairs with `set_stamp`: everything done before the slot got the stamp has
     /// happened.
     #[inline]
     pub(crate) fn is_stamped(&self, spot: Spot, stamp: u8) -> bool {
@@ -202,13 +202,13 @@ impl<T: Copy> SlotMemory<T> {
 
     /// Stamps a slot.
     ///
-    /// SYNC POINT, pairs with `is_stamped`: what this thread did before is done.
+    /// SYNC POINT, pairs with `is_stamped`: everything this thread did before is visible.
     #[inline]
     pub(crate) fn set_stamp(&self, spot: Spot, stamp: u8) {
         self.stamp(spot).store(stamp, Ordering::Release);
     }
 
-    /// How many slots have this stamp, up to the first that has another.
+    /// Returns the number of leading slots that have this stamp.
     pub(crate) fn count_stamped(&self, stretch: Stretch, stamp: u8) -> usize {
         let mut count = 0;
         for Stretch {
@@ -226,7 +226,7 @@ impl<T: Copy> SlotMemory<T> {
         count
     }
 
-    /// Stamps the slots, the first one last: whoever looks from there on finds all or none.
+    /// Stamps the slots, the first one last: a thread that scans from there finds all or none.
     pub(crate) fn set_stamps(&self, stretch: Stretch, stamp: u8) {
         for Stretch {
             first: Spot { group, lane },
@@ -243,7 +243,7 @@ impl<T: Copy> SlotMemory<T> {
         }
     }
 
-    /// Copies an element into a slot, from the two parts in which it lies.
+    /// Copies an element, given in two parts, into a slot.
     ///
     /// # Safety
     ///
@@ -253,11 +253,11 @@ impl<T: Copy> SlotMemory<T> {
     pub(crate) unsafe fn write(&self, spot: Spot, first: &[T], rest: &[T]) {
         debug_assert_eq!(first.len() + rest.len(), self.width);
         let target = self.values(spot);
-        // SAFETY: the slot has room for an element, and is the caller's alone.
+        // SAFETY: the slot has room for an element, and only the caller accesses it.
         unsafe {
             for (values, target) in [(first, target), (rest, target.add(first.len()))] {
                 match values {
-                    // A call to copy memory costs more than one value.
+                    // A call that copies memory costs more than storing one value.
                     [] => {}
                     [value] => target.write(*value),
                     values => target.copy_from_nonoverlapping(values.as_ptr(), values.len()),
@@ -266,14 +266,14 @@ impl<T: Copy> SlotMemory<T> {
         }
     }
 
-    /// Shows the element in a slot to `look`.
+    /// Passes the element in a slot to `look`.
     ///
     /// # Safety
     ///
     /// The slot has been written, and no other thread writes its values during the call.
     #[inline]
     pub(crate) unsafe fn with<R>(&self, spot: Spot, look: impl FnOnce(&[T]) -> R) -> R {
-        // SAFETY: the slot has an element, of as many values, which nobody is writing.
+        // SAFETY: the slot holds an element of `width` values, and nothing writes it.
         look(unsafe { std::slice::from_raw_parts(self.values(spot), self.width) })
     }
 
@@ -286,7 +286,7 @@ impl<T: Copy> SlotMemory<T> {
     #[inline]
     pub(crate) unsafe fn read(&self, spot: Spot, target: *mut T) {
         let source = self.values(spot);
-        // SAFETY: the slot has an element, which nobody is writing, and `target` has room for it.
+        // SAFETY: the slot holds an element, which nothing writes, and `target` has room for it.
         unsafe {
             match self.width {
                 1 => target.write(source.read()),
@@ -306,8 +306,8 @@ impl<T: Copy> SlotMemory<T> {
         let mut source = elements.as_ptr();
         for part in self.parts(stretch) {
             let count = part.slots * self.width;
-            // SAFETY: elements of one group lie side by side; those of the part are the caller's
-            // alone, and `source` has as many left, since the parts add up to the stretch.
+            // SAFETY: elements of one group are contiguous; only the caller accesses those of the
+            // part, and `source` has enough left, since the parts add up to the stretch.
             unsafe {
                 self.values(part.first)
                     .copy_from_nonoverlapping(source, count);
@@ -327,7 +327,7 @@ impl<T: Copy> SlotMemory<T> {
         let mut target = elements.as_mut_ptr();
         for part in self.parts(stretch) {
             let count = part.slots * self.width;
-            // SAFETY: elements of one group lie side by side; nobody writes those of the part, and
+            // SAFETY: elements of one group are contiguous; nothing writes those of the part, and
             // `target` has room for them, since the parts add up to the stretch.
             unsafe {
                 target.copy_from_nonoverlapping(self.values(part.first), count);
@@ -336,7 +336,7 @@ impl<T: Copy> SlotMemory<T> {
         }
     }
 
-    /// Cuts a stretch into parts that lie in one group each.
+    /// Splits a stretch into parts that lie in one group each.
     #[inline]
     fn parts(&self, mut rest: Stretch) -> impl Iterator<Item = Stretch> + use<T> {
         let Shape {
@@ -363,13 +363,13 @@ impl<T: Copy> SlotMemory<T> {
         unsafe { AtomicU8::from_ptr(self.at(spot.group + spot.lane)) }
     }
 
-    /// Where the values of a slot begin.
+    /// Address of the first value of a slot.
     #[inline]
     fn values(&self, spot: Spot) -> *mut T {
         let offset = spot.group + self.shape.values_at + spot.lane * self.shape.element_bytes;
         // SAFETY: a slot lies inside the memory.
         let start = unsafe { self.at(offset) };
-        // Aligned, since groups and `values_at` are and an element is whole values.
+        // Aligned: groups and `values_at` are, and an element consists of whole values.
         start.cast()
     }
 
@@ -382,7 +382,7 @@ impl<T: Copy> SlotMemory<T> {
     unsafe fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < size_of_val(&*self.lines));
         let start = UnsafeCell::raw_get(self.lines.as_ptr().cast::<UnsafeCell<u8>>());
-        // SAFETY: the caller vouches for the offset.
+        // SAFETY: the caller guarantees the offset.
         unsafe { start.add(offset) }
     }
 }

@@ -1,4 +1,4 @@
-//! Slots as loom's cells.
+//! Slots made of loom's cells.
 
 use crate::slab::Slab;
 use crate::sync::{AtomicU8, Ordering};
@@ -15,7 +15,7 @@ pub(crate) struct SlotMemory<T> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot(usize);
 
-/// Slots in a row.
+/// Consecutive slots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
     first: usize,
@@ -89,10 +89,10 @@ impl<T: Copy> SlotMemory<T> {
 
     /// # Safety
     ///
-    /// As for the real one; loom reports whoever breaks it.
+    /// As in `lines`; loom reports callers that break it.
     pub(crate) unsafe fn write(&self, spot: Spot, first: &[T], rest: &[T]) {
         let start = spot.0 * self.width;
-        // SAFETY: the caller vouches for being alone.
+        // SAFETY: the caller guarantees exclusive access.
         unsafe {
             self.values.write_slice(start, first);
             self.values.write_slice(start + first.len(), rest);
@@ -101,10 +101,10 @@ impl<T: Copy> SlotMemory<T> {
 
     /// # Safety
     ///
-    /// As for the real one; loom reports whoever breaks it.
+    /// As in `lines`; loom reports callers that break it.
     pub(crate) unsafe fn with<R>(&self, spot: Spot, look: impl FnOnce(&[T]) -> R) -> R {
         let start = spot.0 * self.width;
-        // SAFETY: the caller vouches for the values and against writers.
+        // SAFETY: the caller guarantees initialised values and no concurrent write.
         let value = |offset| unsafe { self.values.read(start + offset) };
         let values: Vec<T> = (0..self.width).map(value).collect();
         look(&values)
@@ -112,10 +112,11 @@ impl<T: Copy> SlotMemory<T> {
 
     /// # Safety
     ///
-    /// As for the real one; loom reports whoever breaks it.
+    /// As in `lines`; loom reports callers that break it.
     pub(crate) unsafe fn read(&self, spot: Spot, target: *mut T) {
         for offset in 0..self.width {
-            // SAFETY: the caller vouches for the values, for the room and against writers.
+            // SAFETY: the caller guarantees initialised values, room in `target` and no concurrent
+            // write.
             unsafe {
                 target
                     .add(offset)
@@ -126,9 +127,9 @@ impl<T: Copy> SlotMemory<T> {
 
     /// # Safety
     ///
-    /// As for the real one; loom reports whoever breaks it.
+    /// As in `lines`; loom reports callers that break it.
     pub(crate) unsafe fn write_all(&self, stretch: Stretch, elements: &[T]) {
-        // SAFETY: the caller vouches for being alone.
+        // SAFETY: the caller guarantees exclusive access.
         unsafe {
             self.values
                 .write_slice(stretch.first * self.width, elements)
@@ -137,9 +138,9 @@ impl<T: Copy> SlotMemory<T> {
 
     /// # Safety
     ///
-    /// As for the real one; loom reports whoever breaks it.
+    /// As in `lines`; loom reports callers that break it.
     pub(crate) unsafe fn read_all(&self, stretch: Stretch, elements: &mut [T]) {
-        // SAFETY: the caller vouches for the values and against writers.
+        // SAFETY: the caller guarantees initialised values and no concurrent write.
         unsafe { self.values.read_slice(stretch.first * self.width, elements) };
     }
 }

@@ -11,7 +11,7 @@ fn pop(ring: &SlotRing<u64>) -> Result<u64, Empty> {
     ring.try_pop(&mut value).map(|()| value[0])
 }
 
-/// Claims a slot as a thread would that then stops.
+/// Claims a slot like a thread that then stops.
 fn stop(ring: &SlotRing<u64>, turn: Turn) -> Claimed {
     let end = match turn {
         Turn::Push => &ring.tail,
@@ -22,9 +22,9 @@ fn stop(ring: &SlotRing<u64>, turn: Turn) -> Claimed {
         .0
 }
 
-/// The rest of a push that was stopped.
+/// Completes a push that was stopped.
 fn go_on(ring: &SlotRing<u64>, slot: Claimed, value: u64) {
-    // SAFETY: the slot was claimed for this push and has not been given on.
+    // SAFETY: the slot was claimed for this push and has not been given to the other side.
     unsafe { ring.memory.write(slot.spot, &[value], &[]) };
     ring.memory.set_stamp(slot.spot, slot.next_stamp);
 }

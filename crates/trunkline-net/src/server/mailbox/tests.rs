@@ -1,5 +1,5 @@
-//! Explores schedules of posters and the mailbox's thread: no message is left lying while it
-//! sleeps.
+//! Explores schedules of posters and the mailbox's thread: no message stays in the mailbox while
+//! the thread sleeps.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use shuttle::thread;
 use super::*;
 use crate::sync::{Condvar, wait};
 
-/// What a thread that sleeps hears.
+/// Wakes a sleeping thread.
 #[derive(Default)]
 pub(in crate::server) struct Bell {
     rung: Mutex<bool>,

@@ -1,6 +1,6 @@
 //! Explores schedules of writers that try to send, and of connection threads that take their turns
-//! and sleep: nothing that was marked is left lying while the thread sleeps, nothing is sent twice,
-//! the thread knows of every time-out, and nobody waits for somebody who waits for him.
+//! and sleep. Nothing marked stays unsent while the thread sleeps, nothing is sent twice, the
+//! thread knows every time-out, and no two threads wait for each other.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p trunkline-net shuttle_`
 
@@ -22,23 +22,23 @@ use crate::transport::SendHalf;
 const SCHEDULES: usize = 50_000;
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// One of few times: as long after another one as the silence between two sends of writers, or as
-/// that after a burst, or not.
+/// Returns one of few times. It may follow another by the silence between two sends of writers, or
+/// by that after a burst, or by neither.
 fn any_time() -> Tick {
     let (short, long) = (thread_rng().gen_range(0..5), thread_rng().gen_range(0..3));
     Tick::from_nanos(1_000_000 + short * 10_000 + long * 20_000_000)
 }
 
-/// What writers and the far end of a connection see of it.
+/// The state of a connection that writers and the far end see.
 #[derive(Default)]
 struct Ends {
-    /// Marked and not encoded.
+    /// Number of marks that are not encoded yet.
     marked: AtomicU64,
     arrived: AtomicU64,
     writing: AtomicBool,
 }
 
-/// A session that sends a byte for each mark.
+/// A session that sends one byte for each mark.
 struct News {
     ends: Arc<Ends>,
     due: Option<Tick>,
@@ -53,7 +53,7 @@ impl Endpoint for News {
         let marked = self.ends.marked.swap(0, Ordering::SeqCst);
         assert!(marked as usize <= room);
         out.resize(out.len() + marked as usize, 0);
-        // As a session that begins to wait for something.
+        // Like a session that begins to wait for something.
         if thread_rng().gen_bool(0.2) {
             let due = now.saturating_add(Duration::from_nanos(thread_rng().gen_range(1..9)));
             self.due = Some(self.due.map_or(due, |known| known.min(due)));
@@ -78,7 +78,7 @@ impl Endpoint for News {
     }
 }
 
-/// A transport that is full now and then.
+/// A transport that is full at random times.
 struct Wire(Arc<Ends>);
 
 impl SendHalf for Wire {
@@ -97,7 +97,7 @@ impl SendHalf for Wire {
     fn finish(&mut self) {}
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Done,
@@ -106,7 +106,7 @@ enum Turn {
     Taken,
 }
 
-/// A connection with a thread of its own.
+/// A connection with its own thread.
 struct Rig {
     ends: Arc<Ends>,
     bell: Arc<Bell>,
@@ -133,14 +133,14 @@ impl Rig {
         })
     }
 
-    /// As a write: marks, and sends where nothing was marked.
+    /// Writes: marks, and sends if nothing was marked before.
     fn write(&self) {
         if self.ends.marked.fetch_add(1, Ordering::SeqCst) == 0 {
             self.sut.send(any_time(), WALL);
         }
     }
 
-    /// A turn, which does something to other sessions while it has the outlet.
+    /// Takes a turn, which does something to other sessions while it has the outlet.
     fn turn(&self, others: &mut dyn FnMut()) -> Turn {
         self.sut.accept();
         let Some(mut guard) = self.sut.turn() else {
@@ -162,12 +162,12 @@ impl Rig {
         }
     }
 
-    /// The connection thread's life, until it is told to end and everything before is done.
+    /// The main loop of the connection thread, until it must end and all earlier work is done.
     fn run(&self, mut others: impl FnMut()) {
         let (mut mail, mut last, mut is_over) = (Vec::new(), Turn::Done, false);
         while !(is_over && last == Turn::Done) {
-            // One that found no room is told when there is; one whose outlet a writer has does
-            // nothing but wait for the writer's word.
+            // A thread that found no room is woken when there is some; one whose outlet a writer
+            // has only waits for the writer's notification.
             let idle = last != Turn::Again;
             if idle && self.mailbox.fall_asleep() {
                 self.bell.wait();
@@ -209,7 +209,7 @@ fn shuttle_what_a_writer_marks_is_sent_by_whoever_comes_first() {
     shuttle::check_random(
         || {
             let rig = Rig::new();
-            // The first turn of a session comes at once.
+            // A session gets its first turn at once.
             rig.sut.notify();
             let own = rig.clone();
             let thread = thread::spawn(move || own.run(|| {}));
@@ -242,7 +242,8 @@ fn shuttle_two_connection_threads_that_send_for_each_other_do_not_wait_for_each_
                     let (mut left, written) = (ROUNDS, written.clone());
                     thread::spawn(move || {
                         own.clone().run(|| {
-                            // As the last frame of a run that wrote what the other one follows.
+                            // Like the last frame of a run that changed what the other session
+                            // follows.
                             if left > 0 {
                                 left -= 1;
                                 other.write();

@@ -1,4 +1,4 @@
-//! When a writer sends, and what it leaves to the connection thread.
+//! The conditions under which a writer sends, and the work it leaves to the connection thread.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ fn at(micros: u64) -> Tick {
     Tick::from_nanos(1_000_000_000 + micros * 1000)
 }
 
-/// What a session would be asked for and says.
+/// The state of a fake session.
 #[derive(Default)]
 struct State {
     news: usize,
@@ -22,7 +22,7 @@ struct State {
     wants_no_input: bool,
     closes: bool,
     told: Vec<Tick>,
-    /// What the transport has room for, and what it took.
+    /// The room in the transport, and below that the bytes it took.
     room: usize,
     taken: usize,
     fails: bool,
@@ -89,7 +89,7 @@ impl SendHalf for Wire {
     fn finish(&mut self) {}
 }
 
-/// A session with three bytes to send, whose connection thread has had a turn.
+/// Creates a session with three bytes to send, whose connection thread has had a turn.
 fn sut() -> (Outlet, Shared) {
     let state = Shared::default();
     let endpoint = Box::new(News(state.clone()));
@@ -163,7 +163,7 @@ fn the_thread_is_told_of_what_it_has_to_do_then() {
         assert!(!sut.send(at(100), WALL), "{what}");
         assert_eq!(taken(&state), 3, "{what}: it is sent all the same");
     }
-    // A time-out that it has seen needs nothing, nor does a later one.
+    // A time-out that it knows needs no turn, nor does a later one.
     let (mut sut, state) = self::sut();
     state.lock().unwrap().due = Some(at(500));
     sut.look();

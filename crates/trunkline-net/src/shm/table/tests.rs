@@ -1,4 +1,4 @@
-//! Asking for a table and giving one, in one process, and files that are none.
+//! Asking for a table and providing one, in one process, and files that are no tables.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use super::create_table;
 use crate::transport::Transport;
 use crate::unix::{Credentials, own_uid};
 
-/// Two ends that have gone over to shared memory.
+/// Returns two ends that have switched to shared memory.
 fn pair() -> (Transport, Transport) {
     let (near, far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -34,7 +34,7 @@ fn pair() -> (Transport, Transport) {
     (dialler, acceptor)
 }
 
-/// A byte each way, and what came over the socket.
+/// Sends a byte each way, and doorbells over the socket.
 fn talk(dialler: &mut Transport, acceptor: &mut Transport) {
     let mut buffer = [0; 8];
     dialler.send.try_write(b"x").unwrap();
@@ -49,7 +49,7 @@ fn at(seconds: u64) -> Tick {
     Tick::from_nanos((100 + seconds) * 1_000_000_000)
 }
 
-/// Answers the question that there has to be, with a file or without one.
+/// Answers the question, which must be there, with or without a file.
 fn answer(acceptor: &Transport, file: Option<&OwnedFd>) {
     let (local, question) = acceptor.source.table_question().expect("a question");
     local.answer_table(question, file.map(AsFd::as_fd));
@@ -79,7 +79,7 @@ fn a_table_is_asked_for_given_and_read_until_the_connection_ends() {
     };
     writer.store(5, 0, &value(7));
     assert_eq!(table.read(5, 0), Some(value(7)));
-    // Beyond its end there may be another one.
+    // The end may provide another table for an index beyond this one's.
     assert!(matches!(
         dialler.source.table(8, at(0)),
         TableAnswer::Pending
@@ -92,7 +92,7 @@ fn a_table_is_asked_for_given_and_read_until_the_connection_ends() {
     };
     larger.store(8, 0, &value(9));
     assert_eq!(second.read(8, 0), Some(value(9)));
-    // The socket says that the other process has ended.
+    // The end of the socket shows that the other process has ended.
     drop(acceptor);
     dialler.receive.acknowledge(true);
     assert_eq!((table.read(5, 0), second.read(8, 0)), (None, None));
@@ -107,7 +107,7 @@ fn who_gives_no_table_is_not_waited_for() {
         assert!(matches!(table(asked), TableAnswer::Pending));
         answer(&acceptor, None);
         assert!(matches!(table(refused), TableAnswer::None));
-        // Nor is it asked again at once.
+        // Nor is the other end asked again at once.
         assert!(matches!(table(refused + 9), TableAnswer::None));
         assert!(acceptor.source.table_question().is_none());
     }
@@ -124,13 +124,13 @@ fn who_never_answers_is_waited_for_a_second_in_eleven() {
         assert!(matches!(table(1), TableAnswer::None));
         assert!(matches!(table(10), TableAnswer::None));
     }
-    // What comes late is taken all the same.
+    // A late answer is still accepted.
     let (_writer, file) = create_table(8).unwrap();
     answer(&acceptor, Some(&file));
     talk(&mut dialler, &mut acceptor);
     let asked = dialler.source.table(1, at(20));
     assert!(matches!(asked, TableAnswer::Here(_)), "{asked:?}");
-    // And one that helped is no reason not to ask for a larger one.
+    // A table that served once does not prevent a request for a larger one.
     let asked = dialler.source.table(8, at(21));
     assert!(matches!(asked, TableAnswer::Pending), "{asked:?}");
 }
@@ -152,7 +152,7 @@ fn files_that_are_no_table_are_none_and_the_connection_goes_on() {
         of_length(0, all),
         of_length(whole + 1, all),
         of_length(2 << 30, all),
-        // Nothing written in it: no magic.
+        // An empty file, without the magic number.
         of_length(whole, all),
         OwnedFd::from(File::open("/dev/null").unwrap()),
         OwnedFd::from(File::open("/proc/self/exe").unwrap()),
@@ -183,10 +183,10 @@ fn only_its_maker_writes_to_a_table() {
         let kind = io::Error::from(error.unwrap_err()).kind();
         assert_eq!(kind, io::ErrorKind::PermissionDenied);
     }
-    // The mapping of a reader stays one that can only be read.
+    // A reader's mapping stays read-only.
     let nowhere = std::ptr::null_mut();
     let writes = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: new mappings at places of the system's choice, which nobody uses.
+    // SAFETY: new mappings at addresses that the system chooses, which nothing uses.
     #[allow(unsafe_code)]
     let (writable, promoted) = unsafe {
         let writable = mmap(nowhere, 512, writes, MapFlags::SHARED, &file, 0);
@@ -200,7 +200,7 @@ fn only_its_maker_writes_to_a_table() {
         let kind = io::Error::from(error.unwrap_err()).kind();
         assert_eq!(kind, io::ErrorKind::PermissionDenied);
     }
-    // And itself still does.
+    // The writer itself still can.
     writer.store(1, 0, &value(1));
     for slots in [0, usize::MAX] {
         assert!(create_table(slots).is_err());
