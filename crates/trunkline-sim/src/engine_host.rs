@@ -339,7 +339,7 @@ impl EngineHost {
 }
 
 impl Running {
-    /// Subscribes the witness to every update of these variables.
+    /// Subscribes the witness to these variables.
     pub fn follow(&mut self, handles: &[u32], is_plain: bool, checker: &mut Checker) {
         let everything = Contract::All {
             elements: 1_000_000,

@@ -158,7 +158,7 @@ pub trait Driven: Send + Sync {
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
     /// The next arrival in order: the transport's number, and the bytes read from it.
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
-    /// Admits the next arrival.
+    /// Admits a peer that arrived with these bytes.
     ///
     /// # Errors
     /// The answer to send before the transport is closed.
@@ -227,7 +227,7 @@ pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySe
     DirectorySession::told_by(host.clone(), bell, now).without_names()
 }
 
-/// Hands a transport over to the endpoint with this number.
+/// Hands a transport over to its endpoint, under the number that its session has returned.
 pub fn hand_over(host: &DirectoryHost, number: u64, transport: u64) {
     host.hand_over_simulated(number, transport);
 }

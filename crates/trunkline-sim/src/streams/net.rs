@@ -124,8 +124,8 @@ impl Conn {
         self.holders.iter().all(gone)
     }
 
-    /// Runs a turn of the session at end 1. Returns a number if the connection is to be handed over
-    /// to the endpoint with that number.
+    /// Runs a turn of the session at end 1. Returns a number once the connection is to be handed
+    /// over to an endpoint under that number.
     pub fn turn_session(&mut self, now: Tick, read_max: usize, rng: &mut Rng) -> Option<u64> {
         let questions = std::mem::take(&mut self.questions);
         let asked = self.send(0, now, &questions, rng);

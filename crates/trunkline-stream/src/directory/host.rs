@@ -228,7 +228,7 @@ impl DirectoryHost {
         Some(grant)
     }
 
-    /// Redeems a ticket. Returns the number for handing the transport over.
+    /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over).
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
@@ -326,7 +326,7 @@ impl DirectoryHost {
         self.lock().directory.renew(self.machine.now(), number)
     }
 
-    /// Hands the transport of a session over to the endpoint with this number: for
+    /// Hands a transport over to its endpoint, under the number that its session has returned. For
     /// [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
     pub fn hand_over(&self, number: u64, socket: OwnedFd) {
         let mut state = self.lock();

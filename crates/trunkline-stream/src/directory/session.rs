@@ -57,7 +57,7 @@ pub struct DirectorySession {
     /// Endpoints can register names over this connection.
     gives_names: bool,
     closing: Option<Disconnect>,
-    /// From here on the transport belongs to the endpoint with this number.
+    /// Set once the transport is to be handed over to an endpoint; the number to do so.
     handover: Option<u64>,
 }
 
