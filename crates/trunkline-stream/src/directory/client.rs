@@ -78,7 +78,8 @@ impl Connection for TcpStream {
 /// Lists the endpoints of the directory at a port of `host`, ordered by URL. Reaches this machine's
 /// engine over its socket in `sockets` (`None`: the current user's folder), other machines over
 /// TCP. `only`: lists that endpoint alone, if it exists. Blocks the calling thread for at most
-/// `timeout`.
+/// `timeout`, plus the resolution of the name and up to `timeout` for each further TCP address of
+/// the host.
 ///
 /// # Errors
 /// The directory cannot be reached, does not answer in time, or does not understand.

@@ -141,7 +141,7 @@ impl<O: Lanes> Hub<O> {
         self.lock().lanes.clone()
     }
 
-    /// The number of current lanes.
+    /// The number of current lanes. Lanes that are over only count if the program removes them.
     pub(crate) fn len(&self) -> usize {
         let state = self.lock();
         let is_there = |lane: &&Lane<_>| !O::GO_WHEN_OVER || !lane.is_over();

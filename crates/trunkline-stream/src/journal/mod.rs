@@ -92,7 +92,8 @@ impl JournalOptions {
     }
 
     /// # Errors
-    /// The limit is too small for a buffer of `buffer_bytes` bytes.
+    /// The limit is too small for a buffer of `buffer_bytes` bytes, or the buffer is not smaller
+    /// than 4 GiB.
     pub(crate) fn bounds(&self, buffer_bytes: u64) -> Result<Bounds, JournalError> {
         let least = buffer_bytes.saturating_mul(4).max(1 << 20);
         if self.bytes_max < least || buffer_bytes >= u64::from(u32::MAX) {
