@@ -1,8 +1,9 @@
-//! The checker: what was accepted and what each program took, beside the product and not of it.
+//! The checker: records accepted updates and the readings of each program, independently of the
+//! product.
 //!
-//! Every value that is written is the number of its write, so that a reading names the write that
-//! made it. A witness in the engine's process tells every update at once; all else is compared
-//! with that and with itself.
+//! Every written value is the number of its write, so that a reading identifies the write that made
+//! it. A witness in the engine's process reports every update immediately; everything else is
+//! compared with these updates, and checked for consistency.
 
 mod readings;
 
@@ -15,58 +16,58 @@ use trunkline_types::{Position, Quality, Reading, Reason, Tick, Timestamp, Value
 pub use self::readings::{Had, Took};
 use crate::plan::Repairs;
 
-/// The write of an update that the witness has not seen.
+/// Write number of an update that the witness has not seen.
 const HIDDEN: u64 = u64::MAX - 1;
 
-/// A program of one incarnation; 0 is the engine's own process.
+/// One incarnation of a program; 0 is the engine's own process.
 pub type Writer = u32;
 
-/// What is known of a write.
+/// The record of a write.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The variable.
+    /// Number of the variable.
     pub variable: u32,
-    /// Who wrote.
+    /// The writer.
     pub by: Writer,
-    /// Where the writer expected the variable.
+    /// Position at which the writer expected the variable.
     pub expected: Option<Position>,
-    /// Its group, if it was written in one.
+    /// The group of the write, if any.
     pub group: Option<u32>,
-    /// Its writer is told how it ended as soon as it is known: it is no part of a batch.
+    /// The write is not part of a batch, so its writer learns its outcome as soon as it is known.
     pub alone: bool,
-    /// How it ended.
+    /// Outcome of the write.
     pub fate: Fate,
-    /// The session it was answered in.
+    /// Session in which it was answered.
     pub session: u64,
-    /// Where the witness has seen it.
+    /// Position at which the witness has seen it.
     pub seen: Option<Position>,
 }
 
-/// How a write ended, as its writer was told.
+/// The outcome of a write, as reported to its writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Not yet.
+    /// No outcome yet.
     Open,
-    /// It is this update.
+    /// The write became this update.
     Applied(Position),
-    /// It changed nothing.
+    /// The write changed nothing.
     NotApplied,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
 /// An update as the witness has seen it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// The write that made it; 0: none did.
+    /// Number of the write that made it; 0: no write.
     pub write: u64,
-    /// The engine's time.
+    /// Engine timestamp.
     pub engine_timestamp: Timestamp,
     /// Its quality.
     pub quality: Quality,
-    /// When it was committed.
+    /// Time of the commit.
     pub at: Tick,
-    /// Its place among all updates of all variables.
+    /// Sequence number over the updates of all variables.
     pub serial: u64,
 }
 
@@ -76,18 +77,18 @@ struct Life {
     updates: Vec<Seen>,
 }
 
-/// Totals for the report.
+/// The totals for the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Updates of the engine.
     pub updates: u64,
-    /// Updates among them that the witness knows from the answers to their writers only.
+    /// Updates known only from the answers to their writers, because the witness did not see them.
     pub hidden: u64,
     /// Readings that programs took and that were checked.
     pub readings: u64,
-    /// Updates that readings said were missed.
+    /// Updates that readings reported as missed.
     pub lost: u64,
-    /// Of those, the ones that were lost while there was no connection.
+    /// Updates lost while there was no connection.
     pub lost_while_away: u64,
     /// Writes by all writers.
     pub writes: u64,
@@ -99,55 +100,57 @@ pub struct Totals {
     pub groups: u64,
     /// Snapshots of one instant.
     pub snapshots: u64,
-    /// Views compared with the engine's at quiet moments.
+    /// Views compared with the engine's after the faults have ended.
     pub compared: u64,
     /// Ledgers that were balanced and compared.
     pub ledgers: u64,
-    /// Keep-alives with another digest than that of what arrived.
+    /// Keep-alives whose digest differs from that of the received data.
     pub diverged: u64,
-    /// Items that clients put right.
+    /// Items that clients repaired.
     pub repaired: u64,
     /// Marks that the engine set again.
     pub marked: u64,
-    /// Libraries that came while clients were connected.
+    /// Libraries deployed while clients were connected.
     pub deployed: u64,
-    /// Connections of a peer that does not end what it begins.
+    /// Connections of the hostile peer.
     pub hostile: u64,
 }
 
-/// What was accepted and what was taken.
+/// The record of accepted updates and of the readings that programs took.
 #[derive(Debug, Default)]
 pub struct Checker {
-    /// The first thing that must not be.
+    /// The first violation.
     pub violation: Option<String>,
     /// Counts of what was checked.
     pub totals: Totals,
-    /// The epochs of all starts of the engine, in their order.
+    /// The epochs of all starts of the engine, in order.
     epochs: Vec<u64>,
-    /// What may have to be repaired.
+    /// Repairs that are accepted.
     pub repairs: Repairs,
-    /// The witness has seen only the last update of each turn; what was before it is known from
-    /// the answers to its writers.
+    /// The witness sees only the last update of each turn; earlier ones are known from the answers
+    /// to their writers.
     pub is_plain: bool,
     writes: Vec<Written>,
-    /// All writes up to there have ended.
+    /// All writes before this index have ended.
     ended_to: usize,
     lives: BTreeMap<(u32, u64), Life>,
-    /// Whose each session is, and whether the engine had not noticed the end of the one before.
+    /// The program of each session, and true if the engine had not noticed the end of the previous
+    /// session.
     sessions: BTreeMap<u64, (Writer, bool)>,
     groups: Vec<Vec<u64>>,
     touched: Vec<u32>,
 }
 
 impl Checker {
-    /// Notes what must not be, once.
+    /// Records a violation, unless there is one already.
     pub fn fail(&mut self, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(what());
         }
     }
 
-    /// The engine was started, or another one in its place. A position is of one start only (B-01).
+    /// Records a start of this engine, or of another one in its place. A position belongs to one
+    /// start only (B-01).
     pub fn started(&mut self, epoch: u64) {
         if self.epochs.contains(&epoch) {
             self.fail(|| format!("B-01: two starts of the engine have the epoch {epoch}"));
@@ -155,12 +158,12 @@ impl Checker {
         self.epochs.push(epoch);
     }
 
-    /// Which start of the engine had this epoch.
+    /// The index of the start that had this epoch.
     fn start_of(&self, epoch: u64) -> Option<usize> {
         self.epochs.iter().position(|one| *one == epoch)
     }
 
-    /// A write that is about to be made; its number is its content.
+    /// Records a write that is about to be made, and returns its number, which is its content.
     pub fn begin(&mut self, variable: u32, by: Writer, expected: Option<Position>) -> u64 {
         self.totals.writes += 1;
         self.writes.push(Written {
@@ -176,7 +179,7 @@ impl Checker {
         self.writes.len() as u64
     }
 
-    /// These writes are one group.
+    /// Records that these writes form a group.
     pub fn join(&mut self, writes: &[u64]) {
         let group = self.groups.len() as u32;
         self.groups.push(writes.to_vec());
@@ -187,7 +190,7 @@ impl Checker {
         }
     }
 
-    /// The writer is told how these ended once all of them have.
+    /// Records that the writer learns the outcomes of these writes together.
     pub fn bundle(&mut self, writes: &[u64]) {
         for write in writes {
             if let Some(written) = self.write_mut(*write) {
@@ -200,20 +203,20 @@ impl Checker {
         self.writes.get_mut((number as usize).checked_sub(1)?)
     }
 
-    /// What is known of a write.
+    /// Returns the record of a write.
     pub fn write(&self, number: u64) -> Option<&Written> {
         self.writes.get((number as usize).checked_sub(1)?)
     }
 
-    /// The update at a position.
+    /// Returns the update at a position.
     pub fn seen(&self, variable: u32, position: Position) -> Option<&Seen> {
         let life = self.lives.get(&(variable, position.epoch))?;
         let index = position.sequence.checked_sub(life.first)?;
         life.updates.get(index as usize)
     }
 
-    /// The witness has seen an update. Sequences are contiguous, contents are writes of the
-    /// variable, and no write is applied twice (B-01, B-20).
+    /// Records an update seen by the witness. Checks that sequences are contiguous, that contents
+    /// are writes of the variable, and that no write is applied twice (B-01, B-20).
     pub fn witnessed(&mut self, variable: u32, position: Position, mut seen: Seen, retained: bool) {
         let life = self.lives.entry((variable, position.epoch)).or_default();
         if life.updates.is_empty() {
@@ -241,8 +244,8 @@ impl Checker {
         self.made(variable, position, seen, retained);
     }
 
-    /// An update was made by a write: by one of this variable, and by none that had ended (B-20),
-    /// nor by one that expected the variable elsewhere (B-22).
+    /// Checks the write that made an update: it must be a write of this variable, must not have
+    /// ended (B-20), and must not have expected the variable at another position (B-22).
     fn made(&mut self, variable: u32, position: Position, seen: Seen, retained: bool) {
         if seen.write == 0 {
             return;
@@ -290,7 +293,7 @@ impl Checker {
         }
     }
 
-    /// The witness has seen everything there is: groups are whole (B-23).
+    /// Called when the witness has seen all updates: checks that groups are complete (B-23).
     pub fn witnessed_all(&mut self) {
         for group in std::mem::take(&mut self.touched) {
             let members = self.groups.get(group as usize).cloned().unwrap_or_default();
@@ -313,7 +316,7 @@ impl Checker {
         }
     }
 
-    /// A write has ended, as its writer was told in `session`.
+    /// Records the outcome of a write, as reported to its writer in `session`.
     pub fn ended(&mut self, number: u64, outcome: &WriteOutcome, session: u64) {
         let fate = match outcome {
             WriteOutcome::Applied(position) => Fate::Applied(*position),
@@ -331,7 +334,7 @@ impl Checker {
         self.finish(number, fate, session, is_conflict);
     }
 
-    /// As [`ended`](Self::ended), told as a fate.
+    /// Like [`ended`](Self::ended), with the outcome as a fate.
     pub fn finish(&mut self, number: u64, fate: Fate, session: u64, is_conflict: bool) {
         if let (Fate::Applied(position), Some(written)) = (fate, self.write(number)) {
             let variable = written.variable;
@@ -372,17 +375,17 @@ impl Checker {
         }
     }
 
-    /// A group has ended.
+    /// Records the end of a group.
     pub fn group_ended(&mut self, applied: bool) {
         self.totals.groups += u64::from(applied);
     }
 
-    /// A connection of this program was accepted.
+    /// Records that a connection of this program was accepted.
     pub fn accepted(&mut self, session: u64, by: Writer, overlaps: bool) {
         self.sessions.insert(session, (by, overlaps));
     }
 
-    /// What update it was that the witness has not seen.
+    /// Fills in an update that the witness has not seen.
     fn reveal(
         &mut self,
         variable: u32,
@@ -415,8 +418,8 @@ impl Checker {
         }
     }
 
-    /// What had to be put right, as the counters of the product say. Without a bug nothing has: a
-    /// repair would be a false alarm (B-10).
+    /// Records repairs, as counted by the product. Without a bug there must be none: a repair would
+    /// be a false alarm (B-10).
     pub fn repaired(&mut self, diverged: u64, repaired: u64, marked: u64) {
         self.totals.diverged += diverged;
         self.totals.repaired += repaired;
@@ -436,7 +439,7 @@ impl Checker {
         }
     }
 
-    /// Whether a write has not ended.
+    /// Returns true if a write has not ended.
     pub fn has_open(&mut self) -> bool {
         while self.ended_to < self.writes.len() {
             let next = self.writes.get(self.ended_to);
@@ -448,7 +451,7 @@ impl Checker {
         false
     }
 
-    /// Every write has ended, once everything is quiet.
+    /// Checks that every write has ended, once there is no more activity.
     pub fn all_ended(&mut self) {
         let open = self
             .writes
@@ -460,7 +463,8 @@ impl Checker {
         }
     }
 
-    /// The programs of this writer are gone: nobody is told any more how their writes end.
+    /// Called when the program of this writer is gone: the outcomes of its open writes are never
+    /// reported.
     pub fn forget(&mut self, by: Writer) {
         for written in &mut self.writes {
             if written.by == by && written.fate == Fate::Open {
@@ -470,7 +474,7 @@ impl Checker {
     }
 }
 
-/// The number of the write that made a value; 0 for a default.
+/// Returns the number of the write that made a value; 0 for a default.
 pub fn number_of(value: &Value) -> Option<u64> {
     match value {
         Value::F64(number) => Some(*number as u64),
@@ -481,7 +485,7 @@ pub fn number_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Whether the engine itself made the update, from one that was written.
+/// Returns true if the engine itself made the update from one that was written.
 pub fn is_engines(quality: Quality) -> bool {
     matches!(quality.reason(), Reason::Stale | Reason::Retained)
 }

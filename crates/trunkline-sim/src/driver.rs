@@ -1,4 +1,5 @@
-//! What `trunkline-net` does for real connections: it drives the two ends, in simulated time.
+//! Drives both ends of each connection in simulated time, as `trunkline-net` does for real
+//! connections.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use trunkline_types::Tick;
 use crate::link::End;
 use crate::world::{Event, Pipes, World};
 
-/// How long a dial into silence takes before it fails.
+/// Time until a dial without any answer fails.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Bytes that leave over a shared line before it is the next connection's turn.
+/// Bytes sent over a shared line before the next connection's turn.
 const PACKET: usize = 1460;
-/// Outputs polled in one turn.
+/// Number of outputs polled per turn.
 const OUTPUTS: usize = 16;
 
 fn ended(end: End) -> Disconnect {
@@ -22,7 +23,7 @@ fn ended(end: End) -> Disconnect {
     }
 }
 
-/// What an end that closes because of `cause` leaves behind: nothing waits for a peer that is dead.
+/// The end that the peer sees when an end closes because of `cause`: a dead peer is not waited for.
 fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
     match (gone, cause) {
         (Some(End::Reset), _) | (_, Disconnect::Dead { .. }) => End::Reset,
@@ -38,7 +39,7 @@ fn io(kind: std::io::ErrorKind) -> Disconnect {
 }
 
 impl World {
-    /// A client's driver is to have a turn.
+    /// Schedules a turn of a client's driver.
     pub(crate) fn wake_program(&mut self, program: usize, at: Tick) {
         let Some(host) = self.programs.get_mut(program) else {
             return;
@@ -50,7 +51,7 @@ impl World {
         }
     }
 
-    /// A session's driver is to have a turn.
+    /// Schedules a turn of a session's driver.
     pub(crate) fn wake_session(&mut self, link: u32, at: Tick) {
         let at = at.max(self.now);
         let slot = self
@@ -64,7 +65,7 @@ impl World {
                 slot.turn_at = Some(at);
                 true
             }
-            // Not accepted yet.
+            // The connection has not been accepted yet.
             None => self
                 .links
                 .get(&link)
@@ -75,7 +76,7 @@ impl World {
         }
     }
 
-    /// Both ends of a connection get turns when what is on its way arrives.
+    /// Schedules turns of both ends for the arrival of data in flight.
     pub(crate) fn expect_arrivals(&mut self, link: u32) {
         let Some(pipes) = self.links.get(&link) else {
             return;
@@ -243,7 +244,7 @@ impl World {
         self.await_dial(program);
     }
 
-    /// A dial ends when an answer can come, or when its time is over.
+    /// Schedules the end of a dial: when an answer can arrive, or at its time-out.
     pub(crate) fn await_dial(&mut self, program: usize) {
         let now = self.now;
         let Some(dial) = self.programs.get(program).and_then(|host| host.dialling) else {
@@ -269,7 +270,7 @@ impl World {
         let Some(host) = self.programs.get_mut(program) else {
             return;
         };
-        // It has ended already, or its process was killed meanwhile.
+        // The dial has already ended, or the process was killed.
         if host.dialling != Some(dial) {
             return;
         }
@@ -413,7 +414,7 @@ impl World {
             slot.is_due = more;
         }
         let closes = session.wants_close().filter(|_| !more);
-        // Bytes that the session does not want yet come before the end.
+        // Bytes that the session does not accept yet come before the end.
         let gone = pipes.to_engine.ended(now, &ways.to_engine);
         if let Some(cause) = closes.or(gone.map(ended)) {
             session.handle_disconnected(now, cause.clone());
@@ -465,7 +466,7 @@ impl World {
         }
     }
 
-    /// The next connection in turn sends a packet over the line that all share.
+    /// Lets the next connection in turn send a packet over the shared line.
     pub(crate) fn depart(&mut self) {
         let now = self.now;
         self.departs = false;
@@ -498,7 +499,7 @@ impl World {
         self.schedule(at, Event::Depart);
     }
 
-    /// A connection that neither end has any more is gone.
+    /// Removes a connection that both ends have closed.
     pub(crate) fn forget_link(&mut self, link: u32) {
         let both = |pipes: &Pipes| pipes.client_is_gone && pipes.engine_is_gone;
         if self.links.get(&link).is_some_and(both) {

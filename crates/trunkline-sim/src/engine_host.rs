@@ -1,4 +1,4 @@
-//! The engine's process: the real engine, its sessions, its housekeeping, and a witness.
+//! The engine's process: the production engine, its sessions, its housekeeping, and a witness.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,74 +21,74 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::transient::{Transient, variable_of};
 
-/// The name of the library that stays.
+/// The name of the permanent library.
 pub const LIBRARY: &str = "sim";
-/// The subscription numbers of what follows variables in the engine's own process.
+/// Subscription number of the followers in the engine's own process.
 const FOLLOWER: u32 = 1;
 
-/// A session, and what its driver knows of it.
+/// A session, and the state of its driver.
 #[derive(Debug)]
 pub struct Slot {
-    /// The real one.
+    /// The production session.
     pub session: Session,
-    /// It wants output polled: it was woken, or said that there is more.
+    /// Its output must be polled: it was woken, or has more to send.
     pub is_due: bool,
-    /// Its next turn.
+    /// Time of its next turn.
     pub turn_at: Option<Tick>,
-    /// When bytes last came, or the process last began to run again.
+    /// Time at which bytes last arrived, or the process last resumed.
     pub heard: Tick,
     /// The program at the other end.
     pub program: usize,
 }
 
-/// What of the engine dies with its process.
+/// The state of the engine that is lost with its process.
 #[derive(Debug)]
 pub struct Running {
-    /// The real one.
+    /// The production engine.
     pub engine: Engine,
-    /// Handles of the variables, in their order.
+    /// Handles of the variables, in the order of their numbers.
     pub handles: Vec<u32>,
-    /// Libraries that come and go.
+    /// Transient libraries that are deployed.
     pub transient: Vec<Transient>,
-    /// Sessions by their connection.
+    /// Sessions, by connection.
     pub sessions: BTreeMap<u32, Slot>,
-    /// How its sessions are served.
+    /// Options of its sessions.
     pub options: Arc<ServeOptions>,
     witness: Witness,
     retention: Consumer,
     woken: Arc<Mutex<Vec<u32>>>,
-    /// When housekeeping is to run.
+    /// Time at which housekeeping is due.
     pub house_at: Tick,
 }
 
-/// The machine the engine runs on.
+/// The machine on which the engine runs.
 #[derive(Debug)]
 pub struct EngineHost {
-    /// The process, while there is one.
+    /// The process, while it runs.
     pub running: Option<Running>,
-    /// The epoch of the last start.
+    /// Epoch of the last start.
     pub epoch: u64,
     /// The store that the next start uses.
     store: StoreImage,
-    /// A copy of a store, made at an earlier start.
+    /// A backup of the store, made at an earlier start.
     backup: Option<StoreImage>,
-    /// The store of another engine, which the address may lead to.
+    /// The store of another engine, to which the address may lead.
     elsewhere: StoreImage,
-    /// Draws what a store draws from the system's random numbers.
+    /// Replaces the system's random numbers that a store uses.
     chance: Rng,
-    /// All variables had a value before anybody connected.
+    /// All variables had a value before any client connected.
     pub all_written: bool,
-    /// When a killed process is started again.
+    /// Time at which a killed process is started again.
     pub restart_at: Option<Tick>,
-    /// It stands still until then.
+    /// The process is paused until then.
     pub paused_until: Tick,
-    /// It refuses connections until then.
+    /// Connections are refused until then.
     pub refuses_until: Tick,
-    /// Sessions so far, of all processes.
+    /// Number of sessions so far, over all processes.
     sessions: u32,
 }
 
-/// What is in a store's file.
+/// The content of a store's file.
 #[derive(Clone, Debug)]
 struct StoreImage {
     engine_id: [u8; 16],
@@ -109,16 +109,16 @@ impl StoreImage {
     }
 }
 
-/// Which store a start of the engine finds.
+/// The store that a start of the engine finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// The one that the last start had.
+    /// The store of the last start.
     Same,
-    /// A copy that was made at an earlier start.
+    /// A backup made at an earlier start.
     Backup,
-    /// None: it makes one.
+    /// No store: the engine creates one.
     Nothing,
-    /// That of another engine, which the address leads to now.
+    /// The store of another engine, to which the address leads now.
     Elsewhere,
 }
 
@@ -134,7 +134,7 @@ struct Witness {
     consumer: Consumer,
 }
 
-/// Notes which connection's session was woken.
+/// Records that the session of a connection was woken.
 struct Bell {
     link: u32,
     woken: Arc<Mutex<Vec<u32>>>,
@@ -153,13 +153,13 @@ impl Wake for Unheard {
     fn wake(&self) {}
 }
 
-/// The full name of a variable.
+/// Returns the full name of a variable.
 pub fn name_of(variable: u32) -> String {
     format!("{LIBRARY}/v{variable}")
 }
 
 impl EngineHost {
-    /// A machine on which no engine has run.
+    /// Creates a machine on which no engine has run.
     pub fn new(seed: u64) -> Self {
         let mut chance = Rng::new(seed ^ 0x7374_6f72_6573_0000);
         Self {
@@ -197,7 +197,7 @@ impl EngineHost {
         found
     }
 
-    /// Starts the process: a new epoch, the library, what the store has retained.
+    /// Starts the process: with a new epoch, the library, and the values retained by the store.
     pub fn start(
         &mut self,
         plan: &Plan,
@@ -287,7 +287,7 @@ impl EngineHost {
         found
     }
 
-    /// A session for a connection that was accepted.
+    /// Creates a session for an accepted connection.
     pub fn accept(
         &mut self,
         link: u32,
@@ -324,7 +324,8 @@ impl EngineHost {
         running.sessions.insert(link, slot);
     }
 
-    /// Stores what is retained, as its thread does; what is not stored dies with the process.
+    /// Stores retained values, as the store's thread does. Values that are not stored are lost with
+    /// the process.
     pub fn store_retained(&mut self) {
         let Some(running) = &mut self.running else {
             return;
@@ -338,7 +339,7 @@ impl EngineHost {
 }
 
 impl Running {
-    /// The witness is told every update of these variables from now on.
+    /// Subscribes the witness to these variables.
     pub fn follow(&mut self, handles: &[u32], is_plain: bool, checker: &mut Checker) {
         let everything = Contract::All {
             elements: 1_000_000,
@@ -362,19 +363,19 @@ impl Running {
         }
     }
 
-    /// The handle of a variable, while it is deployed.
+    /// Returns the handle of a variable while it is deployed.
     pub fn handle_of(&self, variable: u32) -> Option<u32> {
         let of_transient = |one: &Transient| one.handles.get(&variable).copied();
         let staying = self.handles.get(variable as usize).copied();
         staying.or_else(|| self.transient.iter().find_map(of_transient))
     }
 
-    /// The sessions that were woken since this was last asked.
+    /// Returns the sessions that were woken since the last call.
     pub fn take_woken(&self) -> Vec<u32> {
         std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells the checker every update that was made since this was last called.
+    /// Passes every update since the last call to the checker.
     pub fn witness(&mut self, now: Tick, checker: &mut Checker) {
         let epoch = self.engine.epoch();
         let mut sink = ToChecker {
@@ -387,7 +388,7 @@ impl Running {
         checker.witnessed_all();
     }
 
-    /// The engine's housekeeping: what time brings.
+    /// Runs the engine's housekeeping.
     pub fn keep_house(&mut self, now: Tick, wall: Timestamp) {
         let latest = now.saturating_add(Duration::from_secs(1));
         let due = self.engine.poll(now, wall, &mut Wakes::new());
@@ -396,7 +397,7 @@ impl Running {
 }
 
 struct ToChecker<'a> {
-    /// Handles of the variables that stay.
+    /// Handles of the permanent variables.
     handles: &'a [u32],
     epoch: u64,
     now: Tick,

@@ -1,4 +1,4 @@
-//! The faults: what strikes, how hard, and how everything is healed.
+//! The faults: their effect, their severity, and their healing.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use crate::world::{Event, World};
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// A connection is cut at any byte, in order or by reset.
+    /// A connection is cut at any byte, by closing or by reset.
     Cut,
-    /// Nothing arrives in one direction or both, and neither end is told.
+    /// No data arrives in one direction or both, and neither end is notified.
     HalfOpen,
-    /// A machine's connections are slow.
+    /// The connections of a machine are slow.
     Slow,
-    /// Everything is late.
+    /// Everything from and to a machine is delayed.
     Late,
     /// The engine's machine refuses connections.
     Refuse,
-    /// The engine's process stands still.
+    /// The engine's process is paused.
     EnginePause,
     /// The engine's process is killed and started again.
     EngineKill,
-    /// A client's process stands still.
+    /// A client's process is paused.
     ClientPause,
     /// A client's process is killed and a new one started.
     ClientKill,
-    /// A program takes nothing.
+    /// A program takes no updates.
     SlowReader,
-    /// The clock of a machine is set.
+    /// The clock of a machine is stepped.
     ClockStep,
 }
 
-/// All of them.
+/// All faults.
 pub const FAULTS: &[Fault] = &[
     Fault::Cut,
     Fault::HalfOpen,
@@ -52,7 +52,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// What happens, for people.
+    /// Returns a description for people.
     pub fn sentence(self) -> &'static str {
         match self {
             Fault::Cut => "a connection is cut at any byte, in order or by reset",
@@ -82,7 +82,7 @@ const STEPS: [i64; 6] = [
 ];
 
 impl World {
-    /// A fault strikes, as long and as hard as chance has it.
+    /// Applies a fault with a random duration and severity.
     pub(crate) fn strike(&mut self, fault: Fault) {
         let now = self.now;
         let victim = self.chance.index(self.programs.len());
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The connection of a program breaks at any byte of what is on its way.
+    /// Cuts a program's connection at any byte in flight.
     fn cut(&mut self, victim: usize) {
         let now = self.now;
         let end = match self.chance.chance(0.5) {
@@ -184,7 +184,7 @@ impl World {
         self.expect_arrivals(link);
     }
 
-    /// The engine's process is gone: its connections end behind any byte that was sent.
+    /// Kills the engine's process: its connections end after any byte that was sent.
     fn kill_engine(&mut self) {
         let now = self.now;
         self.count_marks();
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// A client's process is gone.
+    /// Kills a client's process.
     fn kill_client(&mut self, victim: usize) {
         let now = self.now;
         self.count_repairs_of(victim);
@@ -233,12 +233,12 @@ impl World {
         }
     }
 
-    /// Ends every fault at once.
+    /// Ends all faults at once.
     pub(crate) fn heal(&mut self) {
         let now = self.now;
         self.trace.say(now, || "heal".to_owned());
         self.faulty = false;
-        // A loss that is to be repaired is a fault like any other.
+        // The planted loss of records counts as a fault, so it ends here too.
         #[cfg(feature = "planted")]
         if self.plan.repairs == Repairs::Records {
             trunkline_types::planted::plant(None);
@@ -281,7 +281,7 @@ impl World {
         self.schedule(now, Event::House);
     }
 
-    /// A machine's connections are as fast as they were drawn.
+    /// Restores the speed of a machine's connections.
     pub(crate) fn ease(&mut self, victim: usize) {
         let way = self.plan.way;
         if let Some(ways) = self.ways.get_mut(victim) {
@@ -291,12 +291,12 @@ impl World {
         }
     }
 
-    /// Whether the engine's process runs.
+    /// Returns true while the engine's process runs and is not paused.
     pub(crate) fn engine_runs(&self) -> bool {
         self.engine.running.is_some() && self.engine.paused_until <= self.now
     }
 
-    /// When a fault of the machine's process is over.
+    /// The end of a pause, at the earliest now.
     pub(crate) fn later(&self, until: Tick) -> Tick {
         until.max(self.now)
     }

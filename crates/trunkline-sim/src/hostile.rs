@@ -1,8 +1,9 @@
-//! A peer that begins requests and does not end them, asks and does not read, and goes at any byte.
+//! A hostile peer: it leaves requests unfinished, does not read answers, and disconnects at any
+//! byte.
 //!
-//! It comes again and again, one connection at a time, so that it has at most half of the budget
-//! for requests. Nobody else may be refused anything for want of memory, the engine ends what it
-//! does not finish, and what it took is free again when it is gone.
+//! It connects again and again, with one connection at a time, so that it uses at most half of the
+//! budget for requests. No other client may be refused for lack of memory, the engine must end
+//! unfinished requests, and the memory that they used must be free once the peer is gone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,28 +22,28 @@ use crate::plan::ProgramPlan;
 use crate::rng::Rng;
 use crate::world::{Event, Pipes, World};
 
-/// What an item takes, and the room that a session has without asking, rounded up.
+/// Memory of an item, and memory that a session has without asking, rounded up.
 const ITEM_BYTES: u64 = 240;
 const ROOM_BYTES: u64 = 192 << 10;
-/// After the deadline of a request: the time of the turns in which it is noticed.
+/// Time after the deadline of a request for the turns in which it is noticed.
 const NOTICED: Duration = Duration::from_secs(3);
-/// Variables of a frame.
+/// Variables per frame.
 const PAGE: u64 = 500;
-/// Between two turns of a peer that has nothing to send.
+/// Time between turns of a peer that has nothing to send.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// How such a peer behaves.
+/// The behaviour of the hostile peer.
 #[derive(Clone, Debug)]
 pub struct HostilePlan {
-    /// Mean time between two connections.
+    /// Mean time between connections.
     pub every: Duration,
-    /// Bytes that the requests and items of all sessions may take.
+    /// Memory budget for the requests and items of all sessions, in bytes.
     pub request_bytes: usize,
 }
 
 impl HostilePlan {
-    /// Draws one. Half of the budget is enough for the programs, also while the engine has not
-    /// noticed that their connections before are gone.
+    /// Draws a plan. Half of the budget is enough for the programs, even while the engine has not
+    /// noticed the end of their previous connections.
     pub fn drawn(rng: &mut Rng, programs: &[ProgramPlan]) -> Self {
         let items = |plan: &ProgramPlan| {
             let subscriptions = plan.subscriptions.iter();
@@ -59,18 +60,18 @@ impl HostilePlan {
     }
 }
 
-/// What it does on a connection.
+/// The behaviour on one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Habit {
-    /// The frames of a DEPLOY come, and the last one does not. It gives signs of life.
+    /// Sends the frames of a DEPLOY without the last one, and sends keep-alives.
     Deploys,
-    /// The parts of a message come, and the last one does not.
+    /// Sends the parts of a message without the last one.
     SendsParts,
-    /// A frame comes in part.
+    /// Sends a part of a frame.
     SendsHalf,
-    /// It asks, and does not read the answers.
+    /// Sends requests and does not read the answers.
     Asks,
-    /// A DEPLOY comes as a whole.
+    /// Sends a complete DEPLOY.
     Orders,
 }
 
@@ -82,21 +83,21 @@ const HABITS: [Habit; 5] = [
     Habit::Orders,
 ];
 
-/// One connection of it.
+/// A connection of the hostile peer.
 #[derive(Debug)]
 pub struct Hostile {
     link: u32,
     habit: Habit,
     reads: bool,
-    /// Not sent yet.
+    /// Bytes not sent yet.
     bytes: VecDeque<u8>,
-    /// When the last byte of its requests was sent, and the engine was able to take it.
+    /// Time since when everything is sent and the engine is able to take it.
     sent_at: Option<Tick>,
     alive_at: Tick,
     leaves_at: Tick,
 }
 
-/// Takes orders, and carries none of them out.
+/// Accepts orders, and never carries them out.
 #[derive(Debug)]
 pub struct Refusing;
 
@@ -219,7 +220,7 @@ impl World {
             self.wake_session(link, at);
         }
         self.expect_arrivals(link);
-        // Meanwhile nothing is late.
+        // Deadlines do not count while the engine is paused.
         hostile.sent_at = hostile.sent_at.map(|at| at.max(self.engine.paused_until));
         let waits = hostile.sent_at.map_or(Duration::ZERO, |at| now.since(at));
         if hostile.habit == Habit::Deploys && waits > REQUEST_DEADLINE + NOTICED {
@@ -229,7 +230,7 @@ impl World {
         Some(hostile)
     }
 
-    /// All connections end, and nothing of the budget for requests is taken any more.
+    /// Ends all connections, and checks that the budget for requests is unused then.
     pub(crate) fn check_budget(&mut self) {
         let now = self.now;
         let Some(running) = &mut self.engine.running else {
@@ -249,7 +250,7 @@ impl World {
     }
 }
 
-/// What it sends: `most` is what would fill the engine's budget.
+/// Returns the bytes to send; `most` is the number that would use up the engine's budget.
 fn requests(habit: Habit, most: u64, rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     Hello::default().encode(&mut out);
@@ -260,7 +261,7 @@ fn requests(habit: Habit, most: u64, rng: &mut Rng) -> Vec<u8> {
     };
     match habit {
         Habit::Deploys | Habit::Orders => {
-            // An entry of the list and the properties are some hundred bytes.
+            // An entry with its properties takes a few hundred bytes.
             let pages = rng.range(1, 1 + most / (PAGE * 400));
             for page in 0..pages {
                 let mut frame = DeployBuilder::begin(&mut out, 7, &head);

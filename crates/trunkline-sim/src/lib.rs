@@ -1,5 +1,5 @@
 //! The simulator: the production engine, sessions and clients under a seeded clock, network and
-//! scheduler, in one thread, and a checker that stands outside them.
+//! scheduler, in one thread, with a checker that is independent of them.
 //!
 //! ```text
 //!              Plan: what a seed draws
@@ -13,8 +13,9 @@
 //!                +------> Checker <------+
 //! ```
 //!
-//! A run has two phases: faults on, then all of them healed, and what has to hold afterwards
-//! holds. A failing seed is replayed bit for bit by `trunkline-sim --seed N`.
+//! A run has two phases: in the first faults strike; then all of them are healed, and the
+//! guarantees for the time afterwards are checked. A failing seed is replayed bit for bit by
+//! `trunkline-sim --seed N`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The virtual network: one connection as two queues of bytes that are late, cut, held or slow.
+//! The virtual network: a connection is two queues of bytes that can be delayed, cut, stopped or
+//! slow.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,35 +8,35 @@ use trunkline_types::Tick;
 
 use crate::rng::Rng;
 
-/// Bytes that a connection holds in each direction, sent and not read.
+/// Bytes that a connection holds in each direction, sent but not read.
 pub const CAPACITY: usize = 64 << 10;
 
-/// What comes out of one direction.
+/// The way in which a direction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The sender has closed: what was sent before is delivered.
+    /// The sender has closed: everything sent before is delivered.
     Fin,
-    /// The connection was reset: what was not read is lost.
+    /// The connection was reset: everything unread is lost.
     Reset,
 }
 
-/// How a direction carries bytes at the moment.
+/// The current properties of a direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// From sending to arrival.
+    /// Time from sending to arrival.
     pub delay: Duration,
-    /// Added to it, at most.
+    /// Largest random addition to the delay.
     pub jitter: Duration,
     /// Bytes per second; 0: no limit.
     pub rate: u64,
-    /// Longest piece in which bytes arrive.
+    /// Length of the longest piece in which bytes arrive.
     pub piece_max: usize,
-    /// Nothing arrives before then.
+    /// No bytes arrive before this time.
     pub silent_until: Tick,
 }
 
 impl Way {
-    /// As fast as one machine.
+    /// The speed of connections within one machine.
     pub fn perfect() -> Self {
         Self {
             delay: Duration::from_micros(50),
@@ -52,28 +53,28 @@ impl Way {
 pub struct Direction {
     pieces: VecDeque<(Tick, Vec<u8>)>,
     end: Option<(Tick, End)>,
-    /// Sent, and waiting for its turn on a line that several share.
+    /// Bytes that wait for their turn on a shared line.
     held: VecDeque<u8>,
     bytes: usize,
     last_arrival: Tick,
-    /// Until when the rate limit keeps the line busy with what was sent.
+    /// Time until which the rate limit keeps the line busy with the data sent so far.
     busy_until: Tick,
     /// The sender found no room.
     pub was_full: bool,
 }
 
 impl Direction {
-    /// Bytes that can be sent now.
+    /// Returns the number of bytes that can be sent now.
     pub fn room(&self) -> usize {
         CAPACITY.saturating_sub(self.bytes)
     }
 
-    /// Bytes on their way or not read.
+    /// Returns the number of bytes in flight or unread.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sends bytes; what was closed takes none.
+    /// Sends bytes; does nothing if the direction is closed.
     pub fn send(&mut self, now: Tick, mut bytes: &[u8], way: &Way, rng: &mut Rng) {
         if self.end.is_some() {
             return;
@@ -100,13 +101,13 @@ impl Direction {
         }
     }
 
-    /// Sends bytes over a line that several share: they wait for [`depart`](Self::depart).
+    /// Sends bytes over a shared line: they wait for [`depart`](Self::depart).
     pub fn hold(&mut self, bytes: &[u8]) {
         self.held.extend(bytes);
         self.bytes += bytes.len();
     }
 
-    /// Up to `max` of the bytes that wait for the shared line leave. How many did.
+    /// Moves up to `max` of the waiting bytes onto the shared line, and returns their number.
     pub fn depart(&mut self, now: Tick, max: usize, way: &Way, rng: &mut Rng) -> usize {
         let count = self.held.len().min(max);
         let bytes: Vec<u8> = self.held.drain(..count).collect();
@@ -115,12 +116,12 @@ impl Direction {
         count
     }
 
-    /// Whether bytes wait for the shared line.
+    /// Returns true if bytes wait for the shared line.
     pub fn holds(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Nothing more is sent; what was is delivered first.
+    /// Closes the direction; bytes sent before are delivered first.
     pub fn finish(&mut self, now: Tick, end: End, way: &Way) {
         if self.end.is_none() {
             self.last_arrival = self.last_arrival.max(now.saturating_add(way.delay));
@@ -128,7 +129,7 @@ impl Direction {
         }
     }
 
-    /// The connection breaks behind the first `kept` bytes that were not read.
+    /// Breaks the connection after the first `kept` unread bytes.
     pub fn cut(&mut self, now: Tick, mut kept: usize, end: End) {
         for (_, piece) in &mut self.pieces {
             piece.truncate(kept);
@@ -140,7 +141,7 @@ impl Direction {
         self.end = Some((last.max(now), end));
     }
 
-    /// When the receiver next has something to do.
+    /// Returns the time at which the receiver next has something to do.
     pub fn next_arrival(&self, way: &Way) -> Option<Tick> {
         let first = self.pieces.front().map(|(arrives, _)| *arrives);
         let reset = self.end.filter(|(_, end)| *end == End::Reset);
@@ -180,7 +181,7 @@ impl Direction {
         }
     }
 
-    /// Everything that is on its way arrives by then: the line is fast again.
+    /// Makes everything in flight arrive by `latest`: the line is fast again.
     pub fn hurry(&mut self, latest: Tick) {
         for (arrives, _) in &mut self.pieces {
             *arrives = (*arrives).min(latest);
@@ -192,7 +193,7 @@ impl Direction {
         self.busy_until = self.busy_until.min(latest);
     }
 
-    /// How it ended, once everything that was to be read is.
+    /// Returns the end of the direction, once everything before it was read.
     pub fn ended(&self, now: Tick, way: &Way) -> Option<End> {
         let (at, end) = self.end?;
         let is_drained = self.pieces.is_empty() || end == End::Reset;

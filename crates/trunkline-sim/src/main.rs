@@ -1,4 +1,4 @@
-//! `trunkline-sim`: runs seeds, replays one, writes the tables of the report.
+//! `trunkline-sim`: runs seeds, replays one of them, or prints the tables of the report.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "what it finds is its output")]
@@ -17,32 +17,32 @@ use trunkline_sim::streams;
 #[derive(Parser, Debug)]
 #[command(name = "trunkline-sim")]
 struct Arguments {
-    /// Runs this seed only.
+    /// Runs only this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs these seeds.
+    /// Runs the seeds of this range.
     #[arg(long, value_parser = seeds, value_name = "A..B")]
     seeds: Option<Range<u64>>,
-    /// Runs seeds until so many hours were simulated.
+    /// Runs seeds until this many hours have been simulated.
     #[arg(long)]
     hours: Option<f64>,
-    /// The chaos run: so many cycles of fault, heal and comparison, 50 to a seed.
+    /// Chaos run: runs this many cycles of fault, heal and comparison, 50 per seed.
     #[arg(long)]
     chaos: Option<u64>,
-    /// Repairs are no violation: of `records` that are lost on the way, 2 s after the heal, or of
-    /// `marks`, after a whole sweep.
+    /// Accepts repairs: of `records` lost on the way, 2 s after the heal, or of `marks`, after a
+    /// whole sweep.
     #[arg(long, value_enum, value_name = "WHAT")]
     tolerate: Option<Tolerate>,
-    /// Streams between two programs, instead of variables.
+    /// Simulates streams between two programs instead of variables.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate"])]
     streams: bool,
-    /// Prints the tables of the report; with planted bugs, how many seeds each needs.
+    /// Prints the tables of the report; with planted bugs, the number of seeds that each needs.
     #[arg(long)]
     report: bool,
-    /// Prints what happens.
+    /// Prints each event.
     #[arg(long)]
     trace: bool,
-    /// Plants this bug, or `list`s those there are.
+    /// Plants this bug, or `list`s all of them.
     #[cfg(feature = "planted")]
     #[arg(long, value_name = "BUG")]
     planted: Option<String>,
@@ -63,7 +63,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
         .ok_or_else(|| "give a range of seeds, as in 0..100".to_owned())
 }
 
-/// Plants a bug by its name. False when none has it.
+/// Plants a bug by name. Returns false if there is no such bug.
 #[cfg(feature = "planted")]
 fn plant(name: Option<&str>) -> bool {
     use trunkline_types::planted::{Bug, plant};
@@ -81,11 +81,11 @@ fn plant(name: Option<&str>) -> bool {
     bug.is_some()
 }
 
-/// Cycles of the chaos run in one seed.
+/// Cycles of the chaos run per seed.
 const CYCLES: u64 = 50;
-/// Runs with a violation after which no more are run.
+/// Number of runs with a violation after which the program stops.
 const VIOLATIONS: u64 = 10;
-/// Seeds within which a planted bug is looked for.
+/// Number of seeds in which a planted bug is searched for.
 #[cfg(feature = "planted")]
 const PLANTED_SEEDS: u64 = 1000;
 
@@ -132,7 +132,7 @@ fn main() -> ExitCode {
         {
             break;
         }
-        // A loss that is to be repaired ends with the heal of the run before.
+        // The heal of the previous run may have removed the planted bug.
         #[cfg(feature = "planted")]
         plant(arguments.planted.as_deref());
         let mut plan = match arguments.chaos {
@@ -202,7 +202,7 @@ fn run_streams(
 }
 
 impl Arguments {
-    /// The command that runs this seed once more, the same in every byte.
+    /// Returns the command that replays this seed, identical in every byte.
     fn replay(&self, seed: u64) -> String {
         let command = match cfg!(feature = "planted") {
             true => "cargo run --profile sim -p trunkline-sim --features planted",

@@ -1,4 +1,5 @@
-//! What a seed draws before anything runs: who there is, what they do, which faults strike.
+//! The plan of a run, drawn from its seed before anything runs: the participants, their actions,
+//! and the faults.
 
 use std::time::Duration;
 
@@ -11,19 +12,19 @@ use crate::link::{CAPACITY, Way};
 use crate::rng::Rng;
 use crate::transient::TransientPlan;
 
-/// The types of the simulated variables; each holds the number of the write that made its value.
+/// The types of the simulated variables. Each value is the number of the write that made it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// `f64`.
     Float,
     /// `u64`.
     Whole,
-    /// Text of varied length.
+    /// Text of varying length.
     Text,
 }
 
 impl Content {
-    /// The type of its variable.
+    /// Returns the type of the variable.
     pub fn data_type(self) -> DataType {
         match self {
             Content::Float => DataType::F64,
@@ -33,7 +34,7 @@ impl Content {
     }
 }
 
-/// What a variable holds. Those that come and go have the numbers behind the others.
+/// Returns the content of a variable. Transient variables are numbered after the others.
 pub fn content_of(plan: &Plan, variable: u32) -> Content {
     let transient = [Content::Float, Content::Whole, Content::Text];
     match plan.variables.get(variable as usize) {
@@ -42,59 +43,59 @@ pub fn content_of(plan: &Plan, variable: u32) -> Content {
     }
 }
 
-/// One variable.
+/// The plan of one variable.
 #[derive(Clone, Debug)]
 pub struct VariablePlan {
-    /// What it holds.
+    /// Type of the value.
     pub content: Content,
-    /// How long its writers wait for a full `all` subscription.
+    /// Time that its writers wait for a full `all` subscription.
     pub stall: Duration,
-    /// Its value survives the engine's restart, where there is a store.
+    /// The value survives a restart of the engine, if there is a store.
     pub retain: bool,
 }
 
-/// One subscription of a program.
+/// The plan of one subscription of a program.
 #[derive(Clone, Debug)]
 pub struct SubscriptionPlan {
-    /// What it asks for.
+    /// Contract of the subscription.
     pub contract: Contract,
-    /// Its variables.
+    /// Numbers of its variables.
     pub variables: Vec<u32>,
 }
 
-/// One client program.
+/// The plan of one client program.
 #[derive(Clone, Debug)]
 pub struct ProgramPlan {
-    /// What it subscribes.
+    /// Subscriptions of the program.
     pub subscriptions: Vec<SubscriptionPlan>,
-    /// From news to the next time it takes any.
+    /// Time from the arrival of news until the program takes it.
     pub take_after: Duration,
-    /// Events it takes of one subscription at a time.
+    /// Largest number of events taken from one subscription at a time.
     pub take_max: usize,
-    /// Mean time between two of its writes; `None`: it only reads.
+    /// Mean time between writes; `None`: the program only reads.
     pub write_every: Option<Duration>,
-    /// Writes at a time, at most.
+    /// Largest number of writes at a time.
     pub burst_max: u64,
     /// Longest wait between two dials.
     pub backoff_max: Duration,
-    /// Records that the engine may send ahead.
+    /// Number of records that the engine may send ahead.
     pub window_records: u32,
-    /// It waits on the connection itself, and takes whatever one read has brought.
+    /// The program waits on the connection itself, and takes everything that one read brings.
     pub drives: bool,
-    /// Both ends gather before they send.
+    /// Both ends gather data before they send it (throughput mode).
     pub gathers: bool,
 }
 
-/// What may have to be repaired (B-10).
+/// Repairs that are accepted (B-10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Repairs {
-    /// Nothing: without a bug of the product a repair is a false alarm.
+    /// None: without a bug in the product a repair is a false alarm.
     #[default]
     Never,
-    /// Marks: an update may be late by the time of a whole sweep.
+    /// Of marks: an update may be late by the time of a whole sweep.
     Marks,
-    /// Update records that are lost on the way: their loss need not be told, and the two ends'
-    /// ledgers are not compared; the views are right again 2 s after the heal.
+    /// Of update records lost on the way: the loss need not be reported, and the two ends' ledgers
+    /// are not compared. The views must be correct 2 s after the heal.
     Records,
 }
 
@@ -103,44 +104,45 @@ pub enum Repairs {
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// The variables of the library that stays.
+    /// Variables of the permanent library.
     pub variables: Vec<VariablePlan>,
-    /// Libraries that come and go; `None`: there are none.
+    /// Libraries that are deployed and removed during the run; `None`: none.
     pub transient: Option<TransientPlan>,
-    /// A peer that does not end what it begins; `None`: there is none.
+    /// A hostile peer that leaves its requests unfinished; `None`: none.
     pub hostile: Option<HostilePlan>,
     /// The client programs.
     pub programs: Vec<ProgramPlan>,
-    /// How connections are without a fault.
+    /// Properties of a connection without faults.
     pub way: Way,
-    /// From a reason for a turn to the turn, at most.
+    /// Longest time from the cause of a turn to the turn.
     pub scheduling: Duration,
-    /// Bytes that are read at once, at most.
+    /// Largest number of bytes read at once.
     pub read_max: usize,
-    /// Which faults strike, and how far apart on average.
+    /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
-    /// For how long.
+    /// Duration of the phase with faults.
     pub safety: Duration,
-    /// Mean time between two writes by the engine's own process; `None`: there are none.
+    /// Mean time between writes by the engine's own process; `None`: it does not write.
     pub produce_every: Option<Duration>,
-    /// Writes at a time, at most.
+    /// Largest number of writes at a time.
     pub burst_max: u64,
     /// The engine has a store.
     pub has_store: bool,
-    /// Bytes per second of the line from the engine's machine, which all connections share in turns
-    /// of a packet; 0: no limit.
+    /// Bytes per second of the line from the engine's machine, which all connections share packet
+    /// by packet; 0: no limit.
     pub uplink: u64,
-    /// What may have to be repaired.
+    /// Repairs that are accepted.
     pub repairs: Repairs,
-    /// Everybody, the witness among them, subscribes under `latest`: writes of numbers take the
-    /// short path.
+    /// Every subscriber, including the witness, uses `latest`, so writes of numbers take the fast
+    /// path.
     pub is_plain: bool,
-    /// The chaos run: so many cycles of one fault, its heal and the comparison 2 s later.
+    /// Chaos run: number of cycles of one fault, its heal, and the comparison 2 s later; 0: not a
+    /// chaos run.
     pub cycles: u64,
 }
 
 impl Plan {
-    /// The thin path: one engine, one client, `latest`, a perfect network.
+    /// The simplest plan: one engine, one client, `latest`, a perfect network.
     pub fn thin(seed: u64) -> Self {
         let variables = vec![VariablePlan {
             content: Content::Float,
@@ -182,7 +184,7 @@ impl Plan {
         }
     }
 
-    /// What `seed` draws: sizes, contracts, rates, and a swarm of faults.
+    /// The plan drawn from `seed`: sizes, contracts, rates, and a selection of faults.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x7472_756e_6b6c_696e);
         let count = rng.magnitude(1.0, 200.0).round() as usize;
@@ -203,8 +205,8 @@ impl Plan {
             silent_until: trunkline_types::Tick::ZERO,
         };
         let scheduling = Duration::from_micros(*pick(&mut rng, &[0, 50, 1000, 20_000]));
-        // A window that is used up within a round trip is a rate: enough for every variable in a
-        // tenth of a second, so that 2 s are enough for everything.
+        // A window that is used up within a round trip limits the rate. It must carry every
+        // variable in a tenth of a second, so that 2 s are enough for everything.
         let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
         let records = count as f64 * 20.0 + 400.0;
         let window_min = |gathered| 4 + (records * (round_trip + gathered)) as u32;
@@ -263,8 +265,8 @@ impl Plan {
         }
     }
 
-    /// A saturated line (B-07): programs that follow so many variables each, all of which change
-    /// all the time.
+    /// A saturated line (B-07): each program follows `follows` variables, all of which change
+    /// continuously.
     pub fn saturated(seed: u64, uplink: u64, follows: &[u32]) -> Self {
         let mut plan = Self::thin(seed);
         let count = follows.iter().copied().max().unwrap_or(1);
@@ -288,7 +290,7 @@ impl Plan {
         plan
     }
 
-    /// The chaos run of B-11: cycles of one fault, heal, and the comparison 2 s later.
+    /// The chaos run of B-11: cycles of one fault, its heal, and the comparison 2 s later.
     pub fn chaos(seed: u64, cycles: u64) -> Self {
         let mut plan = Self::drawn(seed);
         plan.cycles = cycles;

@@ -1,4 +1,5 @@
-//! A client's process: the real client, and a program that subscribes, takes and writes.
+//! A client's process: the production client, and a program that subscribes, takes readings and
+//! writes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,79 +17,79 @@ use crate::plan::{Content, Plan, ProgramPlan, content_of};
 use crate::rng::Rng;
 use crate::transient::Followed;
 
-/// Reads and snapshots that a program has under way at a time.
+/// Largest number of pending reads and snapshots of a program.
 const ASKED_MAX: usize = 4;
 
-/// A subscription, and what was taken of it.
+/// A subscription, and the readings taken from it.
 #[derive(Debug)]
 pub struct Follow {
-    /// The client's number of it.
+    /// The client's id of the subscription.
     pub id: SubscriptionId,
-    /// What was asked for.
+    /// Contract of the subscription.
     pub contract: Contract,
-    /// Its variables.
+    /// Numbers of its variables.
     pub variables: Vec<u32>,
-    /// What was taken, item by item.
+    /// The readings taken, by item.
     pub had: Vec<Had>,
-    /// The session of the readings that are taken now.
+    /// Session of the readings that are taken now.
     pub session: u64,
-    /// What its client had received when the session began; `None` where the subscription is
-    /// younger than that.
+    /// Updates that the client had received when the session began; `None` if the subscription is
+    /// younger than the session.
     pub received_before: Option<u64>,
     changes: u64,
 }
 
-/// What dies with the client's process.
+/// The state that is lost with the client's process.
 #[derive(Debug)]
 pub struct Program {
-    /// Its number, of all incarnations of all programs.
+    /// Number of the program, unique over all incarnations of all programs.
     pub writer: Writer,
-    /// The real client.
+    /// The production client.
     pub core: ClientCore,
     /// Its subscriptions.
     pub follows: Vec<Follow>,
-    /// Handles for writing, once they are open.
+    /// References for writing, once the variables are open.
     pub variables: Vec<VariableRef>,
     opening: Option<RequestId>,
     batches: VecDeque<(WriteBatchId, Vec<u64>)>,
     groups: VecDeque<(RequestId, Vec<u64>)>,
-    /// Reads and snapshots that are not answered, and of which variables.
+    /// Reads and snapshots without an answer, and their variables.
     asked: VecDeque<(RequestId, Vec<u32>)>,
-    /// Variables that come and go.
+    /// State of the transient variables.
     pub transient: Option<Followed>,
     /// The session of the last answer.
     session: u64,
 }
 
-/// The machine a client runs on.
+/// The machine on which a client runs.
 #[derive(Debug)]
 pub struct ProgramHost {
-    /// What it does.
+    /// The plan of the program.
     pub plan: ProgramPlan,
-    /// The process, while there is one.
+    /// The process, while it runs.
     pub running: Option<Program>,
     /// Its connection.
     pub link: Option<u32>,
-    /// The dial that is under way.
+    /// The current dial.
     pub dialling: Option<u32>,
-    /// It takes whatever waits: no slow reader any more.
+    /// The program takes everything that waits; it is no longer a slow reader.
     pub takes_all: bool,
-    /// It stands still until then.
+    /// The process is paused until then.
     pub paused_until: Tick,
-    /// It takes nothing until then.
+    /// The program takes nothing until then.
     pub slow_until: Tick,
-    /// Its next turn, and the next time it takes.
+    /// Time of its next turn.
     pub turn_at: Option<Tick>,
-    /// When it takes what waits.
+    /// Time at which it next takes readings.
     pub take_at: Option<Tick>,
-    /// The client's changes when it last had a turn.
+    /// The client's count of changes at its last turn.
     pub changes: u64,
-    /// When bytes last came, or the process last began to run again.
+    /// Time at which bytes last arrived, or the process last resumed.
     pub heard: Tick,
 }
 
 impl ProgramHost {
-    /// From news to the next time it takes any.
+    /// Returns the time from the arrival of news until the program takes it.
     pub fn take_after(&self) -> Duration {
         match self.takes_all {
             true => self.plan.take_after.min(Duration::from_millis(5)),
@@ -96,7 +97,7 @@ impl ProgramHost {
         }
     }
 
-    /// A machine without a process.
+    /// Creates a machine without a process.
     pub fn new(plan: ProgramPlan) -> Self {
         Self {
             plan,
@@ -115,7 +116,7 @@ impl ProgramHost {
 }
 
 impl Program {
-    /// Starts a program: it subscribes and opens before it is connected.
+    /// Starts a program, which subscribes and opens variables before it is connected.
     pub fn start(writer: Writer, plan: &ProgramPlan, world: &Plan, checker: &mut Checker) -> Self {
         let throughput = plan.gathers.then(Throughput::default);
         let mut core = ClientCore::new(ClientOptions {
@@ -162,13 +163,13 @@ impl Program {
         started
     }
 
-    /// Takes what has ended: openings, writes, groups. The answer to a write is there before its
-    /// update.
+    /// Takes the results of completed requests: openings, writes, groups. The answer to a write
+    /// arrives before its update.
     pub fn take_answers(&mut self, checker: &mut Checker) {
         if let Some(session) = self.core.session()
             && session.session != self.session
         {
-            // Nothing is subscribed before the client has had its next turn.
+            // Nothing is subscribed in the session before the client's next turn.
             self.session = session.session;
             for follow in &mut self.follows {
                 follow.received_before = self.core.ledger(follow.id).map(|l| l.received);
@@ -225,8 +226,8 @@ impl Program {
         });
     }
 
-    /// Ends calls that wait for the outcomes of writes, as a program does whose time is over: what
-    /// was not sent is never applied from now on.
+    /// Ends calls that wait for the outcomes of writes, as on a time-out. Writes that were not sent
+    /// must never be applied from then on.
     pub fn end_calls(&mut self, rng: &mut Rng, checker: &mut Checker) {
         self.take_answers(checker);
         let (core, session) = (&mut self.core, self.session);
@@ -254,7 +255,7 @@ impl Program {
         });
     }
 
-    /// Asks for what all variables hold, each by itself or at one instant.
+    /// Reads all variables, individually or at one instant.
     pub fn ask(&mut self, rng: &mut Rng) {
         if self.variables.is_empty() || self.asked.len() >= ASKED_MAX {
             return;
@@ -271,14 +272,14 @@ impl Program {
         self.asked.extend(request.map(|request| (request, all)));
     }
 
-    /// Asks for what each of these variables holds, by itself.
+    /// Reads these variables individually.
     pub(crate) fn read(&mut self, targets: &[VariableRef], variables: Vec<u32>) {
         let request = self.core.read(targets).ok();
         self.asked
             .extend(request.map(|request| (request, variables)));
     }
 
-    /// Ends one of its subscriptions and makes it anew.
+    /// Ends one of its subscriptions and creates it again.
     pub fn change(&mut self, rng: &mut Rng, checker: &mut Checker) {
         let at = rng.index(self.follows.len());
         let Some(follow) = self.follows.get_mut(at) else {
@@ -293,7 +294,7 @@ impl Program {
                 follow.session = self.session;
                 follow.received_before = None;
                 follow.changes = 0;
-                // It begins with what the client has of a connection before, where it shares that.
+                // If it shares the client's values, it begins with those of an earlier connection.
                 follow.had.fill(Had {
                     interrupted: true,
                     ..Had::default()
@@ -303,8 +304,8 @@ impl Program {
         }
     }
 
-    /// Takes up to `max` events of each subscription, and has every reading checked. Whether more
-    /// waits.
+    /// Takes up to `max` events of each subscription, and has every reading checked. Returns true
+    /// if more events wait.
     pub fn take(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
         self.take_answers(checker);
         let mut more = false;
@@ -405,7 +406,7 @@ impl Program {
         }
     }
 
-    /// Where the program believes a variable to be; now and then an earlier place.
+    /// The position that the program expects of a variable; occasionally an earlier one.
     fn known(&self, variable: u32, rng: &mut Rng) -> Option<Position> {
         let mut follows = self.follows.iter();
         let mut position = follows.find_map(|follow| {
@@ -425,7 +426,7 @@ fn refuse(numbers: &[u64], checker: &mut Checker) {
     }
 }
 
-/// The value that tells which write made it.
+/// Returns a value that identifies the write that made it.
 pub fn value_of(plan: &Plan, variable: u32, number: u64, rng: &mut Rng) -> Value {
     match content_of(plan, variable) {
         Content::Float => Value::F64(number as f64),

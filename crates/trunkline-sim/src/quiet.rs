@@ -1,4 +1,4 @@
-//! A run from beginning to end: faults, heal, and what has to hold once everything is quiet.
+//! A run from beginning to end: faults, heal, and the checks once there is no more activity.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::plan::Repairs;
 use crate::program::Follow;
 use crate::world::World;
 
-/// After the last fault everybody is connected within this time.
+/// Time after the last fault within which all clients are connected.
 const CONNECTED: Duration = Duration::from_secs(10);
-/// After the heal every view is the engine's within this time (B-11).
+/// Time after the heal within which every view matches the engine's (B-11).
 const CONVERGED: Duration = Duration::from_secs(2);
-/// With a mark that was lost, within the keep-alives of a whole sweep and some more, which the ends
-/// of a connection that was lost take.
+/// The same time after a mark was lost: the keep-alives of a whole sweep, and some more for the
+/// ends of lost connections.
 const SWEPT: Duration = Duration::from_secs(70);
-/// Within this time every write ends that waits for room.
+/// Time within which every write that waits for room ends.
 const ENDED: Duration = Duration::from_secs(60);
-/// Within this time a single update reaches everybody, when nothing is wrong.
+/// Time within which a single update reaches every subscriber if nothing is wrong.
 const PROBE: Duration = Duration::from_millis(700);
-/// Silence within which an end notices that its peer is dead (B-13): the deadline, the interval
-/// that it grants after a stall of its own, and the time of a turn.
+/// Silence after which an end notices that its peer is dead (B-13): the deadline, the interval that
+/// it allows after its own stall, and the time of a turn.
 const DEAD: Duration = Duration::from_millis(4_200);
 
 impl World {
-    /// Runs the plan: safety, then liveness.
+    /// Runs the plan: first safety, then liveness.
     pub fn run(&mut self) {
         if self.plan.cycles > 0 {
             self.run_chaos();
@@ -42,7 +42,8 @@ impl World {
         if self.plan.repairs == Repairs::Marks {
             self.run_for(SWEPT);
             self.check_views("a whole sweep after the last write", true, SWEPT);
-            // The sweep sets marks of items again, and none of patterns.
+            // The sweep sets the marks of items again, but not those of patterns, so
+            // `check_transient` is left out.
         } else {
             self.run_for(CONVERGED);
             self.check_views("2 s after the last write", true, CONVERGED);
@@ -57,7 +58,7 @@ impl World {
         self.check_budget();
     }
 
-    /// Everybody connects, and 2 s later sees what the engine sees.
+    /// Waits until all clients are connected.
     fn converge(&mut self) {
         let end = self.now.saturating_add(CONNECTED);
         while self.now < end && self.checker.violation.is_none() && !self.all_connected() {
@@ -70,8 +71,8 @@ impl World {
         self.run_for(Duration::from_millis(500));
     }
 
-    /// What was written waits for room, for as long as `stall` has it, one write behind the other:
-    /// the last of them is the last write.
+    /// Waits until all writes have ended. Writes wait for room, up to `stall` each, one after
+    /// another; the end of the last one is the last write.
     fn end_writes(&mut self) {
         let end = self.now.saturating_add(ENDED);
         while self.now < end && self.checker.violation.is_none() && self.checker.has_open() {
@@ -106,13 +107,13 @@ impl World {
             let session = host.running.as_ref().and_then(|p| p.core.session());
             session.is_some_and(|session| session.epoch == self.engine.epoch)
         };
-        // One that was killed just now has not told its clients yet.
+        // Clients of an engine that was just killed do not know it yet.
         self.engine.running.is_some() && self.programs.iter().all(is_up)
     }
 
-    /// Every subscriber's newest value, quality and position is the engine's (B-11). `first:n`
-    /// keeps what came first, and a single write may be too young for `sampled`. An update younger
-    /// than `settled` is on its way.
+    /// Checks that every subscriber's newest value, quality and position match the engine's (B-11).
+    /// Excluded are `first:n`, which keeps the first updates, and single writes that are too recent
+    /// for `sampled`. An update younger than `settled` may still be in flight.
     fn check_views(&mut self, when: &str, sampled: bool, settled: Duration) {
         let now = self.now;
         if self.checker.violation.is_some() {
@@ -133,8 +134,8 @@ impl World {
                 break;
             }
             for follow in &started.follows {
-                // A write that had to wait for room is younger than the heal; where it overruns an
-                // `all` subscription, that begins anew.
+                // A write that had to wait for room is younger than the heal. If it overruns an
+                // `all` subscription, the subscription starts again.
                 let is_young = |variable: &u32| {
                     let truth = running.handles.get(*variable as usize);
                     let truth = truth.and_then(|handle| running.engine.variable(*handle));
@@ -206,7 +207,7 @@ impl World {
         }
     }
 
-    /// One write each, at no special moment: a missing wake-up shows as a late update.
+    /// Makes single writes at arbitrary times: a missing wake-up shows as a late update.
     fn probe(&mut self) {
         let count = self.plan.variables.len() as u64;
         for _ in 0..count.min(10) {
@@ -221,9 +222,9 @@ impl World {
         self.check_views("after a single write", false, Duration::ZERO);
     }
 
-    /// The identities of the ledger hold, and both ends' counts agree (B-02).
+    /// Checks that ledgers are balanced and that both ends' counts agree (B-02).
     fn check_ledgers(&mut self) {
-        // Everything that was received is confirmed: a keep-alive has gone each way.
+        // Time for a keep-alive in each direction, which confirms everything received.
         self.run_for(Duration::from_millis(2_600));
         if self.checker.violation.is_some() || self.plan.repairs == Repairs::Records {
             return;
@@ -295,8 +296,8 @@ impl World {
             }
         }
         for follow in &started.follows {
-            // An `all` subscription that was reopened counts anew at the engine; a first reading of
-            // nothing is received and counts nowhere at the engine.
+            // An `all` subscription that was reopened starts counting again at the engine. A first
+            // reading without a value counts as received, but not at the engine.
             let is_one_life = !matches!(follow.contract, Contract::All { .. });
             let wire = started.core.wire_number(follow.id);
             let Some(ledger) = started.core.ledger(follow.id) else {
@@ -331,7 +332,7 @@ impl World {
         }
     }
 
-    /// What every process that runs has had to put right.
+    /// Records the repairs of all running processes.
     fn count_repairs(&mut self) {
         for program in 0..self.programs.len() {
             self.count_repairs_of(program);
@@ -339,7 +340,7 @@ impl World {
         self.count_marks();
     }
 
-    /// What a client has had to put right: at the end of its process, or of the run.
+    /// Records the repairs of a client, at the end of its process or of the run.
     pub(crate) fn count_repairs_of(&mut self, program: usize) {
         let host = self.programs.get(program);
         if let Some(started) = host.and_then(|host| host.running.as_ref()) {
@@ -349,8 +350,8 @@ impl World {
         }
     }
 
-    /// What an engine has had to put right: at the end of its process, or of the run. An item that
-    /// it sent once more has a client that counts it, or is gone.
+    /// Records the repairs of an engine, at the end of its process or of the run. Either a client
+    /// has counted an item that the engine sent again, or the client is gone.
     pub(crate) fn count_marks(&mut self) {
         if let Some(running) = &self.engine.running {
             let (repaired, marked) = running.engine.repaired_and_marked();
@@ -362,7 +363,7 @@ impl World {
         }
     }
 
-    /// Bounds and deadlines, twice a second.
+    /// Checks bounds and deadlines, twice a second.
     pub(crate) fn inspect(&mut self) {
         let now = self.now;
         let mut found = None;
@@ -422,8 +423,8 @@ fn had(follow: &Follow, item: usize) -> Option<Position> {
     follow.had.get(item)?.position
 }
 
-/// What may wait under a subscription: its readings, one notice an item, and changes of the
-/// connection.
+/// The largest number of events that may wait under a subscription: its readings, one notice per
+/// item, and changes of the connection.
 fn bound_of(follow: &Follow) -> usize {
     let items = follow.variables.len();
     let readings = match follow.contract {

@@ -1,4 +1,4 @@
-//! What runs came to, as the Markdown tables of `docs/reference/simulation.md`.
+//! The totals of many runs, as the Markdown tables of `docs/reference/simulation.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use trunkline_types::planted::{Bug, plant};
 use crate::fault::{FAULTS, Fault};
 use crate::run::Outcome;
 
-/// The sum of many runs, of whatever is simulated.
+/// The totals of many runs of either kind of simulation.
 #[derive(Clone, Debug)]
 pub struct Tally<F> {
     runs: u64,
@@ -32,7 +32,7 @@ impl<F> Default for Tally<F> {
 }
 
 impl<F: Copy + Ord> Tally<F> {
-    /// Adds a run: whether something was that must not be, and how long it was, in ns.
+    /// Adds a run: with or without a violation, and its length in ns.
     pub(crate) fn add(
         &mut self,
         is_violated: bool,
@@ -51,17 +51,17 @@ impl<F: Copy + Ord> Tally<F> {
         }
     }
 
-    /// Simulated hours.
+    /// Returns the simulated hours.
     pub fn hours(&self) -> f64 {
         self.nanos as f64 / 3.6e12
     }
 
-    /// Runs in which something was that must not be.
+    /// Returns the number of runs with a violation.
     pub fn violations(&self) -> u64 {
         self.violations
     }
 
-    /// One line for people, of runs of `what` that took so many seconds.
+    /// Returns a summary line for runs of `what` that took `seconds`.
     pub(crate) fn line(&self, what: &str, seconds: f64) -> String {
         format!(
             "{} {what}, {:.2} h simulated in {seconds:.1} s ({:.0} x), {} with a violation",
@@ -72,7 +72,7 @@ impl<F: Copy + Ord> Tally<F> {
         )
     }
 
-    /// The tables: the counts, with `more` before them, and the faults there can be.
+    /// Returns the tables: the counts, preceded by `more`, and all kinds of faults.
     pub(crate) fn tables(
         &self,
         more: Option<(&str, u64)>,
@@ -99,7 +99,7 @@ impl<F: Copy + Ord> Tally<F> {
     }
 }
 
-/// The sum of many runs.
+/// The totals of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
     tally: Tally<Fault>,
@@ -107,7 +107,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a run, of so many cycles of the chaos run.
+    /// Adds a run with this many cycles of the chaos run.
     pub fn add(&mut self, outcome: &Outcome, cycles: u64) {
         self.cycles += cycles;
         let totals = &outcome.totals;
@@ -137,22 +137,22 @@ impl Sum {
             .add(is_violated, outcome.nanos, &outcome.faults, &counts);
     }
 
-    /// What it has in common with others.
+    /// Returns the totals common to both kinds of simulation.
     pub fn tally(&self) -> &Tally<Fault> {
         &self.tally
     }
 
-    /// Cycles of the chaos run.
+    /// Returns the number of cycles of the chaos run.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
 
-    /// One line for people, of a run that took so many seconds.
+    /// Returns a summary line for a run that took `seconds`.
     pub fn line(&self, seconds: f64) -> String {
         self.tally.line("seeds", seconds)
     }
 
-    /// The tables.
+    /// Returns the tables.
     pub fn tables(&self) -> String {
         let cycles = ("cycles of fault, heal and comparison", self.cycles);
         let cycles = Some(cycles).filter(|(_, cycles)| *cycles > 0);
@@ -160,7 +160,7 @@ impl Sum {
     }
 }
 
-/// 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
@@ -173,7 +173,7 @@ fn grouped(count: u64) -> String {
     out
 }
 
-/// Every planted bug with the seeds it took to find it.
+/// Returns a table of all planted bugs, with the number of seeds needed to find each.
 #[cfg(feature = "planted")]
 pub fn planted(seeds: u64) -> String {
     let violation = |seed| crate::run::run(crate::plan::Plan::drawn(seed), false).violation;
@@ -183,7 +183,7 @@ pub fn planted(seeds: u64) -> String {
     })
 }
 
-/// A table of bugs, with the seeds that `find` needed and what it found.
+/// Returns a table of bugs, with the number of seeds that `find` needed and the violation it found.
 #[cfg(feature = "planted")]
 pub(crate) fn found(bugs: &[Bug], find: impl Fn(Bug) -> Option<(u64, String)>) -> String {
     let mut out = String::from("| Bug | What is wrong | Seeds | Found as |\n|---|---|---:|---|\n");
@@ -198,7 +198,7 @@ pub(crate) fn found(bugs: &[Bug], find: impl Fn(Bug) -> Option<(u64, String)>) -
     out
 }
 
-/// In how many seeds a planted bug is found, and as what.
+/// Returns the number of seeds needed to find a planted bug, and the violation.
 #[cfg(feature = "planted")]
 pub(crate) fn find(
     bug: Bug,
@@ -211,7 +211,7 @@ pub(crate) fn find(
     found
 }
 
-/// The behaviour that a violation is of, or its first words.
+/// The id of the violated behaviour, or the first words of the violation.
 #[cfg(feature = "planted")]
 fn kind(violation: &str) -> String {
     match violation.split_once(':') {

@@ -1,67 +1,68 @@
-//! The one source of chance: SplitMix64, whose sequence no release of anything changes.
+//! The only source of randomness: SplitMix64, whose sequence does not depend on the release of any
+//! library.
 
 use std::time::Duration;
 
-/// Random numbers of one seed.
+/// The random numbers of one seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The numbers of `seed`.
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// Numbers of their own for a part, so that what it draws changes nothing elsewhere.
+    /// Returns an independent sequence for a component, so that its draws do not affect others.
     pub fn fork(&mut self) -> Rng {
         Rng(self.bits())
     }
 
-    /// Below `n`; 0 for 0.
+    /// Returns a number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// An index of something of this length.
+    /// Returns an index into a sequence of this length.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         ((self.bits() >> 11) as f64) < probability * (1_u64 << 53) as f64
     }
 
-    /// From `low` to `high`, every order of magnitude as likely as every other.
+    /// Returns a number from `low` to `high`, with every order of magnitude equally likely.
     pub fn magnitude(&mut self, low: f64, high: f64) -> f64 {
         let unit = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;
         low * (high / low).powf(unit)
     }
 
-    /// From `low` to `high` ms.
+    /// Returns a duration from `low` to `high` ms.
     pub fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_micros(self.range(low * 1000, high * 1000))
     }
 
-    /// An exponentially distributed wait, at most ten times the mean.
+    /// Returns an exponentially distributed wait, at most ten times the mean.
     pub fn wait(&mut self, mean: Duration) -> Duration {
         let unit = ((self.bits() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
         mean.mul_f64((-unit.ln()).clamp(0.001, 10.0))
     }
 }
 
-/// The bits of a number, stirred.
+/// Mixes the bits of a number.
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

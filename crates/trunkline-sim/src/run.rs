@@ -1,4 +1,4 @@
-//! Runs of seeds, and what they came to.
+//! Runs one seed and returns its outcome.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,30 +10,30 @@ use crate::fault::Fault;
 use crate::plan::Plan;
 use crate::world::World;
 
-/// What one run came to.
+/// The outcome of one run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What must not have been, if anything was.
+    /// The violation, if there was one.
     pub violation: Option<String>,
-    /// Equal for equal runs.
+    /// Hash of the trace; equal for equal runs.
     pub hash: u64,
     /// Simulated time, in ns.
     pub nanos: u64,
-    /// Events that were simulated.
+    /// Number of simulated events.
     pub events: u64,
-    /// Connections that were made.
+    /// Number of connections made.
     pub connections: u64,
-    /// Faults that struck.
+    /// Number of faults, by kind.
     pub faults: BTreeMap<Fault, u64>,
-    /// What was checked.
+    /// Counts of what was checked.
     pub totals: Totals,
-    /// What happened last.
+    /// The last lines of the trace.
     pub last_lines: Vec<String>,
 }
 
-/// Runs a plan. A panic of the product is a violation like any other.
+/// Runs a plan. A panic in the product counts as a violation.
 pub fn run(plan: Plan, prints: bool) -> Outcome {
     let seed = plan.seed;
     let mut world = World::new(plan);

@@ -1,4 +1,4 @@
-//! Everything that happens, as a hash that proves a replay, and as lines for people.
+//! The trace of a run: a hash over all events that proves a replay, and lines for people.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use trunkline_types::Tick;
 
 use crate::rng::mix;
 
-/// Lines kept for the report of a failure.
+/// Number of lines kept for the report of a failure.
 const KEPT: usize = 60;
 
-/// The course of one run.
+/// The trace of one run.
 #[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,
-    /// Events so far.
+    /// Number of events so far.
     pub events: u64,
-    /// Whether every line goes to the standard output.
+    /// Prints every line to standard output.
     pub prints: bool,
     kept: VecDeque<String>,
 }
 
 impl Trace {
-    /// One number of what happened.
+    /// Adds a number that describes an event.
     pub fn note(&mut self, number: u64) {
         self.hash = mix(self.hash ^ number);
     }
 
-    /// Bytes that went over a connection.
+    /// Adds bytes that were sent over a connection.
     pub fn note_bytes(&mut self, bytes: &[u8]) {
         let mut hash = self.hash ^ bytes.len() as u64;
         for chunk in bytes.chunks(8) {
@@ -40,7 +40,7 @@ impl Trace {
         self.hash = mix(hash);
     }
 
-    /// A line for people: kept, and printed where that is wanted.
+    /// Adds a line for people: kept, and printed if `prints` is set.
     pub fn say(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
@@ -52,7 +52,7 @@ impl Trace {
         self.kept.push_back(line);
     }
 
-    /// A line that only a traced run has.
+    /// Adds a line that is only printed, if `prints` is set.
     pub fn detail(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.prints {
             print_line(&format!(
@@ -63,12 +63,12 @@ impl Trace {
         }
     }
 
-    /// Equal for equal runs.
+    /// Returns the hash; equal for equal runs.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The last lines.
+    /// Returns the last lines.
     pub fn last_lines(&self) -> Vec<String> {
         self.kept.iter().cloned().collect()
     }

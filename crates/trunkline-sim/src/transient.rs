@@ -1,4 +1,4 @@
-//! Libraries that come and go while clients hold handles of their variables.
+//! Transient libraries: deployed and removed while clients hold handles of their variables.
 //!
 //! ```text
 //! deploy t0 --> undeploy t0, deploy t1 --> ...     slots of t0 are those of t1, in the next
@@ -7,8 +7,8 @@
 //!  Appeared       Gone, one delay later: what a program sends meanwhile has handles of t0
 //! ```
 //!
-//! No name is used twice, so a value that was written to a variable that is gone may not be found
-//! anywhere else: the witness and every reading say of which variable they are.
+//! No name is used twice, so a value written to a removed variable must not appear anywhere else:
+//! the witness and every reading name their variable.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -27,26 +27,26 @@ use crate::program::{Program, value_of};
 use crate::rng::Rng;
 use crate::world::{self, World};
 
-/// What every name of such a variable matches, and no other.
+/// Matches the names of all transient variables, and no others.
 const PATTERN: &str = "t*/**";
-/// Variables that a program holds open, most of which may be gone.
+/// Variables that a program keeps open; most of them may be gone.
 const OPEN_MAX: usize = 60;
 
-/// How libraries come and go.
+/// The plan of the transient libraries.
 #[derive(Clone, Debug)]
 pub struct TransientPlan {
-    /// Mean time between two orders.
+    /// Mean time between orders.
     pub every: Duration,
-    /// Variables of a library, at most.
+    /// Largest number of variables of a library.
     pub variables_max: u64,
-    /// Libraries at a time, at most.
+    /// Largest number of libraries at a time.
     pub libraries_max: usize,
-    /// How programs subscribe to them.
+    /// Contract of the subscriptions to them.
     pub contract: Contract,
 }
 
 impl TransientPlan {
-    /// Draws one.
+    /// Draws a plan.
     pub fn drawn(rng: &mut Rng, is_plain: bool) -> Self {
         let last = Contract::Last(rng.range(2, 20) as u32);
         Self {
@@ -61,22 +61,22 @@ impl TransientPlan {
     }
 }
 
-/// A library that is deployed, and the handles of its variables by their numbers.
+/// A deployed library, and the handles of its variables.
 #[derive(Debug)]
 pub struct Transient {
-    /// Its name.
+    /// Name of the library.
     pub library: String,
-    /// Handles by variable.
+    /// Handles, by variable number.
     pub handles: BTreeMap<u32, u32>,
 }
 
-/// The variable of a full name.
+/// Returns the variable with this full name.
 pub fn variable_of(name: &str) -> Option<u32> {
     name.rsplit_once('v')?.1.parse().ok()
 }
 
 impl World {
-    /// The next order about such libraries is to be given.
+    /// Schedules the next order.
     pub(crate) fn plan_redeploy(&mut self) {
         if let Some(plan) = &self.plan.transient {
             let at = self.now.saturating_add(self.chance.wait(plan.every));
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Some libraries go and others come, at once or one after the other.
+    /// Removes and deploys libraries, at once or one after the other.
     pub(crate) fn redeploy(&mut self) {
         let Some(plan) = self.plan.transient.clone() else {
             return;
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// The engine's own process writes one of them.
+    /// Writes a transient variable from the engine's own process.
     pub(crate) fn produce_transient(&mut self) {
         let Some(running) = &self.engine.running else {
             return;
@@ -180,8 +180,8 @@ impl World {
         }
     }
 
-    /// Every program knows the variables that there are, with the values that they have, and no
-    /// others (B-32, B-11). What is younger than `settled` is on its way.
+    /// Checks that every program knows exactly the existing variables, with their current values
+    /// (B-32, B-11). Changes younger than `settled` may still be in flight.
     pub(crate) fn check_transient(&mut self, when: &str, settled: Duration) {
         let Some(running) = &self.engine.running else {
             return;
@@ -240,25 +240,25 @@ impl World {
     }
 }
 
-/// What a program does with variables that come and go.
+/// A program's state of the transient variables.
 #[derive(Debug)]
 pub struct Followed {
     id: FollowId,
     contract: Contract,
-    /// By item: the variable, and what was taken of it.
+    /// By item: the variable, and the readings taken of it.
     items: BTreeMap<u32, (u32, Had)>,
-    /// Open for reading and writing, whether or not they are still there.
+    /// Variables open for reading and writing; they may be gone.
     open: VecDeque<(u32, VariableRef)>,
     opening: VecDeque<(RequestId, u32)>,
     closing: VecDeque<RequestId>,
-    /// The session of the readings that are taken now.
+    /// Session of the readings that are taken now.
     session: u64,
-    /// The client's changes when it last took something.
+    /// The client's count of changes when it last took events.
     changes: u64,
 }
 
 impl Program {
-    /// Subscribes to all of them that come.
+    /// Subscribes to all transient variables as they appear.
     pub fn follow_transient(&mut self, plan: &TransientPlan, checker: &mut Checker) {
         let patterns: Vec<Pattern> = Pattern::parse(PATTERN).into_iter().collect();
         let none: [&str; 0] = [];
@@ -283,7 +283,7 @@ impl Program {
         }
     }
 
-    /// Takes up to `max` events of them. Whether more waits.
+    /// Takes up to `max` events of them. Returns true if more events wait.
     pub fn take_transient(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
         let (core, writer) = (&mut self.core, self.writer);
         let Some(followed) = &mut self.transient else {
@@ -328,7 +328,7 @@ impl Program {
         true
     }
 
-    /// Writes to some of those that it has open, which may be gone.
+    /// Writes to some of the open variables, which may be gone.
     pub fn write_transient(&mut self, plan: &Plan, rng: &mut Rng, checker: &mut Checker) {
         let Some(followed) = &self.transient else {
             return;
@@ -348,7 +348,7 @@ impl Program {
         }
     }
 
-    /// Reads all that it has open.
+    /// Reads all open variables.
     pub fn read_transient(&mut self) {
         let Some(followed) = self.transient.as_ref().filter(|one| !one.open.is_empty()) else {
             return;
@@ -360,7 +360,7 @@ impl Program {
 }
 
 impl Followed {
-    /// Opens what has appeared, and closes what is open for longest.
+    /// Opens variables that have appeared, and closes those that have been open longest.
     fn take_opened(&mut self, core: &mut trunkline_client::ClientCore) {
         let open = &mut self.open;
         self.opening.retain(|(request, variable)| {

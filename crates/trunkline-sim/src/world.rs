@@ -1,4 +1,4 @@
-//! The simulated world: machines, the time, and the order in which everything happens.
+//! The simulated world: machines, time, and the order of all events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,29 +17,29 @@ use crate::program::{Program, ProgramHost, value_of};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// 2026-01-01T00:00:00Z, when simulated time begins.
+/// 2026-01-01T00:00:00Z, the start of simulated time.
 const START: i64 = 1_767_225_600_000_000_000;
 
-/// What happens next.
+/// A scheduled event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
     /// A client's driver has a turn.
     Client(usize),
     /// A session's driver has a turn.
     Session(u32),
-    /// A dial has come to its end.
+    /// A dial has completed or failed.
     Dialled(usize, u32),
-    /// A packet leaves over the line that all share.
+    /// A packet leaves over the shared line.
     Depart,
     /// The engine's housekeeping.
     House,
     /// The engine's own process writes.
     Produce,
-    /// Libraries come and go.
+    /// Libraries are deployed or removed.
     Redeploy,
-    /// A peer that does not end what it begins has a turn.
+    /// The hostile peer has a turn.
     Hostile,
-    /// A program takes what waits.
+    /// A program takes waiting updates.
     Take(usize),
     /// A program writes.
     Compose(usize),
@@ -47,20 +47,20 @@ pub enum Event {
     Strike(Fault),
     /// A machine's silence may be over.
     Revive(usize),
-    /// A machine's connections are as they were.
+    /// A machine's connections return to their normal speed.
     Ease(usize),
     /// The engine's process starts again.
     Restart,
     /// A client's process starts.
     StartProgram(usize),
-    /// Bounds and deadlines are looked at.
+    /// Bounds and deadlines are checked.
     Inspect,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub struct Pipes {
-    /// Which program's.
+    /// The program at the client's end.
     pub program: usize,
     /// Bytes to the engine.
     pub to_engine: Direction,
@@ -72,50 +72,51 @@ pub struct Pipes {
     pub engine_is_gone: bool,
 }
 
-/// How a machine's connections are at the moment.
+/// The current properties of a machine's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// To the engine.
+    /// Towards the engine.
     pub to_engine: Way,
-    /// To the client.
+    /// Towards the client.
     pub to_client: Way,
 }
 
 /// One run.
 #[derive(Debug)]
 pub struct World {
-    /// What was drawn for it.
+    /// The plan of the run.
     pub plan: Plan,
-    /// The time.
+    /// The current time.
     pub now: Tick,
-    /// What happened.
+    /// The trace of the run.
     pub trace: Trace,
-    /// What must hold.
+    /// The checker of the guarantees.
     pub checker: Checker,
-    /// Faults that struck, by kind.
+    /// Number of faults, by kind.
     pub faults: BTreeMap<Fault, u64>,
-    /// Connections that were made.
+    /// Number of connections made.
     pub connections: u64,
     pub(crate) engine: EngineHost,
     pub(crate) programs: Vec<ProgramHost>,
     pub(crate) links: BTreeMap<u32, Pipes>,
     pub(crate) ways: Vec<Ways>,
-    /// Of the wall clocks: the engine's machine first, then the programs'.
+    /// Offsets of the wall clocks, in ns: the engine's machine first, then the programs'.
     pub(crate) offsets: Vec<i64>,
-    /// A wall clock was set.
+    /// True once a wall clock was stepped.
     pub(crate) stepped: bool,
-    /// Faults may strike.
+    /// True while faults may strike.
     pub(crate) faulty: bool,
-    /// Programs and the engine's process write.
+    /// True while programs and the engine's process write.
     pub(crate) busy: bool,
     pub(crate) chance: Rng,
-    /// A connection of the peer that does not end what it begins.
+    /// The connection of the hostile peer.
     pub(crate) hostile: Option<Hostile>,
-    /// The number of the next variable that comes and goes.
+    /// Number of the next transient variable.
     pub(crate) transient_variables: u32,
     pub(crate) next_link: u32,
     pub(crate) dials: u32,
-    /// The connection whose packet left last, and whether another is to leave.
+    /// The connection that sent the last packet over the shared line, and a flag that another
+    /// packet is scheduled.
     pub(crate) departed: u32,
     pub(crate) departs: bool,
     writers: u32,
@@ -124,7 +125,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world that a plan describes, at its beginning.
+    /// Creates the world of a plan, at its beginning.
     pub fn new(plan: Plan) -> Self {
         let mut chance = Rng::new(plan.seed);
         let programs = plan
@@ -146,7 +147,7 @@ impl World {
             engine: EngineHost::new(plan.seed),
             programs,
             links: BTreeMap::new(),
-            // The last is that of the peer that is no program.
+            // The last entry is for the hostile peer, which is not a program.
             ways: vec![ways; plan.programs.len() + 1],
             offsets: vec![0; plan.programs.len() + 1],
             stepped: false,
@@ -190,28 +191,28 @@ impl World {
         self.schedule(now, Event::Inspect);
     }
 
-    /// The time of day of a machine: 0 is the engine's, then the programs'.
+    /// Returns the time of day on a machine: 0 is the engine's, then the programs'.
     pub fn wall(&self, machine: usize) -> Timestamp {
         let offset = self.offsets.get(machine).copied().unwrap_or(0);
         let elapsed = i64::try_from(self.now.as_nanos()).unwrap_or(i64::MAX);
         Timestamp::from_nanos(START.saturating_add(elapsed).saturating_add(offset))
     }
 
-    /// Something is to happen. Of what happens at the same time chance picks the first.
+    /// Schedules an event. Events at the same time happen in random order.
     pub(crate) fn schedule(&mut self, at: Tick, event: Event) {
         self.serial += 1;
         let order = self.chance.bits();
         self.events.push(Reverse((at, order, self.serial, event)));
     }
 
-    /// A turn that is not at once: the scheduler takes its time.
+    /// Returns the time of a turn that is delayed by the scheduler.
     pub(crate) fn soon(&mut self) -> Tick {
         let most = self.plan.scheduling.as_nanos() as u64;
         let nanos = self.chance.below(most + 1);
         self.now.saturating_add(Duration::from_nanos(nanos))
     }
 
-    /// Runs until `end`, or until something is wrong.
+    /// Runs until `end`, or until a violation.
     pub fn run_until(&mut self, end: Tick) {
         while self.checker.violation.is_none() {
             match self.events.peek() {
@@ -228,7 +229,7 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Update records that each program's client has received.
+    /// Returns the number of update records received by each program's client.
     pub fn received(&self) -> Vec<u64> {
         let records = |host: &ProgramHost| {
             let running = host.running.as_ref();
@@ -237,7 +238,7 @@ impl World {
         self.programs.iter().map(records).collect()
     }
 
-    /// Runs for so long.
+    /// Runs for this duration.
     pub fn run_for(&mut self, time: Duration) {
         self.run_until(self.now.saturating_add(time));
     }
@@ -318,7 +319,7 @@ impl World {
         });
         self.after_engine();
         self.schedule(now, Event::House);
-        // Its sources know their values at once, most of the time.
+        // Usually its sources know their values immediately.
         self.engine.all_written = self.chance.chance(0.8);
         if self.engine.all_written {
             for variable in 0..self.plan.variables.len() as u32 {
@@ -365,7 +366,7 @@ impl World {
         }
     }
 
-    /// The engine's own process writes some variables.
+    /// Writes some variables from the engine's own process.
     fn produce(&mut self) {
         if !self.engine_runs() {
             return;
@@ -381,7 +382,8 @@ impl World {
         self.after_engine();
     }
 
-    /// The engine's own process writes one variable. False when it would have had to wait.
+    /// Writes one variable from the engine's own process. Returns false if the write would have had
+    /// to wait.
     pub(crate) fn produce_one(&mut self, variable: u32) -> bool {
         let (now, wall) = (self.now, self.wall(0));
         let Self {
@@ -440,7 +442,7 @@ impl World {
         if self.chance.chance(0.03) {
             running.change(&mut self.chance, &mut self.checker);
         }
-        // Calls that wait are ended now and then, and mostly while nothing can be sent.
+        // Waiting calls are ended now and then, more often while nothing can be sent.
         let impatience = match running.core.session() {
             Some(_) => 0.02,
             None => 0.3,
@@ -477,7 +479,7 @@ impl World {
         if more {
             self.take_later(program, due);
         }
-        // What was taken may be room to grant.
+        // Taking updates may free credit to grant.
         let at = self.soon();
         self.wake_program(program, at);
     }
@@ -517,7 +519,8 @@ impl World {
         self.after_engine();
     }
 
-    /// The engine has done something: the witness looks, and sessions that were woken get turns.
+    /// Called after every action of the engine: updates the witness, and schedules turns of woken
+    /// sessions.
     pub(crate) fn after_engine(&mut self) {
         let now = self.now;
         let Some(running) = &mut self.engine.running else {

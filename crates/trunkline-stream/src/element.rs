@@ -1,4 +1,4 @@
-//! Which types of Rust are elements of a stream, and how they lie in its buffer.
+//! The Rust types that can be elements of a stream, and their layout in its buffer.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::error::StreamError;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
-/// Bytes of the length before an element that varies.
+/// Size of the length prefix of an element that varies in size.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
-/// A type whose values are elements of a stream: numbers, truth values, times, text, bytes, and
-/// one-dimensional arrays of numbers. Elements of every other type of Trunkline are
-/// [`Value`]s of a [`ValueWriter`](crate::ValueWriter).
+/// A type whose values are elements of a stream: numbers, Booleans, times, text, and
+/// one-dimensional arrays of numbers. Elements of every other Trunkline type are [`Value`]s of a
+/// [`ValueWriter`](crate::ValueWriter).
 pub trait Element: Clone + Send + 'static + sealed::Sealed {
-    /// The type, as both ends agree on it.
+    /// The type that both ends agree on.
     fn data_type() -> DataType;
 
-    /// The elements as they lie in the buffer; `scratch` is for those that are not so in memory.
+    /// Returns the elements in buffer layout; `scratch` is used for types whose layout in memory
+    /// differs.
     #[doc(hidden)]
     fn to_bytes<'a>(elements: &'a [Self], scratch: &'a mut Vec<u8>) -> &'a [u8];
 
-    /// Appends the elements that lie in `bytes`, which are whole.
+    /// Appends the elements in `bytes`, which contains only whole elements.
     #[doc(hidden)]
     fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError>;
 
-    /// Whether elements may be read by one call: arrays only when they are of equal lengths
-    /// (NS-35).
+    /// Checks that one call may read these elements: arrays must be of equal lengths (NS-35).
     #[doc(hidden)]
     fn check_equal(elements: &[Self]) -> Result<(), StreamError> {
         let _ = elements;
@@ -38,23 +38,23 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
     }
 }
 
-/// A type that lies in a stream's buffer as in memory, and may be used there.
+/// A type that has the same layout in a stream's buffer as in memory, and can be used in place.
 pub trait Plain: Element + Pod {}
 
 mod sealed {
     use crate::reader::ReaderCore;
     use crate::writer::WriterCore;
 
-    /// Only the types here are elements; and how one of them goes in and comes out where it lies as
-    /// in memory, at the cost of moving it.
+    /// Restricts elements to the types in this module, and moves a single element of a type with
+    /// the same layout in the buffer as in memory, for the cost of a copy.
     pub trait Sealed: Sized {
-        /// Writes it if there is room.
+        /// Writes the element if there is room.
         fn try_put(&self, core: &mut WriterCore) -> bool {
             let _ = core;
             false
         }
 
-        /// Reads one if it is there.
+        /// Reads an element if one is available.
         fn try_take(core: &mut ReaderCore) -> Option<Self> {
             let _ = core;
             None
@@ -62,7 +62,7 @@ mod sealed {
     }
 }
 
-/// How elements of a type lie in a stream.
+/// The layout of elements of this type in a stream.
 pub(crate) fn form(data_type: &DataType) -> ElementForm {
     match fixed_bytes(data_type).and_then(|bytes| u32::try_from(bytes).ok()) {
         Some(bytes) if bytes > 0 => ElementForm::Fixed(bytes),
@@ -70,8 +70,8 @@ pub(crate) fn form(data_type: &DataType) -> ElementForm {
     }
 }
 
-/// Bytes of every value of the type in wire form, where they are the same for all: also those of
-/// structs of such types.
+/// The size of the type in wire form, if all its values have the same size; includes structs of
+/// such types.
 fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Struct(fields) => fields.fields.iter().try_fold(0_usize, |sum, (_, field)| {
@@ -81,10 +81,7 @@ fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Bytes of every element.
-///
-/// # Errors
-/// They vary.
+/// The size of every element.
 pub(crate) fn size(form: ElementForm, data_type: &DataType) -> Result<usize, StreamError> {
     match form {
         ElementForm::Fixed(size) => Ok(size as usize),
@@ -94,7 +91,7 @@ pub(crate) fn size(form: ElementForm, data_type: &DataType) -> Result<usize, Str
     }
 }
 
-/// Whether any bytes of the right number are a value of the type.
+/// Returns true if any bytes of the right length are a valid value of the type.
 pub(crate) fn takes_any_bytes(data_type: &DataType) -> bool {
     match data_type {
         DataType::Timestamp => true,
@@ -106,7 +103,6 @@ pub(crate) fn takes_any_bytes(data_type: &DataType) -> bool {
     }
 }
 
-/// One element as a value.
 pub(crate) fn decode(data_type: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     decode_whole(data_type, bytes)
 }
@@ -131,7 +127,6 @@ pub(crate) fn check_equal_values(values: &[Value]) -> Result<(), StreamError> {
     }
 }
 
-/// Appends one element.
 pub(crate) fn put_value(form: ElementForm, value: &Value, out: &mut Vec<u8>) {
     put(form, out, |out| encode_value(value, out));
 }
@@ -143,12 +138,12 @@ fn put(form: ElementForm, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) 
     let at = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
     encode(out);
-    // Values are bounded far below that.
+    // Values are bounded far below `u32::MAX`.
     let len = u32::try_from(out.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
     out[at..at + LENGTH_BYTES].copy_from_slice(&len.to_le_bytes());
 }
 
-/// The elements of `bytes`, one by one; of a form that varies, without their lengths.
+/// Splits `bytes` into elements; without their lengths if they vary in size.
 pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -165,7 +160,7 @@ pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8
 }
 
 #[cfg(feature = "planted")]
-/// Bytes of the first `count` elements of `bytes`; `None` when they are not all there.
+/// Bytes of the first `count` elements of `bytes`; `None` if they are not all there.
 pub(crate) fn bytes_of(form: ElementForm, bytes: &[u8], count: usize) -> Option<usize> {
     match form {
         ElementForm::Fixed(size) => {
@@ -224,10 +219,10 @@ plain! {
     f32 => F32, f64 => F64,
 }
 
-// Streams are little-endian, as every machine that Trunkline runs on.
+// Streams are little-endian, like every machine that Trunkline runs on.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Elements whose values go through [`Value`].
+/// Elements that are converted through [`Value`].
 macro_rules! by_value {
     ($($rust:ty: $data_type:expr, $to:expr, $from:pat => $back:expr;)*) => {$(
         impl sealed::Sealed for $rust {}

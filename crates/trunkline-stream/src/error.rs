@@ -1,4 +1,4 @@
-//! What can go wrong with a stream, and who is to do what about it.
+//! The errors of streams. Each message names the remedy.
 
 use std::io;
 use std::time::Duration;
@@ -11,104 +11,106 @@ use trunkline_types::{DataType, StreamUrlError};
 
 use crate::journal::JournalError;
 
-/// Why a call on an endpoint of a stream failed. Shown to people as it is.
+/// An error of a call on an endpoint of a stream. The message is written for users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The URL of this endpoint, or of its peer, is none.
+    /// The URL of this endpoint, or of its peer, is invalid.
     #[error(transparent)]
     Url(#[from] StreamUrlError),
-    /// Endpoints are created on this machine only; one connects to those of others.
+    /// Endpoints can only be created on this machine; a program connects to those of other
+    /// machines.
     #[error(
         "an endpoint is created on its own machine, not on {host}: name this one without a host, \
          and {host}'s as its peer"
     )]
     NotHere {
-        /// The host that was named.
+        /// The host in the URL.
         host: String,
     },
-    /// A buffer holds at least one element.
+    /// The buffer cannot be created. It must hold at least one element.
     #[error(
         "a buffer of {capacity} elements of {bytes} bytes cannot be had; it holds at least one"
     )]
     Capacity {
-        /// Elements.
+        /// Requested capacity, in elements.
         capacity: usize,
-        /// Bytes of each, or of all where they vary.
+        /// Bytes per element, or of all elements if they vary in size.
         bytes: usize,
     },
-    /// An endpoint with several peers is dialled by them, and has no journal.
+    /// An endpoint with several peers cannot name a peer, because its peers dial it, and cannot
+    /// have a journal.
     #[error(
         "an endpoint with several peers names none, as they dial it, and has no journal: leave out \
          peer and journal, and have the others name this one"
     )]
     Dialled,
-    /// The system gives no memory for the buffer.
+    /// The system provides no memory for the buffer.
     #[error("the system gives no memory for a buffer of {bytes} bytes: {cause}")]
     Memory {
-        /// How much.
+        /// Requested size, in bytes.
         bytes: usize,
-        /// What it said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
-    /// No descriptor or thread is left.
+    /// The system provides no descriptor or thread.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The port of the endpoint's URL cannot be listened on.
+    /// Listening on the port in the endpoint's URL failed.
     #[error(transparent)]
     Listen(#[from] BindError),
-    /// No engine of this machine keeps the directory.
+    /// No engine on this machine keeps the directory.
     #[error(
         "no engine on this machine keeps the directory of its endpoints ({cause}): start one, or \
          give the endpoint a port of its own, as in tl://localhost:5900/name"
     )]
     NoDirectory {
-        /// Why it was not reached.
+        /// The reason why the engine was not reached.
         cause: Disconnect,
     },
-    /// The journal cannot be used, or not now.
+    /// The journal cannot be used, permanently or at present.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Nothing becomes durable where the reader has no journal.
+    /// Nothing becomes durable at the reader, because it has no journal.
     #[error(
         "the other end of the stream has no journal, so that nothing becomes durable there: create \
          it with one, or wait until elements are read"
     )]
     NoJournal,
-    /// The directory does not take the name.
+    /// The directory refused the name.
     #[error("{sentence}")]
     Refused {
-        /// What programs match on.
+        /// The code for programs to match on.
         code: FaultCode,
-        /// Why.
+        /// The reason, as a sentence.
         sentence: String,
     },
-    /// No peer came in time.
+    /// No peer connected in time.
     #[error("no peer was connected within {:.1} s{}", timeout.as_secs_f64(), because(.last))]
     NoPeer {
-        /// How long.
+        /// The time limit.
         timeout: Duration,
-        /// Why the last attempt failed, where this end is the one that tries.
+        /// The reason why the last attempt failed, if this end is the one that dials.
         last: Option<Disconnect>,
     },
     /// Not enough room, or not enough elements, in time. Nothing was written or read.
     #[error("not within {:.3} s: {what}; nothing was taken or given", timeout.as_secs_f64())]
     Timeout {
-        /// How long.
+        /// The time limit.
         timeout: Duration,
-        /// What was waited for.
+        /// The condition that was waited for.
         what: &'static str,
     },
-    /// More than the buffer can hold at a time.
+    /// The call needs more elements at once than the buffer can hold.
     #[error(
         "{asked} elements at once do not fit a buffer of {capacity}; use fewer, or create the \
          endpoint with a larger one"
     )]
     TooMany {
-        /// Elements of the call.
+        /// Elements that the call asked for.
         asked: usize,
-        /// Elements of the buffer.
+        /// Capacity of the buffer, in elements.
         capacity: usize,
     },
     /// An element is longer than one of the two buffers.
@@ -117,65 +119,66 @@ pub enum StreamError {
          larger ones"
     )]
     TooLong {
-        /// Its bytes.
+        /// Length of the element, in bytes.
         bytes: usize,
-        /// Bytes of the smaller buffer.
+        /// Size of the smaller buffer, in bytes.
         max: u64,
     },
-    /// Arrays that one call reads are of equal lengths (NS-35). Nothing was read.
+    /// Arrays read by one call must have equal lengths (NS-35). Nothing was read.
     #[error(
         "one call cannot read arrays of {first} and of {other} elements; read them one by one, or \
          as many as are of equal lengths"
     )]
     Lengths {
-        /// Of the first.
+        /// Length of the first array, in elements.
         first: usize,
-        /// Of another.
+        /// Length of the first array that differs, in elements.
         other: usize,
     },
-    /// The writer did not wait: at this place so many elements are missing, which it has dropped
-    /// because this end was too far behind. Told once; the next call goes on behind them.
+    /// Elements are missing at this position: the writer does not wait for slow readers and dropped
+    /// them, because this end was too far behind. Returned once; the next call continues after the
+    /// gap.
     #[error(
         "{elements} elements are missing here: the writer does not wait for slow readers, and this \
          one was too far behind; read faster, or have a larger buffer"
     )]
     Lost {
-        /// How many.
+        /// Number of missing elements.
         elements: u64,
     },
-    /// The stream has ended, and everything was read.
+    /// The stream has ended, and everything has been read.
     #[error("the stream has ended: the writer was closed, and everything it wrote has been read")]
     Ended,
-    /// The writer was aborted before the end of its stream, and what reached this end was read: it
-    /// is not the whole.
+    /// The writer was aborted before the end of its stream. Everything that reached this end has
+    /// been read, but the stream is incomplete.
     #[error("the writer was aborted before its end: {reason}{}; what came has been read", never_came(.missing))]
     Aborted {
-        /// Bytes that the writer had accepted and did not send.
+        /// Bytes that the writer had accepted but did not send.
         missing: u64,
-        /// Why, in the words of the writing program.
+        /// The reason given by the writing program.
         reason: String,
     },
     /// The stream is over for another reason.
     #[error(transparent)]
     Fault(#[from] StreamFault),
-    /// A value is not of the type of the stream's elements.
+    /// A value is not of the stream's element type.
     #[error("a value is not of the type of this stream's elements, {data_type}")]
     Type {
-        /// The type.
+        /// The element type of the stream.
         data_type: DataType,
     },
-    /// Elements of this type are of different sizes, and have no raw form.
+    /// Elements of this type vary in size and have no raw form.
     #[error(
         "elements of {data_type} vary in size, and have no raw form: read and write them as values"
     )]
     Varying {
-        /// The type.
+        /// The element type of the stream.
         data_type: DataType,
     },
-    /// What arrived is not an element of this type.
+    /// The received bytes are not an element of this type.
     #[error("what arrived is no element of the type agreed ({0}); the other program is at fault")]
     Element(#[from] DecodeError),
-    /// The endpoint's own driver has ended.
+    /// The endpoint's driver has ended.
     #[error("this end of the stream is closed")]
     Closed,
 }

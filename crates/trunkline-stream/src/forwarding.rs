@@ -1,15 +1,16 @@
-//! What the ends of a stream hand on to their cores, said once for the ends of elements of a type
-//! of Rust and for those of values: `forward!(writer [T: Element] Writer<T>)`.
+//! The methods that ends forward to their cores, written once for typed ends and for ends of
+//! run-time values: `forward!(writer [T: Element] Writer<T>)`.
 
-/// Methods of an end, which has them from its `core`.
+/// Implements the methods of an end on top of its `core`.
 macro_rules! forward {
     (writer [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until it has come so far (NS-42 to NS-44). With a
-            /// timeout of zero it returns without waiting (NS-49).
+            /// Sends everything now, and waits until it has reached the point given by `until`
+            /// (NS-42 to NS-44). With a timeout of zero it returns without waiting (NS-49).
             ///
             /// # Errors
-            /// [`StreamError::Timeout`]; the flush goes on. Otherwise the stream is over.
+            /// [`StreamError::Timeout`]; the flush continues. Any other error means that the stream
+            /// is over.
             pub fn flush(
                 &mut self,
                 until: Until,
@@ -18,21 +19,20 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the end when the reader has everything, or after `timeout`; says how many
+            /// Closes the end once the reader has everything, or after `timeout`. Returns how many
             /// elements were not delivered.
             pub fn close(mut self, timeout: Option<Duration>) -> Closed {
                 block(self.core.close(&Blocking, timeout))
             }
 
-            /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). The
-            /// reader gets [`StreamError::Aborted`] behind what has come. Says how many elements
-            /// the reader lacks.
+            /// Destroys the end immediately: buffered elements are no longer sent (NS-45). The
+            /// reader gets [`StreamError::Aborted`] after the elements that have arrived. Returns
+            /// how many elements the reader lacks.
             pub fn abort(self) -> Closed {
                 self.abort_because(crate::writer::ABORTED)
             }
 
-            /// [`abort`](Self::abort) with a reason that the reader is told, of which the first
-            /// 1024 bytes count.
+            /// Like [`abort`](Self::abort), with a reason for the reader, truncated to 1024 bytes.
             pub fn abort_because(mut self, reason: &str) -> Closed {
                 block(self.core.abort(&Blocking, reason))
             }
@@ -44,12 +44,12 @@ macro_rules! forward {
 
     (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Sends everything now, and waits until it has come so far at every reader that is
-            /// there, or is lost to it. With a timeout of zero it returns without waiting.
+            /// Sends everything now, and waits until every current reader has it, as given by
+            /// `until`, or has lost it. With a timeout of zero it returns without waiting.
             ///
             /// # Errors
-            /// [`StreamError::Timeout`]; the flush goes on. [`StreamError::NoJournal`] for
-            /// [`Until::Durable`] when a reader has none.
+            /// [`StreamError::Timeout`]; the flush continues. [`StreamError::NoJournal`] for
+            /// [`Until::Durable`] if a reader has none.
             pub fn flush(
                 &mut self,
                 until: Until,
@@ -58,31 +58,31 @@ macro_rules! forward {
                 block(self.core.flush(&Blocking, until, timeout))
             }
 
-            /// Closes the end when every reader has everything, or after `timeout`; says what each
-            /// of them lacks that was there.
+            /// Closes the end once every reader has everything, or after `timeout`. Returns what
+            /// each remaining reader lacks.
             pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
                 block(self.core.close(&Blocking, timeout))
             }
 
-            /// Destroys the end at once: what is in its buffer is not sent any more. Each reader
-            /// gets [`StreamError::Aborted`] behind what has come. Says what each reader lacks.
+            /// Destroys the end immediately: buffered elements are no longer sent. Each reader gets
+            /// [`StreamError::Aborted`] after the elements that have arrived. Returns what each
+            /// reader lacks.
             pub fn abort(self) -> Vec<Lacking> {
                 self.abort_because(crate::writer::ABORTED)
             }
 
-            /// [`abort`](Self::abort) with a reason that the readers are told, of which the first
-            /// 1024 bytes count.
+            /// Like [`abort`](Self::abort), with a reason for the readers, truncated to 1024 bytes.
             pub fn abort_because(mut self, reason: &str) -> Vec<Lacking> {
                 block(self.core.abort(&Blocking, reason))
             }
 
-            /// The readers that are there, or are waited for.
+            /// The readers that are connected or expected back.
             pub fn readers(&self) -> Vec<Present> {
                 self.core.present()
             }
 
-            /// The readers that have left since this was asked last, and what each lacked; of more
-            /// than 64 the last ones.
+            /// The readers that have left since the last call, and what each of them lacked; at
+            /// most the last 64.
             pub fn departed(&mut self) -> Vec<Lacking> {
                 self.core.departed()
             }
@@ -94,8 +94,8 @@ macro_rules! forward {
 
     (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Elements that a writer with several readers has dropped for this one, as far as it
-            /// is known: also those that no read was told of yet. Of any other writer 0.
+            /// Elements that a writer with several readers is known to have dropped for this one,
+            /// including those that no read has reported yet. 0 for any other writer.
             pub fn lost_total(&self) -> u64 {
                 self.core.lost_total()
             }
@@ -105,29 +105,30 @@ macro_rules! forward {
                 self.core.available()
             }
 
-            /// Says that the program is done with everything it has read: with a journal, none of
-            /// it comes again after a crash. Without one there is nothing to say.
+            /// Declares everything read so far as processed: with a journal, none of it is
+            /// delivered again after a crash. Does nothing without a journal.
             ///
             /// # Errors
-            /// [`StreamError::Journal`]; what was read may come again after a crash.
+            /// [`StreamError::Journal`]; elements already read may be delivered again after a
+            /// crash.
             pub fn commit(&mut self) -> Result<(), StreamError> {
                 block(self.core.commit(&Blocking))
             }
 
-            /// [`commit`](Self::commit) for tasks.
+            /// Async version of [`commit`](Self::commit).
             ///
             /// # Errors
-            /// As there.
+            /// Those of `commit`.
             pub async fn commit_async(&mut self) -> Result<(), StreamError> {
                 self.core.commit(&Task).await
             }
 
-            /// Destroys the end. The writer is told how far it came.
+            /// Destroys the end. The writer learns how far it has read.
             ///
             /// # Errors
-            /// [`StreamError::Journal`]: the end is gone, and its journal was not emptied. An
-            /// endpoint that is created with it again goes on with this stream, and may be closed
-            /// then.
+            /// [`StreamError::Journal`]: the end is gone, but its journal was not emptied. An
+            /// endpoint created with the same journal continues this stream, and can then be
+            /// closed.
             pub fn close(mut self) -> Result<(), StreamError> {
                 block(self.core.destroy(&Blocking))
             }
@@ -138,13 +139,13 @@ macro_rules! forward {
 
     (reader of several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// The writers that are there, or are waited for, or of which something is left to
+            /// The writers that are connected or expected back, and those with elements left to
             /// read.
             pub fn writers(&mut self) -> Vec<Present> {
                 self.core.present()
             }
 
-            /// Destroys the end. Each writer is told how far it came.
+            /// Destroys the end. Each writer learns how far it has been read.
             pub fn close(mut self) {
                 block(self.core.close(&Blocking));
             }
@@ -155,10 +156,10 @@ macro_rules! forward {
 
     (flush_async, close_async -> $left:ty, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// [`flush`](Self::flush) for tasks.
+            /// Async version of [`flush`](Self::flush).
             ///
             /// # Errors
-            /// As there.
+            /// Those of `flush`.
             pub async fn flush_async(
                 &mut self,
                 until: Until,
@@ -167,7 +168,7 @@ macro_rules! forward {
                 self.core.flush(&Task, until, timeout).await
             }
 
-            /// [`close`](Self::close) for tasks.
+            /// Async version of [`close`](Self::close).
             pub async fn close_async(mut self, timeout: Option<Duration>) -> $left {
                 self.core.close(&Task, timeout).await
             }
@@ -176,7 +177,8 @@ macro_rules! forward {
 
     (properties $doc:literal, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
-            /// Asks for the properties, from any thread, also while this end waits.
+            /// Returns a monitor that reads the properties from any thread, even while this end
+            /// waits.
             pub fn monitor(&self) -> Monitor {
                 self.core.monitor()
             }

@@ -1,7 +1,7 @@
-//! How a program has its end of a stream: in the link that drives it.
+//! A program's handle on its end of a stream, within the link that drives it.
 //!
-//! Everything that takes the end's lock goes through here, and nothing that does not. With the
-//! feature `sim` an end may also sit in a simulated process.
+//! Everything that takes the end's lock goes through this module, and nothing else does. With the
+//! feature `sim` an end can also belong to a simulated process.
 
 use std::io;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::journal::Lineage;
 use crate::machine::Machine;
 use crate::wait::Waits;
 
-/// An end, and who drives it.
+/// An end, and its driver.
 pub(crate) enum Held<S: Inner + 'static> {
-    /// A link, with a thread and sockets.
+    /// A link with a thread and sockets.
     Net(Arc<Link<End<S>>>),
     /// A simulated process.
     #[cfg(feature = "sim")]
@@ -37,7 +37,7 @@ impl<S: Inner + 'static> Clone for Held<S> {
 }
 
 impl<S: Inner + 'static> Held<S> {
-    /// Runs `f` on the end under its lock, and sends what became due.
+    /// Runs `f` on the end under its lock, then sends what is due.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut End<S>, Tick, Timestamp) -> R) -> R {
         match self {
             Self::Net(link) => link.with(f),
@@ -46,7 +46,7 @@ impl<S: Inner + 'static> Held<S> {
         }
     }
 
-    /// Waits until `f` has an answer; `None` when the time is over or the end closed.
+    /// Waits until `f` returns an answer; `None` on timeout or if the end is closed.
     pub(crate) async fn wait<R>(
         &self,
         waits: &impl Waits,
@@ -72,20 +72,20 @@ impl<S: Inner + 'static> Held<S> {
         self.machine().now()
     }
 
-    /// When a wait that begins now ends; `None`: never.
+    /// The deadline of a wait that begins now; `None`: no deadline.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
         self.machine().deadline(timeout)
     }
 
-    /// A lineage that no journal has.
+    /// Returns a random lineage, different from that of any journal.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
         self.machine().new_lineage()
     }
 
-    /// Sends what the end still has, until `deadline` at the latest, then closes the connection.
+    /// Sends what the end still holds, until `deadline` at the latest, then closes the connection.
     pub(crate) fn close(&self, deadline: Tick) {
         match self {
             Self::Net(link) => link.close(deadline),
@@ -102,7 +102,7 @@ impl<S: Inner + 'static> Held<S> {
         }
     }
 
-    /// What the transport is made of, while there is one.
+    /// The transport in use, while connected.
     pub(crate) fn transport(&self) -> Option<TransportUsed> {
         match self {
             Self::Net(link) => link.transport(),
@@ -113,10 +113,10 @@ impl<S: Inner + 'static> Held<S> {
 }
 
 impl<S: Syncs + 'static> Held<S> {
-    /// Has the end's journal synced whenever `wakes` says so.
+    /// Syncs the end's journal after each message from `wakes`.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// The thread cannot be started.
     pub(crate) fn start_syncing(&self, wakes: Receiver<()>) -> io::Result<()> {
         match self {
             Self::Net(link) => syncing::start(link, wakes),

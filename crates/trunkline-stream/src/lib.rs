@@ -1,5 +1,5 @@
-//! Lossless streams: a one-way flow of elements of one type between two programs, in order, kept
-//! until it is read, whatever becomes of the connection between.
+//! Lossless streams: a one-way flow of elements of one type between two programs, in order.
+//! Elements are kept until they are read, across any number of lost connections.
 //!
 //! ```text
 //!   program        writer's buffer                     reader's buffer        program
@@ -8,21 +8,21 @@
 //!   Writer<T>   End<WriterEnd> in a Link         End<ReaderEnd> in a Link   Reader<T>
 //! ```
 //!
-//! Creation is a rendezvous: it returns when both ends are there. What is written stays in the
-//! writer's buffer until it has reached the reader's, and in the reader's until it is read; a full
-//! reader stops the writer. A connection that is cut comes back by itself, and nothing is lost or
-//! doubled by it. What the two ends say to each other is in [`trunkline_proto::stream`].
+//! Creation is a rendezvous: it returns once both ends exist. Elements stay in the writer's buffer
+//! until they have arrived in the reader's, and in the reader's buffer until they are read. A full
+//! reader stops the writer. A lost connection is re-established automatically, and nothing is lost
+//! or duplicated. [`trunkline_proto::stream`] describes the protocol between the two ends.
 //!
 //! # Layout
-//! - [`Writer`], [`Reader`]: the two ends; [`Element`]: what they carry; [`Options`].
-//! - [`ValueWriter`], [`ValueReader`]: the same of any type of Trunkline, known at run time.
-//! - [`FanOutWriter`], [`FanInReader`]: one writer and many readers, many writers and one reader.
-//! - `rendezvous`: how two ends come together; `registry`, `listener`: how an end has a name.
+//! - [`Writer`], [`Reader`]: the two ends; [`Element`]: the types they carry; [`Options`].
+//! - [`ValueWriter`], [`ValueReader`]: the same for any Trunkline type, known at run time.
+//! - [`FanOutWriter`], [`FanInReader`]: one writer with many readers, many writers with one reader.
+//! - `rendezvous`: brings two ends together; `registry`, `listener`: register the name of an end.
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
-//! - `report`: what an endpoint tells of itself there.
+//! - `report`: the status that an endpoint reports to the directory.
 //! - `end`: an end as its link drives it; `wait`: waiting as a thread or as a task.
-//! - `forwarding`: what ends have from their cores. `held`: how a program has its end; `machine`:
-//!   where time and chance come from.
+//! - `forwarding`: methods that ends forward to their cores. `held`: a program's handle on its end;
+//!   `machine`: the source of time and randomness.
 //! - [`Properties`], [`StreamError`].
 
 #![forbid(unsafe_code)]

@@ -1,53 +1,53 @@
-//! How a program that has caught up with the other one lets it get ahead again.
+//! Lets a program that has caught up with its peer fall behind a little before it looks again.
 //!
-//! Both ends of a ring in memory look at each other's position. A program that takes elements one
-//! by one as soon as they are there takes the line of the position from the other processor for
-//! each of them, and both spend their time on handing it to and fro (30 to 100 ns a time). One that
-//! leaves the other alone for a moment then has many elements for one line.
+//! Both ends of a ring in memory read each other's position. A program that takes each element as
+//! soon as it arrives fetches the cache line of the position from the other processor once per
+//! element, and both processors spend their time transferring it (30 to 100 ns per transfer). A
+//! program that pauses for a moment gets many elements per transfer.
 //!
-//! It does so only while elements keep coming without a wait worth the name, and while it helps.
-//! Who waits for answers finds nothing at the first looks, or has no more of them however long it
-//! waits, and is not made to wait longer.
+//! It pauses only while elements keep arriving almost without a wait, and only while pausing helps.
+//! A program that waits for answers finds nothing at its first looks, or gets no more elements
+//! however long it pauses; its waits are not prolonged.
 
-/// Looks at the ring that are hardly a wait: some 100 ns together.
+/// Looks at the ring that hardly count as a wait: about 100 ns together.
 const LOOKS: u32 = 16;
 
-/// Looks of an end that would spin anyhow: about half a microsecond, in which one answers that
-/// looks too. A look at the clock takes as long as several of these.
+/// Looks of an end that would spin anyway: about half a microsecond, in which a spinning peer
+/// answers. Reading the clock takes as long as several looks.
 const LOOKS_SPINNING: u32 = 128;
 
-/// Elements for one handing over that are enough.
+/// Elements per transfer that are enough.
 const ENOUGH: u64 = 64;
 
-/// Pauses of the processor at most: below a microsecond.
+/// Longest pause, in spin-loop hints: below a microsecond.
 const PAUSES_MAX: u32 = 16;
 
-/// Longest pauses in a row that brought no more than none did, until they are given up.
+/// Consecutive longest pauses without benefit after which pausing is given up.
 const FUTILE_MAX: u32 = 4;
 
-/// Waits without a pause before they are tried again.
+/// Waits without a pause before pausing is tried again.
 const REST: u32 = 1000;
 
-/// How long to leave the other program alone.
+/// Decides how long to pause before the next look.
 #[derive(Debug)]
 pub(crate) struct Linger {
     looks: u32,
-    /// Pauses of the processor before the next look.
+    /// Length of the pause before the next look, in spin-loop hints.
     pauses: u32,
-    /// Those before the look at the wait before this one.
+    /// Length of the pause at the previous wait.
     last: u32,
-    /// Elements before that wait.
+    /// Position at the previous wait, in elements.
     before: u64,
-    /// Elements that came last where there was no pause.
+    /// Elements that arrived the last time there was no pause.
     without: u64,
-    /// Longest pauses that were of no use, in a row.
+    /// Consecutive longest pauses without benefit.
     futile: u32,
-    /// Waits before it is tried again.
+    /// Waits left before pausing is tried again.
     rest: u32,
 }
 
 impl Linger {
-    /// `spins`: an end that looks for a while before it sleeps.
+    /// `spins`: the end spins for a while before it sleeps.
     pub(crate) fn new(spins: bool) -> Self {
         Self {
             looks: if spins { LOOKS_SPINNING } else { LOOKS },
@@ -60,8 +60,8 @@ impl Linger {
         }
     }
 
-    /// This program has come to `position`, in elements, and has to wait: true when `has` has
-    /// become true so soon that it need not.
+    /// Called when the program has reached `position`, in elements, and would have to wait. Returns
+    /// true if `has` becomes true so soon that it need not.
     pub(crate) fn run(&mut self, position: u64, mut has: impl FnMut() -> bool) -> bool {
         let came = position.wrapping_sub(self.before);
         self.before = position;
@@ -80,7 +80,7 @@ impl Linger {
         is_there
     }
 
-    /// Between the wait before and this one so many elements came.
+    /// Adjusts the state to the number of elements that arrived since the previous wait.
     fn judge(&mut self, came: u64) {
         self.rest = self.rest.saturating_sub(1);
         match self.last {

@@ -1,4 +1,4 @@
-//! Ports that this process listens on for its own endpoints: those whose URLs have one.
+//! Listening ports of this process, for its own endpoints whose URLs name a port.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,17 +14,17 @@ use trunkline_proto::stream::DirectoryLimits;
 
 use crate::directory::{DirectoryHost, DirectorySession};
 
-/// The use of a port by an endpoint, and the directory of the endpoints behind it. Dropping the
-/// last one closes the port.
+/// An endpoint's use of a port, and the directory of the endpoints behind that port. Dropping the
+/// last use closes the port.
 pub(crate) struct Listener {
     pub(crate) host: Arc<DirectoryHost>,
     address: SocketAddr,
 }
 
-/// A port that is listened on.
+/// A listening port.
 struct Port {
     host: Arc<DirectoryHost>,
-    /// Kept for its threads.
+    /// Held so that its threads keep running.
     _server: Server,
     uses: usize,
 }
@@ -34,7 +34,7 @@ struct Factory(Arc<DirectoryHost>);
 impl SessionFactory for Factory {
     fn open(&self, _: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
         let now = Clock::new().now();
-        // The names here are those of this process's endpoints.
+        // This directory holds only the endpoints of this process.
         let session = DirectorySession::new(self.0.clone(), notifier, now);
         Ok(Box::new(session.without_names()))
     }
@@ -44,14 +44,14 @@ impl SessionFactory for Factory {
     }
 }
 
-/// Those of this process, by where they listen.
+/// The listening ports of this process, by address.
 static PORTS: Mutex<BTreeMap<SocketAddr, Port>> = Mutex::new(BTreeMap::new());
 
 impl Listener {
-    /// The listener at an address, which is opened if it is not there.
+    /// Returns the listener at an address, and opens it if necessary.
     ///
     /// # Errors
-    /// It cannot be listened on.
+    /// Listening on the address fails.
     pub(crate) fn at(
         address: SocketAddr,
         sockets: Option<&Path>,
@@ -73,7 +73,7 @@ impl Listener {
             ..ServerOptions::default()
         };
         let server = Server::bind(options, Arc::new(Factory(host.clone())))?;
-        // Any free port is another one each time.
+        // Port 0 selects a different free port each time.
         let address = server.local_addrs().first().copied().unwrap_or(address);
         let port = Port {
             host: host.clone(),
@@ -93,13 +93,13 @@ impl Drop for Listener {
         };
         port.uses -= 1;
         if port.uses == 0 {
-            // Closed before anybody else may open it again.
+            // Closed under the lock, before another thread can open it again.
             ports.remove(&self.address);
         }
     }
 }
 
-/// The address that a host of this machine stands for; `None` when it is another machine's.
+/// The local address to listen on for `host`; `None` if `host` is another machine.
 pub(crate) fn own_address(host: &str) -> Option<IpAddr> {
     if host == "localhost" {
         return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));

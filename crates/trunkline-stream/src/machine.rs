@@ -1,4 +1,4 @@
-//! What an endpoint takes from the machine that it is on: the time, and chance.
+//! The source of time and randomness for an endpoint.
 
 use std::io;
 #[cfg(feature = "sim")]
@@ -12,13 +12,13 @@ use trunkline_types::Tick;
 
 use crate::journal::Lineage;
 
-/// The machine that an endpoint, or a directory, is on.
+/// The machine that runs an endpoint or a directory.
 #[derive(Clone, Default)]
 pub(crate) enum Machine {
-    /// This one.
+    /// The actual machine.
     #[default]
     Real,
-    /// One of a simulated world.
+    /// A machine of a simulated world.
     #[cfg(feature = "sim")]
     Simulated(Arc<crate::sim::Process>),
 }
@@ -32,21 +32,21 @@ impl Machine {
         }
     }
 
-    /// When a wait that begins now ends; `None`: never.
+    /// The deadline of a wait that begins now; `None`: no deadline.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// 128 bits that nobody can guess.
+    /// Returns 128 unpredictable bits.
     ///
     /// # Errors
-    /// The system gives none.
+    /// The system provides no random bytes.
     pub(crate) fn random(&self) -> io::Result<[u8; 16]> {
         match self {
             Self::Real => {
                 let mut bytes = [0; 16];
                 let flags = rustix::rand::GetRandomFlags::empty();
-                // So few bytes are never cut short.
+                // A read this small is never cut short.
                 rustix::rand::getrandom(&mut bytes, flags)?;
                 Ok(bytes)
             }
@@ -55,10 +55,10 @@ impl Machine {
         }
     }
 
-    /// A secret that nobody else has.
+    /// Returns a new random secret.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub(crate) fn secret(&self) -> io::Result<Secret> {
         let mut bytes = [0; 32];
         let (first, rest) = bytes.split_at_mut(16);
@@ -67,7 +67,7 @@ impl Machine {
         Ok(Secret(bytes))
     }
 
-    /// Any number, to spread what would happen at once.
+    /// An arbitrary number, to spread events that would otherwise coincide.
     pub(crate) fn seed(&self) -> u64 {
         match self {
             Self::Real => fastrand::u64(..),
@@ -76,10 +76,10 @@ impl Machine {
         }
     }
 
-    /// A lineage that no journal has.
+    /// Returns a random lineage, different from that of any journal.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
         Ok(lineage(Incarnation(self.random()?)))
     }

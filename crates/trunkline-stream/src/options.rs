@@ -1,4 +1,4 @@
-//! What an endpoint is created with.
+//! Options for creating an endpoint.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,55 +7,56 @@ use trunkline_net::SPIN_DEFAULT;
 
 use crate::journal::JournalOptions;
 
-/// Elements that a buffer holds where nothing else is said (NS-20).
+/// Default capacity of a buffer, in elements (NS-20).
 pub const CAPACITY_DEFAULT: usize = 4096;
 
-/// Bytes that a buffer of elements of varying length holds where nothing else is said.
+/// Default size in bytes of a buffer for elements of varying length.
 pub const BYTES_MAX_DEFAULT: usize = 16 << 20;
 
-/// What an endpoint is created with, beside its URL and type.
+/// Options for creating an endpoint, besides its URL and type.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The peer's URL. The endpoint that names its peer opens the connection, and opens it again
-    /// after each cut; it is enough that one of the two does.
+    /// The peer's URL. An endpoint that names its peer opens the connection, and reopens it after
+    /// each cut. Only one of the two has to name the other.
     pub peer: Option<String>,
-    /// Elements that the buffer holds; at least 1.
+    /// Capacity of the buffer in elements; at least 1.
     pub capacity: usize,
-    /// Bytes that the buffer of elements of varying length holds. Memory is taken as it is used,
-    /// and given back when the stream has been idle.
+    /// Size in bytes of the buffer for elements of varying length. Memory is allocated as it is
+    /// used, and released when the stream has been idle.
     pub bytes_max: usize,
-    /// The memory of elements of varying length is taken at creation, not at their first use.
+    /// Allocates the memory for elements of varying length at creation instead of at first use.
     pub preallocate: bool,
-    /// How long creation waits for the peer; `None`: for ever.
+    /// Longest time that creation waits for the peer; `None`: no limit.
     pub timeout: Option<Duration>,
-    /// How long an end that was connected waits for its peer to come back before it reports that
-    /// the peer is gone; `None`: for ever.
+    /// Time that an end waits for a disconnected peer to come back before it reports the peer as
+    /// gone; `None`: no limit.
     pub gone_after: Option<Duration>,
-    /// Whether another peer of the same name may take the place of one that is gone. A reader that
-    /// does has a buffer of at least as many bytes, where elements vary.
+    /// Lets another peer of the same name take the place of one that is gone. If elements vary in
+    /// size, a succeeding reader needs a buffer of at least as many bytes.
     pub takes_successor: bool,
-    /// Whether bytes carry a checksum beside that of the transport; `None`: between machines.
+    /// Adds a checksum to the data, besides the transport's own; `None`: only between machines.
     pub is_checked: Option<bool>,
-    /// A journal, with which the stream outlives the end of the program.
+    /// A journal, with which the stream survives the end of the program.
     pub journal: Option<JournalOptions>,
-    /// How long a thread that waits looks before it sleeps, at most; zero: not at all.
+    /// Longest time that a waiting thread spins before it sleeps; zero disables spinning.
     pub spin: Duration,
-    /// Where this machine's engine keeps the directory: its port.
+    /// The port of this machine's engine, which keeps the directory.
     pub directory_port: u16,
-    /// The folder of that engine's Unix sockets; `None`: this user's.
+    /// The folder of that engine's Unix sockets; `None`: the current user's.
     pub sockets: Option<PathBuf>,
-    /// Ends on one machine are connected over TCP as those of two are, to see what that is like.
+    /// Connects ends on one machine over TCP, as if they were on two machines; for tests and
+    /// measurements.
     pub tcp_only: bool,
-    /// Whether two ends on one machine may use one ring in memory that both processes have mapped.
+    /// Lets two ends on one machine share one ring, in memory that both processes have mapped.
     pub shared_memory: bool,
-    /// For an endpoint with a port of its own: other machines may reach it, although nothing is
+    /// For an endpoint with its own port: lets other machines connect, although nothing is
     /// protected.
     pub insecure: bool,
-    /// Name and release of the program; shown to people at the other end.
+    /// Name and release of the program, shown to people at the other end.
     pub program: String,
 }
 
-/// The port of an engine, where the directory is.
+/// The default port of an engine, which keeps the directory.
 pub const DIRECTORY_PORT: u16 = 5850;
 
 impl Default for Options {
@@ -82,7 +83,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, with this peer.
+    /// Returns the default options with this peer.
     pub fn to(peer: impl Into<String>) -> Self {
         Self {
             peer: Some(peer.into()),

@@ -1,4 +1,4 @@
-//! What an endpoint says of itself (NS-50 to NS-54).
+//! The properties of an endpoint (NS-50 to NS-54).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::journal::JournalError;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
-/// An end of which somebody else than its program asks.
+/// An end whose properties can be read by others than its program.
 pub(crate) trait Asked: Syncs + Sized + 'static {
     fn properties(link: &Held<Self>) -> Properties;
 }
 
-/// What they are told from.
+/// The source of the properties.
 struct Told<'a, S: Inner + 'static> {
     link: &'a Held<S>,
 }
@@ -37,45 +37,46 @@ impl Asked for ReaderEnd {
     }
 }
 
-/// An endpoint at one moment.
+/// The state of an endpoint at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Properties {
-    /// Its URL in canonical form.
+    /// URL of the endpoint in canonical form.
     pub url: String,
-    /// Whether it writes; otherwise it reads.
+    /// True for a writer, false for a reader.
     pub is_writer: bool,
-    /// The type of its elements.
+    /// Type of the elements.
     pub data_type: DataType,
-    /// Elements that its buffer holds.
+    /// Capacity of the buffer, in elements.
     pub capacity: u64,
-    /// Elements in its buffer: of a writer those that the reader is not known to have, of a reader
-    /// those that can be read.
+    /// Elements in the buffer. For a writer: those that the reader is not known to have. For a
+    /// reader: those that can be read.
     pub in_buffer: u64,
-    /// Elements written, or read, in all.
+    /// Elements written, or read, since creation.
     pub total: u64,
-    /// The two ends are connected.
+    /// True while the two ends are connected.
     pub is_connected: bool,
-    /// How often they were and then were not (NS-53).
+    /// Number of times that the connection was lost (NS-53).
     pub disconnections: u64,
-    /// For how long they have not been connected, though they were.
+    /// Time since the connection was lost; `None` while connected and before the first connection.
     pub away_for: Option<Duration>,
-    /// Why the last connection ended, or did not come to be.
+    /// The reason why the last connection ended or failed.
     pub last_disconnect: Option<Disconnect>,
-    /// The other end's URL, as it calls itself; `None` before the first connection. Where there are
-    /// several, how many.
+    /// The peer's URL as it calls itself; `None` before the first connection. With several peers,
+    /// their number in words.
     pub peer: Option<String>,
-    /// The other end's program and release.
+    /// The peer's program and release.
     pub peer_program: Option<String>,
-    /// What the connection is made of, in a word or two.
+    /// Short name of the transport, such as "shared memory".
     pub transport: Option<&'static str>,
-    /// Why the stream is over, when it did not come to its end.
+    /// The reason why the stream is over, unless it ended normally.
     pub fault: Option<StreamFault>,
-    /// Why its journal cannot be used at present, or was not emptied when the end was closed.
+    /// The reason why the journal cannot be used at present, or was not emptied when the end was
+    /// closed.
     pub journal: Option<JournalError>,
 }
 
-/// Asks an endpoint what it says of itself, from any thread, while its own waits: for a watchdog,
-/// or for a display. Of an endpoint that is gone it tells the last there was.
+/// Reads an endpoint's properties from any thread, even while the endpoint's own thread waits: for
+/// a watchdog or a display. After the endpoint is gone it returns its last properties.
 #[derive(Clone)]
 pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 
@@ -90,7 +91,7 @@ impl Monitor {
         Self(Arc::new(move || hub.lanes.properties(&hub)))
     }
 
-    /// The endpoint at this moment.
+    /// Returns the properties at this moment.
     pub fn properties(&self) -> Properties {
         (self.0)()
     }
@@ -143,7 +144,7 @@ impl GatherCore {
 }
 
 impl Properties {
-    /// Room in a writer's buffer, in elements (NS-51). 0 of a reader.
+    /// Free room in a writer's buffer, in elements (NS-51); 0 for a reader.
     pub fn available_for_writing(&self) -> u64 {
         match self.is_writer {
             true => self.capacity.saturating_sub(self.in_buffer),
@@ -151,7 +152,7 @@ impl Properties {
         }
     }
 
-    /// Elements that a reader's program can read (NS-50). 0 of a writer.
+    /// Elements available to a reader's program (NS-50); 0 for a writer.
     pub fn available_for_reading(&self) -> u64 {
         match self.is_writer {
             true => 0,
@@ -159,7 +160,7 @@ impl Properties {
         }
     }
 
-    /// The other end was destroyed (NS-54).
+    /// Returns true if the other end was destroyed (NS-54).
     pub fn is_peer_destroyed(&self) -> bool {
         matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
     }
@@ -217,7 +218,7 @@ impl Properties {
         })
     }
 
-    /// Of an endpoint with several peers: what is the same whichever way it goes.
+    /// The properties of an endpoint with several peers that writers and readers share.
     pub(crate) fn of_lanes<O: Lanes>(hub: &Hub<O>) -> Self {
         let options = &hub.terms.link;
         let mut found = Self {

@@ -1,4 +1,4 @@
-//! How an endpoint keeps its name with this machine's directory, over a connection of its own.
+//! Registers an endpoint's name with this machine's directory, over a separate connection.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,24 +20,23 @@ use trunkline_types::{SocketPath, Tick, Timestamp};
 use crate::directory::Arrivals;
 use crate::report::Reporter;
 
-/// The name is given, for as long as this is there. After a restart of the engine it is taken
-/// again.
+/// Keeps the name registered until dropped. Registers it again after a restart of the engine.
 pub(crate) type Registry = Link<RegistryEnd>;
 
-/// Descriptors of the connection that there is.
+/// Descriptors that arrive over the current connection.
 type Current = Arc<Mutex<Descriptors>>;
 
-/// The state of a name.
+/// The state of a registration.
 #[derive(Clone, Debug)]
 pub(crate) enum Name {
     Asking,
     Ours,
     Refused(FaultCode, String),
-    /// No directory is there.
+    /// No directory answers.
     Nobody(Disconnect),
 }
 
-/// The endpoint of that connection.
+/// The client end of the connection to the directory.
 pub(crate) struct RegistryEnd {
     register: Register,
     arrivals: Arc<dyn Arrivals>,
@@ -52,7 +51,7 @@ pub(crate) struct RegistryEnd {
     reporter: Reporter,
 }
 
-/// Asks the engine at `socket` for a name.
+/// Requests a name from the engine at `socket`.
 pub(crate) fn start(
     socket: SocketPath,
     register: Register,
@@ -78,7 +77,7 @@ pub(crate) fn start(
         dial_at: Tick::ZERO,
         reporter: Reporter::new(Clock::new().now()),
     };
-    // Nobody is in a hurry here.
+    // Latency does not matter here.
     let options = LinkOptions {
         spin: Duration::ZERO,
         idle: Duration::ZERO,
@@ -92,7 +91,7 @@ impl RegistryEnd {
         &self.name
     }
 
-    /// Tells the directory how the endpoint is.
+    /// Sends the endpoint's status to the directory.
     fn report(&mut self, now: Tick) {
         if let Some(found) = self.arrivals.properties() {
             self.reporter.report(now, &found).encode(&mut self.out);
@@ -195,21 +194,22 @@ impl Endpoint for RegistryEnd {
     }
 
     fn poll_dial(&self) -> Option<Tick> {
-        // Whoever created the endpoint is told; once it had the name it tries to get it again.
+        // A refusal is reported to the caller that creates the endpoint. A name that was held
+        // before is requested again.
         Some(self.dial_at)
     }
 }
 
-/// Closes a connection that nobody takes.
+/// Closes a connection that no endpoint accepts.
 pub(crate) fn refuse(transport: trunkline_net::Transport, answer: &[u8]) -> io::Result<()> {
     let mut transport = transport;
-    // What does not fit a fresh connection's buffer is for nobody.
+    // An answer that does not fit a fresh connection's buffer is dropped.
     transport.send.try_write(answer)?;
     transport.send.finish();
     Ok(())
 }
 
-/// A socket that came, given to an endpoint's link.
+/// Turns a received socket into a transport for an endpoint's link.
 pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<trunkline_net::Transport> {
     trunkline_net::passing::transport_of(socket, trunkline_net::tcp::USER_TIMEOUT)
 }

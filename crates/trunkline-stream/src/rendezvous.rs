@@ -1,4 +1,4 @@
-//! How two endpoints come together (NS-09 to NS-19).
+//! The rendezvous of two endpoints (NS-09 to NS-19).
 //!
 //! ```text
 //!   named its peer?   this end    asks the directory at its peer's host (or the peer's own port)
@@ -38,17 +38,18 @@ pub(crate) use registration::Registration;
 
 use door::Door;
 
-/// An end that has its peer.
+/// An end that is connected to its peer.
 pub(crate) struct Met<S: Inner + 'static> {
     pub(crate) link: Held<S>,
     pub(crate) registration: Option<Registration>,
     pub(crate) form: ElementForm,
-    /// For waits on a ring that another process uses too.
+    /// For waits on a ring that another process also uses.
     pub(crate) spin: Spin,
 }
 
 impl<S: Inner + 'static> Met<S> {
-    /// The memory for the program's end of the ring: that of both ends, or `own`.
+    /// The memory for the program's end of the ring: the shared one if there is one, otherwise
+    /// `own`.
     fn memory_of_program(&self, own: &Arc<StreamMemory>) -> ElementMemory {
         self.link.with(|end, _, _| match end.inner.shared() {
             Some(shared) => shared.memory.element_memory(),
@@ -57,7 +58,7 @@ impl<S: Inner + 'static> Met<S> {
     }
 }
 
-/// Everything that is known before anything is tried.
+/// The parameters of an endpoint, checked before anything is opened.
 struct Plan {
     machine: Machine,
     url: StreamUrl,
@@ -66,7 +67,7 @@ struct Plan {
     shape: RingShape,
     until: Option<Tick>,
     options: Options,
-    /// Its journal knows its peer, for which it does not wait therefore.
+    /// The journal knows the peer, so creation does not wait for it.
     is_met: bool,
 }
 
@@ -141,7 +142,7 @@ impl Plan {
             capacity: options.capacity,
             bytes,
         })?;
-        // One that is dialled learns it from the connection.
+        // An end that is dialled learns it from the connection.
         let is_far = peer
             .as_ref()
             .is_some_and(|peer| own_address(peer.host()).is_none());
@@ -193,7 +194,7 @@ impl Plan {
         })
     }
 
-    /// What gives the memory of a ring back, where it is not to be kept.
+    /// Releases the ring's memory when idle; `None` if the memory must be kept.
     fn idle(&self, memory: &Arc<StreamMemory>) -> Option<Idle> {
         let is_kept = self.options.preallocate || self.shape.element_bytes().is_some();
         (!is_kept).then(|| Idle::new(memory.clone()))
@@ -212,8 +213,8 @@ impl Plan {
             incarnation: self.link.incarnation,
             program: self.link.program.clone(),
         });
-        // Registered before it dials: the directory must not hear from it under a name that is
-        // another's.
+        // Registered before it dials: the directory must not see it under a name that belongs to
+        // another endpoint.
         let descriptors = Descriptors::default();
         let end = End::new(
             link,
@@ -222,7 +223,7 @@ impl Plan {
             memory.cloned(),
             Some(descriptors.clone()),
         );
-        // What goes through a journal goes through the buffers of both.
+        // With a journal, data passes through the buffers of both ends.
         let may_share = self.options.shared_memory && !self.link.has_journal;
         let end = match may_share {
             true => end,
@@ -275,7 +276,7 @@ impl Plan {
         Ok((Held::Net(link), registration))
     }
 
-    /// The same in a simulated process.
+    /// The same for a simulated process.
     #[cfg(feature = "sim")]
     fn simulate<S: Asked + 'static>(
         &self,
@@ -302,7 +303,7 @@ impl Plan {
             false => near::dialler(sockets, host, port).taking(descriptors.clone()),
         };
         match &self.peer {
-            // It is only dialled.
+            // This end only accepts connections.
             None => Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into())),
             Some(peer) => match peer.port() {
                 Some(port) => reach(peer.host(), port),
@@ -311,7 +312,7 @@ impl Plan {
         }
     }
 
-    /// The port of the directory that knows an endpoint.
+    /// The port of the directory in which an endpoint is registered.
     fn directory_port(&self, url: &StreamUrl) -> u16 {
         let is_here = own_address(url.host()).is_some_and(|address| address.is_loopback());
         match is_here {

@@ -1,25 +1,25 @@
-//! What an endpoint says of itself to its directory.
+//! The status that an endpoint reports to its directory.
 
 use trunkline_proto::message::stream::listing::EndpointStatus;
 use trunkline_types::{DataType, Tick};
 
 use crate::properties::Properties;
 
-/// Makes a [status](EndpointStatus) of properties, with what only two looks at them show.
+/// Builds a [status](EndpointStatus) from properties, adding the values that need two readings.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    /// When the rate was reckoned last, and how many elements it was by then.
+    /// Time and total of the last computation of the rate.
     since: (Tick, u64),
     rate: u64,
-    /// Since when the buffer has been full, where it writes, or empty, where it reads.
+    /// Since when a writer's buffer has been full, or a reader's empty.
     stalled_since: Option<Tick>,
 }
 
-/// Rates of shorter times say nothing.
+/// Rates over a shorter time are meaningless.
 const RATE_MILLIS_MIN: u128 = 200;
 
 impl Reporter {
-    /// Of an endpoint that begins now.
+    /// For an endpoint created at `now`.
     pub(crate) fn new(now: Tick) -> Self {
         Self {
             since: (now, 0),
@@ -61,7 +61,7 @@ impl Reporter {
             peer_program: found.peer_program.clone().unwrap_or_default(),
             transport: found.transport.unwrap_or_default().to_owned(),
             fault: text(found.fault.as_ref()),
-            // The directory has them from the registration.
+            // The directory takes these from the registration.
             program: String::new(),
             pid: 0,
         }

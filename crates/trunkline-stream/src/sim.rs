@@ -1,5 +1,5 @@
-//! Endpoints in a simulated world: the same cores, ends and journals, with the time, the chance,
-//! the network and the disk of a simulator, in one thread.
+//! Endpoints in a simulated world: the production cores, ends and journals in one thread, with the
+//! simulator's time, randomness, network and disk.
 //!
 //! ```text
 //!   SimWriter | SimReader     the cores, as programs use them; they wait as futures
@@ -9,7 +9,7 @@
 //!     Driven                  what the simulator has: it turns the end as a link does
 //! ```
 //!
-//! No part of the crate's interface: only with the feature `sim`.
+//! Not part of the crate's interface; only built with the feature `sim`.
 
 #![allow(
     missing_docs,
@@ -42,7 +42,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The time of a world.
+/// The time of a simulated world.
 #[derive(Default)]
 pub struct SimClock(Mutex<Tick>);
 
@@ -56,13 +56,13 @@ impl SimClock {
     }
 }
 
-/// A program's process, and the machine that it is on.
+/// A program's process and its machine.
 pub struct Process {
     clock: Arc<SimClock>,
     random: Mutex<u64>,
     host: Mutex<Option<Arc<DirectoryHost>>>,
     disk: Mutex<Option<(Arc<dyn Disk>, Bounds)>>,
-    /// The end that came last, and how many have come.
+    /// The end created last, and the number of ends created.
     seated: Mutex<(Option<Arc<dyn Driven>>, u64)>,
 }
 
@@ -77,22 +77,22 @@ impl Process {
         })
     }
 
-    /// It is gone, and with it what it had.
+    /// Drops the process's endpoint when the process ends.
     pub fn forget(&self) {
         lock(&self.seated).0 = None;
     }
 
-    /// Where its endpoints register.
+    /// Sets the directory in which its endpoints register.
     pub fn set_host(&self, host: Arc<DirectoryHost>) {
         *lock(&self.host) = Some(host);
     }
 
-    /// Where the journal of its next endpoint is.
+    /// Sets the disk for the journal of its next endpoint.
     pub fn set_disk(&self, disk: Arc<dyn Disk>, bounds: Bounds) {
         *lock(&self.disk) = Some((disk, bounds));
     }
 
-    /// The endpoint that was created last, and how many were.
+    /// The endpoint created last, and the number of endpoints created.
     pub fn seated(&self) -> (Option<Arc<dyn Driven>>, u64) {
         lock(&self.seated).clone()
     }
@@ -136,13 +136,13 @@ impl Process {
         }
     }
 
-    /// An end comes into this process.
+    /// Places an end in this process.
     pub(crate) fn seat<S: Asked>(
         self: &Arc<Self>,
         end: End<S>,
         is_checked: Option<bool>,
     ) -> (Arc<Placed<S>>, Arc<dyn Arrivals>) {
-        // Machines are always two here.
+        // The two ends are always on different machines here.
         let seat = Arc::new(Seat::new(self.clone(), end, is_checked.unwrap_or(true)));
         let seated = &mut *lock(&self.seated);
         seated.0 = Some(seat.clone());
@@ -152,48 +152,50 @@ impl Process {
     }
 }
 
-/// An end, as the simulator drives it.
+/// An end as the simulator drives it.
 pub trait Driven: Send + Sync {
     /// Runs `f` on the end, as a link does under its lock.
     fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
-    /// Who has come to it, in order: the transport's number, and what was read of it.
+    /// The next arrival in order: the transport's number, and the bytes read from it.
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
-    /// The first who came is let in; otherwise the answer.
+    /// Admits a peer that arrived with these bytes.
     ///
     /// # Errors
-    /// What to answer before the transport is closed.
+    /// The answer to send before the transport is closed.
     fn admit(&self, bytes: &[u8]) -> Result<(), Vec<u8>>;
-    /// Whether a program waits, and until when.
+    /// The deadline of the program's wait; `None` if no program waits.
     fn waits(&self) -> Option<Option<Tick>>;
-    /// Whether a program has used the end since it was asked last.
+    /// Returns true if a program has used the end since the last call.
     fn take_touched(&self) -> bool;
-    /// It is to be closed when everything is sent, or by then.
+    /// The time by which the end must close, at the latest; it closes earlier once everything is
+    /// sent.
     fn closes_by(&self) -> Option<Tick>;
-    /// Its process is gone: no call does anything any more.
+    /// The process is gone: later calls have no effect.
     fn kill(&self);
-    /// As a program of a monitor asks.
+    /// The properties as a monitor reads them.
     fn properties(&self) -> Properties;
-    /// The life of its peer, while it knows one.
+    /// The incarnation of the peer, if known.
     fn peer(&self) -> Option<[u8; 16]>;
-    /// What its peer says of itself, and this end's own life: of a peer that has been heard.
+    /// The peer's own description, and this end's incarnation; `None` until the peer has been
+    /// heard.
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
-    /// Its own life.
+    /// The incarnation of this end.
     fn incarnation(&self) -> [u8; 16];
-    /// How often it has lost a connection that was up.
+    /// Number of connections lost after they were up.
     fn disconnections(&self) -> u64;
-    /// Whether it is connected with its peer.
+    /// Returns true while connected to the peer.
     fn is_connected(&self) -> bool;
-    /// Whether its stream is over, however.
+    /// Returns true if the stream is over, for any reason.
     fn is_over(&self) -> bool;
-    /// Why it is over, as its program is told.
+    /// The reason why the stream is over, as its program sees it.
     fn fault(&self) -> Option<StreamFault>;
-    /// What its disk is to make safe, if it was told so.
+    /// The data for the disk to sync, if a sync was requested.
     fn sync_job(&self) -> Option<SyncJob>;
-    /// That was done, or not.
+    /// Reports the result of a sync.
     fn finish_sync(&self, done: Synced);
 }
 
-/// Rings for a session of a directory.
+/// Wakes a session of a directory.
 #[derive(Clone, Default)]
 pub struct Bell(Arc<Mutex<bool>>);
 
@@ -202,35 +204,35 @@ impl Bell {
         *lock(&self.0) = true;
     }
 
-    /// Whether it rings.
+    /// Returns true if the bell has been rung.
     pub fn is_rung(&self) -> bool {
         *lock(&self.0)
     }
 
-    /// Whether it has rung since.
+    /// Returns true if the bell has been rung, and resets it.
     pub fn take(&self) -> bool {
         std::mem::take(&mut lock(&self.0))
     }
 }
 
-/// A directory with a clock of this world.
+/// A directory that uses the clock of this world.
 pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
     let machine = Machine::Simulated(process.clone());
     Arc::new(DirectoryHost::simulated(machine))
 }
 
-/// A connection to a directory, which gives no names to others.
+/// A connection to a directory; it cannot register names.
 pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
     let bell = directory::Bell::Simulated(bell.clone());
     DirectorySession::told_by(host.clone(), bell, now).without_names()
 }
 
-/// A connection whose session said that it is somebody's by this number.
+/// Hands a transport over to its endpoint, under the number that its session has returned.
 pub fn hand_over(host: &DirectoryHost, number: u64, transport: u64) {
     host.hand_over_simulated(number, transport);
 }
 
-/// What a seat keeps of the thread that there is otherwise.
+/// Wake-ups for the thread that syncs the journal outside the simulation.
 pub(crate) type Wakes = Receiver<()>;
 
 fn is_over<H>(link: &Link<H>) -> Option<StreamFault> {

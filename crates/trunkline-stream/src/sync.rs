@@ -1,3 +1,3 @@
-//! Where this crate's atomics come from.
+//! The atomics of this crate.
 
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};

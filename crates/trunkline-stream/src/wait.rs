@@ -4,12 +4,12 @@ use trunkline_net::Link;
 use trunkline_proto::Endpoint;
 use trunkline_types::Tick;
 
-/// Whatever waits on a link: a thread of its own, or a task of somebody's executor.
+/// A way to wait on a link: on a thread of its own, or as a task of an executor.
 ///
-/// Every operation that waits is written once, as an `async fn` over this; the blocking form is
-/// ready at its first poll, because its waits block.
+/// Every operation that waits is written once, as an `async fn` over this trait. The blocking form
+/// is ready at its first poll, because its waits block.
 pub(crate) trait Waits {
-    /// Waits until `f` has an answer; `None` when the time is over or the link closed.
+    /// Waits until `f` returns an answer; `None` on timeout or if the link is closed.
     async fn wait<E: Endpoint + 'static, R>(
         &self,
         link: &Link<E>,
@@ -18,10 +18,10 @@ pub(crate) trait Waits {
     ) -> Option<R>;
 }
 
-/// The calling thread waits, and drives the connection meanwhile.
+/// The calling thread waits, and meanwhile drives the connection.
 pub(crate) struct Blocking;
 
-/// The calling task waits; the endpoint's own thread drives.
+/// The calling task waits; the endpoint's own thread drives the connection.
 pub(crate) struct Task;
 
 impl Waits for Blocking {
@@ -46,7 +46,7 @@ impl Waits for Task {
     }
 }
 
-/// Runs an operation over [`Blocking`]: it has its result at once, because nothing in it is ever
+/// Runs an operation over [`Blocking`]. It is ready at once, because none of its waits is ever
 /// pending.
 pub(crate) fn block<R>(operation: impl Future<Output = R>) -> R {
     let mut operation = std::pin::pin!(operation);

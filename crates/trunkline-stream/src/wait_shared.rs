@@ -1,4 +1,4 @@
-//! Waiting on a ring that another process uses too.
+//! Waiting on a ring that is shared with another process.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ use crate::held::Held;
 use crate::linger::Linger;
 use crate::wait::Waits;
 
-/// How long after an end has said that it waits it looks once more: the other one looks at what was
-/// said without a fence, and may have missed it.
+/// Time after which an end that has announced its wait looks again: the other end reads the
+/// announcement without a fence, and may have missed it.
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// What a program waits for in the ring.
+/// A condition that a program waits for in the ring.
 pub(crate) trait Ring {
-    /// It is there.
+    /// Returns true if the condition holds.
     fn has(&mut self) -> bool;
-    /// Has the other end ring the bell when it has changed something. True when it is there by now.
+    /// Asks the other end to ring the bell after its next change. Returns true if the condition
+    /// already holds.
     fn say(&mut self) -> bool;
     /// Elements that this end has written, or read.
     fn position(&self) -> u64;
 }
 
-/// How an end waits there.
+/// The waiting state of an end.
 #[derive(Debug)]
 pub(crate) struct Patience {
     linger: Linger,
@@ -40,26 +41,26 @@ impl Patience {
         }
     }
 
-    /// Whether what is waited for is there within half a microsecond, as it is of an end that looks
-    /// for itself: before anybody asks the clock.
+    /// Polls for half a microsecond, without reading the clock: a peer that is spinning answers
+    /// within that time. Returns true if the condition holds.
     pub(crate) fn is_there(&mut self, ring: &mut impl Ring) -> bool {
         self.linger.run(ring.position(), || ring.has())
     }
 }
 
-/// How a sleep ended.
+/// The outcome of a sleep.
 enum Woken {
     Found,
-    /// The other end has changed something, which is not enough.
+    /// The other end changed something, but the condition does not hold yet.
     Bell,
     TimeOver,
 }
 
-/// Waits until it is there (true), or the time is over (false), where it
-/// [was not at once](Patience::is_there).
+/// Waits until the condition holds (true) or the time is over (false); called after
+/// [`is_there`](Patience::is_there) returned false.
 ///
 /// # Errors
-/// `over` says why it will never be.
+/// The error that `over` returns when the condition can no longer come true.
 pub(crate) async fn wait_shared<S: Inner + 'static>(
     waits: &impl Waits,
     link: &Held<S>,
@@ -74,7 +75,7 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
     if spin.run(longest, || ring.has()) {
         return Ok(true);
     }
-    // Before it is asked for, or one that comes meanwhile would be missed.
+    // Read before asking for a bell, or a bell that arrives in between would be missed.
     let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
     let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
     let mut says = true;
@@ -86,7 +87,7 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
         let soon = until.map_or(soon, |until| until.min(soon));
         match sleep(waits, link, Some(soon), &mut bells, ring, &over).await? {
             Woken::Found => break,
-            // The next bell is not asked for at once, or each element could cost one.
+            // The next bell is not requested at once; otherwise every element could cost one.
             Woken::Bell => says = false,
             Woken::TimeOver if is_late() => return Ok(ring.has()),
             Woken::TimeOver if !says => says = true,
@@ -101,7 +102,7 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
     Ok(true)
 }
 
-/// Sleeps until it is there, a bell came since there were `bells`, or the time is over.
+/// Sleeps until the condition holds, a bell differs from `bells`, or the time is over.
 async fn sleep<S: Inner + 'static>(
     waits: &impl Waits,
     link: &Held<S>,
@@ -118,7 +119,7 @@ async fn sleep<S: Inner + 'static>(
         if let Some(error) = over(end) {
             return Some(Err(error));
         }
-        // The other end may be another one by now, over a connection.
+        // The other end may have been replaced by one that is reached over a connection.
         let now = (end.link.bells(), end.inner.shared().is_some());
         (std::mem::replace(bells, now) != now).then_some(Ok(Woken::Bell))
     });

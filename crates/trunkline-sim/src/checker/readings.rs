@@ -1,4 +1,4 @@
-//! What programs took and were answered, against what was written.
+//! Checks readings and answers that programs took against the writes.
 
 use std::time::Duration;
 
@@ -7,50 +7,52 @@ use trunkline_types::{Contract, Position, Reading, Tick};
 use super::{Checker, Fate, Writer, number_of};
 use crate::plan::Repairs;
 
-/// What one program has had of one item.
+/// The readings that one program has taken of one item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Had {
-    /// The last reading it took.
+    /// Position of the last reading.
     pub position: Option<Position>,
-    /// The subscription was ended, or the connection was, since then.
+    /// The subscription or the connection has ended since then.
     pub interrupted: bool,
-    /// The subscription was ended, whatever the connection was.
+    /// The subscription has ended, regardless of the connection.
     pub ended: bool,
     /// The session of that reading.
     pub session: u64,
 }
 
-/// Sooner than that whoever reconnects is given what was written meanwhile: the time for which the
-/// engine keeps it, less what the two ends take to find out and to come back.
+/// A client that reconnects within this time must get everything written while it was away: the
+/// time for which the engine keeps updates, minus the time that both ends need to notice the break
+/// and to reconnect.
 const KEPT: Duration = Duration::from_secs(20);
-/// Updates may wait that long at the engine before a connection is known to be broken.
+/// Longest time that updates wait at the engine before a broken connection is noticed.
 const UNNOTICED: Duration = Duration::from_secs(5);
-/// Bytes of the longest value that is written, with its number.
+/// Length of the longest value with its number, in bytes.
 const LONGEST: u64 = 430;
 
-/// A reading that a program took, and whose.
+/// A reading that a program took, with its context.
 #[derive(Debug)]
 pub struct Took<'a> {
-    /// Who took it.
+    /// The program that took it.
     pub by: Writer,
-    /// The session it came in.
+    /// The session in which it arrived.
     pub session: u64,
-    /// The variable it is of.
+    /// Number of the variable.
     pub variable: u32,
-    /// Under which contract.
+    /// Contract of the subscription.
     pub contract: Contract,
-    /// It.
+    /// The reading.
     pub reading: &'a Reading,
-    /// All variables of its subscription.
+    /// All variables of the subscription.
     pub variables: &'a [u32],
-    /// When it was taken.
+    /// Time at which it was taken.
     pub now: Tick,
 }
 
 impl Checker {
-    /// Whether what a subscription of `all` says it lost to a disconnect should have been kept for
-    /// it: it was away for a short time, and no more was written than its bound. What was sent to a
-    /// session that is not known to be over is not there to be given to the next one.
+    /// Returns true if the updates that an `all` subscription reports as lost to a disconnect
+    /// should have been kept: the client was away for a short time, and no more was written than
+    /// the bound. Updates sent to a session that is not known to be over cannot be given to the
+    /// next one.
     fn should_have(&self, took: &Took<'_>, had: &Had, before: Position) -> bool {
         let Contract::All { elements, bytes } = took.contract else {
             return false;
@@ -62,7 +64,7 @@ impl Checker {
         let Some(missed) = self.seen(took.variable, missed) else {
             return false;
         };
-        // What has lost its mark is not kept for the next session either.
+        // An update that has lost its mark is not kept for the next session either.
         let is_whole = self.repairs == Repairs::Never;
         if had.ended || had.session >= took.session || !is_whole {
             return false;
@@ -87,7 +89,7 @@ impl Checker {
             && written * LONGEST < u64::from(bytes) * 7 / 8
     }
 
-    /// A program took a reading.
+    /// Checks a reading that a program took.
     pub fn took(&mut self, took: &Took<'_>, had: &mut Had) {
         self.totals.readings += 1;
         let reading = took.reading;
@@ -96,7 +98,7 @@ impl Checker {
         let had_before = *had;
         let before = had.position.replace(position);
         let interrupted = had.interrupted;
-        // The first reading of a subscription may be a copy of before the interruption.
+        // The first reading of a subscription may be a copy from before the interruption.
         had.interrupted &= before.is_none();
         (had.ended, had.session) = (false, took.session);
         let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
@@ -108,7 +110,8 @@ impl Checker {
             )
         };
         match before {
-            // What was coalesced or dropped before it was taken counts from the subscription on.
+            // Before the first reading, coalesced and dropped updates count from the start of the
+            // subscription.
             None if told >= position.sequence.max(1)
                 && !lost.unknown
                 && self.repairs != Repairs::Records =>
@@ -138,9 +141,8 @@ impl Checker {
                         self.fail(|| format!("B-05: lost over a short cut; {}", who()));
                     }
                 }
-                // What the product mends it begins behind what the program has, as after a cut.
-                // Only runs that plant the loss of records tolerate that there is something to
-                // mend.
+                // A repair begins after the last reading of the program, as after a cut. Only runs
+                // that plant the loss of records accept that a repair is needed.
                 let is_mended = self.repairs == Repairs::Records;
                 if lost.disconnect > 0 && !interrupted && !is_mended {
                     self.fail(|| format!("B-03: lost to a disconnect that was none; {}", who()));
@@ -157,7 +159,8 @@ impl Checker {
         }
     }
 
-    /// What the reading holds was written, to this variable, as this update (no invented reading).
+    /// Checks that the content of the reading was written to this variable as this update, so that
+    /// no reading is invented.
     fn check_content(&mut self, took: &Took<'_>) {
         let (variable, reading) = (took.variable, took.reading);
         let position = reading.position;
@@ -210,8 +213,8 @@ impl Checker {
         }
     }
 
-    /// A read or a snapshot of these variables was answered. What it holds was written; what is of
-    /// one instant all variables held at the same time (B-23).
+    /// Checks the answer to a read or a snapshot of these variables: its contents must have been
+    /// written, and all values of one instant must have been current at the same time (B-23).
     pub fn answered<E: std::fmt::Debug>(
         &mut self,
         variables: &[u32],
@@ -248,7 +251,7 @@ impl Checker {
             }
         }
         self.totals.snapshots += u64::from(is_one_instant);
-        // What the witness has not seen has no place among the updates of other variables.
+        // Updates that the witness has not seen have no place among those of other variables.
         if is_one_instant && newest >= next && !self.is_plain {
             self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
         }

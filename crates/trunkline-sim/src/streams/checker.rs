@@ -1,14 +1,15 @@
-//! The checker: it stands outside the product and knows only what programs wrote, read and were
-//! told.
+//! The checker: it is independent of the product, and knows only what programs wrote, what they
+//! read, and the results of their calls.
 //!
-//! - I1, I2: what a reader gets is what was accepted, in order, each once, and as it was written.
-//! - I3: what counts as received, read or durable is.
-//! - I4: buffers hold no more than they may.
-//! - I5: after the heal everything arrives, and every end is told what became of it.
-//! - I6: a call that was not done in time, or failed, moved nothing; the count of what is left
-//!   behind is right.
-//! - I7: a directory keeps few bytes for a peer, whatever it asks and whether or not it reads.
-//! - I8: an end admits nobody in its peer's name without the secret of the pair.
+//! - I1, I2: a reader gets exactly what was accepted: in order, each element once, unaltered.
+//! - I3: what is reported as received, read or durable is so.
+//! - I4: buffers hold no more than their capacity.
+//! - I5: after the heal everything arrives, and every end learns the outcome of its stream.
+//! - I6: a call that timed out or failed moved nothing, and the counts of undelivered elements are
+//!   right.
+//! - I7: a directory keeps a bounded number of bytes for a peer, whatever it asks and whether or
+//!   not it reads.
+//! - I8: an end admits no one in its peer's name without the secret of the pair.
 
 mod reading;
 mod writing;
@@ -21,88 +22,88 @@ use trunkline_types::Tick;
 use super::content::Kind;
 use super::plan::Plan;
 
-/// What stays the same through the lives of an endpoint.
+/// The part of an incarnation that stays the same over all incarnations of an endpoint.
 pub type Lineage = [u8; 8];
 
-/// What was checked.
+/// Counts of what was checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Elements that were accepted.
     pub written: u64,
-    /// Elements that were read, and compared with what was written.
+    /// Elements that were read, and compared with those written.
     pub delivered: u64,
-    /// Calls that were not done in time, and moved nothing.
+    /// Calls that timed out and moved nothing.
     pub late: u64,
-    /// Flushes that were done, each compared with the other end.
+    /// Completed flushes, each compared with the other end.
     pub flushed: u64,
     /// Ends that were created.
     pub ends: u64,
-    /// Readers that were told that their stream is over.
+    /// Readers that learned that their stream is over.
     pub over: u64,
-    /// Counts of what was left behind that were compared.
+    /// Counts of undelivered elements that were compared.
     pub lefts: u64,
-    /// Of the ends, those that went on from a journal.
+    /// Ends that continued from a journal.
     pub resumed: u64,
-    /// Streams of which everything was there after the heal.
+    /// Streams that were complete after the heal.
     pub compared: u64,
 }
 
-/// A stream, as its writer has it.
+/// The writer's view of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// Elements that were written for sure, and those that may have been.
+    /// Elements that were certainly written, and those that may have been.
     pub accepted: u64,
     pub tried: u64,
-    /// The most that ever were.
+    /// The largest value of `tried` so far.
     most: u64,
-    /// Told as received and as durable, by which reader: a stream whose journal was not emptied may
-    /// have another one later.
+    /// Elements reported as received and as durable, by reader: a stream whose journal was not
+    /// emptied may have another reader later.
     received: BTreeMap<Lineage, u64>,
     durable: BTreeMap<Lineage, u64>,
-    /// What its writer left behind, and whether it closed in order.
+    /// The undelivered elements of its writer, and true if the writer closed in order.
     left: Option<(Left, bool)>,
-    /// How far a reader got, and whether it had everything that came.
+    /// The position of a reader that has read everything that arrived.
     finished: Option<u64>,
     /// The writer is gone for good.
     is_over: bool,
-    /// The program has closed it: a journal takes no more.
+    /// The program has closed the stream, so a journal accepts no more.
     pub is_closing: bool,
-    /// It has ended it: in order, or not.
+    /// True if the program has ended the stream in order, false if not in order.
     ending: Option<bool>,
-    /// How far it has come at any reader.
+    /// The furthest position reached at any reader.
     reached: u64,
-    /// How far its reader was at the heal, where more was left than passes in the time there is.
+    /// The position of the reader at the heal, if more was left than the remaining time allows.
     behind_at: Option<u64>,
 }
 
-/// Why a reader gets no more.
+/// The reason why a reader gets no more elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamEnd {
     /// The writer closed in order.
     Ended,
-    /// The writer aborted, or gave up while it closed.
+    /// The writer aborted, or gave up while closing.
     Aborted {
-        /// Bytes that the writer accepted and the reader did not get.
+        /// Bytes that the writer accepted but the reader did not get.
         missing: u64,
     },
-    /// Something else.
+    /// Any other reason.
     Fault,
 }
 
-/// What a reader is at.
+/// The state of a reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     pub life: Option<u64>,
     pub next: u64,
     committed: u64,
     commit_tried: u64,
-    /// What the end has told in all that it read, in this life of it.
+    /// Elements that this incarnation of the end reports as read.
     total: u64,
-    /// The index of its first element.
+    /// Index of its first element.
     base: Option<u64>,
-    /// Elements that were written when it came.
+    /// Elements that were written when the reader was created.
     found: u64,
-    /// A call got fewer than it asked for.
+    /// A call returned fewer elements than requested.
     was_short: bool,
 }
 
@@ -111,9 +112,9 @@ pub struct Checker {
     pub violation: Option<String>,
     kind: Kind,
     takes_successor: bool,
-    /// Where the journals are.
+    /// The sides that have journals.
     journals: [bool; 2],
-    /// What a return survives is a loss of power too.
+    /// The sides on which a completed call survives a loss of power.
     on_disk: [bool; 2],
     capacity: [u64; 2],
     lives: Vec<Life>,
@@ -121,14 +122,14 @@ pub struct Checker {
     readings: BTreeMap<Lineage, Reading>,
     /// A process was killed, or a program has ended its end.
     pub is_disturbed: bool,
-    /// What was confirmed may be gone.
+    /// Confirmed data may be lost.
     pub may_lose: bool,
-    /// What had arrived may be gone again.
+    /// Data that had arrived may be lost again.
     has_torn: bool,
-    /// A disk has failed, so that a journal that was to be emptied may not be; or a stream was
-    /// given up while the other end was away.
+    /// A disk has failed, so that a journal may not have been emptied; or a stream was given up
+    /// while the other end was away.
     pub has_failed: bool,
-    /// A single element, and by when it is to be read.
+    /// A single element, and the time by which it must be read.
     probe: Option<(u64, Tick)>,
     pub totals: Totals,
     scratch: Vec<u8>,
@@ -158,7 +159,7 @@ impl Checker {
         }
     }
 
-    /// The first one counts.
+    /// Records a violation; only the first one counts.
     pub fn violate(&mut self, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(what());
@@ -173,7 +174,7 @@ impl Checker {
         &mut self.lives[life as usize]
     }
 
-    /// The life of a writer of this lineage.
+    /// Returns the stream of the writer with this lineage.
     pub fn life_of(&mut self, lineage: Lineage) -> u64 {
         if let Some(life) = self.known.get(&lineage) {
             return *life;
@@ -184,8 +185,8 @@ impl Checker {
         life
     }
 
-    /// A process is gone. Of a reader that its program did not have yet nobody knows how far it
-    /// was.
+    /// Called when a process is gone. The position of a reader that its program did not have yet is
+    /// unknown.
     pub fn killed(&mut self, side: usize) {
         if side == 1 && self.takes_successor {
             self.lives
@@ -194,7 +195,7 @@ impl Checker {
         }
     }
 
-    /// Both journals were removed: what comes is another stream.
+    /// Called when both journals were removed: the next stream is a new one.
     pub fn wiped(&mut self) {
         self.is_disturbed = true;
         self.may_lose = false;
@@ -203,7 +204,7 @@ impl Checker {
         self.lives.iter_mut().for_each(|life| life.is_over = true);
     }
 
-    /// A machine has lost power: what need not have been safe may be gone.
+    /// Called when a machine has lost power: data that was not durable may be lost.
     pub fn power_failed(&mut self, side: usize) {
         self.has_torn |= side == 1;
         if !self.on_disk[side] {
@@ -211,16 +212,16 @@ impl Checker {
         }
     }
 
-    /// A reader has read everything that arrived, and its stream ends for this reason. `peer` is
-    /// the writer that it was connected to last.
+    /// Called when a reader has read everything that arrived, and its stream ends for this reason.
+    /// `peer` is the writer that it was last connected to.
     pub fn reader_over(&mut self, own: Lineage, peer: Option<Lineage>, end: StreamEnd) {
         self.totals.over += 1;
         let mut reading = self.reading(own);
         let peer = peer.map(|peer| self.life_of(peer));
         let may_be_another = self.takes_successor || reading.total == 0;
         if may_be_another && peer.is_some() && peer != reading.life {
-            // A successor of the writer, or the first that meets the reader, of which nothing has
-            // been read.
+            // A successor of the writer, or the first writer that the reader meets, none of whose
+            // elements was read.
             reading.life = peer;
             (reading.next, reading.base) = (0, reading.base.map(|_| 0));
         }
@@ -237,7 +238,8 @@ impl Checker {
         let ending = it.ending;
         let is_whole = (accepted..=tried).contains(&next);
         match end {
-            // A journal that its disk does not let be emptied goes on in another life.
+            // If a journal cannot be emptied because of its disk, the stream continues in the next
+            // incarnation.
             StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if has_failed => {}
             StreamEnd::Ended | StreamEnd::Aborted { missing: 0 } if !is_whole => {
                 self.violate(|| {
@@ -260,7 +262,7 @@ impl Checker {
         self.compare_ends(life);
     }
 
-    /// What the writer left behind is what the reader lacks.
+    /// Checks that the elements the writer reports as undelivered are those that the reader lacks.
     fn compare_ends(&mut self, life: u64) {
         let it = self.life(life);
         let (Some((left, in_order)), Some(next)) = (it.left, it.finished) else {
@@ -283,17 +285,17 @@ impl Checker {
         }
     }
 
-    /// The element that was written last is to be read by then.
+    /// Requires that the last element is read by this time.
     pub fn probe(&mut self, life: u64, by: Tick) {
         self.probe = Some((self.life(life).accepted, by));
     }
 
-    /// Whether it is waited for.
+    /// Returns true while that element is awaited.
     pub fn is_probing(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// Whether it was not.
+    /// Checks that the element was read in time.
     pub fn look_at_probe(&mut self, now: Tick) {
         let Some((count, by)) = self.probe else {
             return;
@@ -306,7 +308,7 @@ impl Checker {
         }
     }
 
-    /// After the heal: everything is there.
+    /// Checks after the heal that everything was read.
     pub fn compare(&mut self, own: Lineage, life: u64) {
         let reading = self.reading(own);
         self.totals.compared += 1;

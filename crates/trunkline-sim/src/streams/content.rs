@@ -1,27 +1,27 @@
-//! What the elements of a simulated stream are: each says which one of which stream it is, as far
-//! as it is long enough.
+//! The elements of a simulated stream. Each element that is long enough names its stream and its
+//! index.
 
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
 use crate::rng::{Rng, mix};
 
-/// Bytes of the length before an element that varies.
+/// Length prefix of an element that varies in size, in bytes.
 const LENGTH: usize = 4;
-/// Bits of the index of an element in what it says of itself.
+/// Bits of the index in the name of an element.
 const INDEX_BITS: u32 = 40;
 
 /// The kind of a stream's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// So many bytes each.
+    /// Size of each element, in bytes.
     Fixed(usize),
-    /// From so many to so many bytes each.
+    /// Smallest and largest size of an element, in bytes.
     Variable(usize, usize),
 }
 
 impl Kind {
-    /// `tells`: each is long enough to say which one it is.
+    /// `tells`: every element is long enough to hold its name.
     pub fn drawn(rng: &mut Rng, tells: bool) -> Self {
         let least = if tells { 8 } else { 0 };
         match rng.below(3) {
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of the longest in a buffer.
+    /// Returns the size of the longest element in a buffer, in bytes.
     pub fn longest(self) -> usize {
         match self {
             Self::Fixed(size) => size,
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// A type whose values are so long.
+    /// Returns a type whose values have this size.
     pub fn data_type(self) -> DataType {
         let Self::Fixed(size) = self else {
             return DataType::String;
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// Appends element `index` of the writer's life `life`, as it lies in a buffer.
+    /// Appends element `index` of stream `life` in its buffer layout.
     pub fn put(self, life: u64, index: u64, out: &mut Vec<u8>) {
         let name = life << INDEX_BITS | index;
         let mut state = mix(name ^ 0x656c_656d_656e_7431);
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Elements, one by one, of bytes that are some whole ones.
+    /// Splits bytes into elements; `bytes` contains only whole elements.
     pub fn each(self, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let mut rest = bytes;
         std::iter::from_fn(move || {
@@ -99,7 +99,7 @@ impl Kind {
         })
     }
 
-    /// What an element says of itself: the life of its writer, and its index.
+    /// Returns the name in an element: its stream and its index.
     pub fn name(self, element: &[u8]) -> Option<(u64, u64)> {
         let content = match self {
             Self::Fixed(_) => element,

@@ -1,4 +1,4 @@
-//! What a simulated program has: the time, chance of its own, and the checker to tell.
+//! The context of a simulated program: the time, its own random numbers, and the checker.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -15,43 +15,43 @@ use super::checker::{Checker, Lineage};
 use super::plan::{Names, Plan};
 use crate::rng::Rng;
 
-/// What the programs are to do.
+/// The phase of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// What the seed has drawn, under faults.
+    /// The actions drawn from the seed, under faults.
     Faults,
-    /// No faults; writing goes on until then.
+    /// No faults; writing continues until this time.
     Calm(Tick),
-    /// Whatever there is is to be brought to its end.
+    /// Everything is brought to its end.
     Finish,
 }
 
-/// How a program has ended.
+/// The way in which a program has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// It has done what it was to do.
+    /// It has finished its work.
     Done,
-    /// Its journal is of no use any more, and both are to be removed.
+    /// Its journal can no longer be used, and both journals must be removed.
     Wipe,
 }
 
-/// What both programs, the world and the checker share.
+/// State shared by both programs, the world and the checker.
 pub struct Shared {
     pub checker: RefCell<Checker>,
     pub phase: Cell<Phase>,
-    /// The ends that are there, as a monitor asks them.
+    /// The current ends, as a monitor sees them.
     pub ends: RefCell<[Option<Arc<dyn Driven>>; 2]>,
-    /// The writing program ends its stream then, because something is wrong with the connection.
+    /// Time at which the writing program ends its stream because of a connection problem.
     pub ends_at: Cell<Option<Tick>>,
-    /// A program does nothing until then.
+    /// A program is idle until then.
     pub idle_until: [Cell<Tick>; 2],
-    /// What programs have to tell people.
+    /// Messages of the programs for people.
     pub said: RefCell<Vec<String>>,
     pub clock: Arc<SimClock>,
     pub plan: Plan,
 }
 
-/// A program's view of all that.
+/// A program's view of the shared state.
 #[derive(Clone)]
 pub struct Ctx {
     pub shared: Rc<Shared>,
@@ -61,7 +61,7 @@ pub struct Ctx {
     wake_at: Rc<Cell<Option<Tick>>>,
 }
 
-/// What stays of an incarnation through its lives.
+/// Returns the part of an incarnation that stays the same over all incarnations of an endpoint.
 pub fn lineage(incarnation: [u8; 16]) -> Lineage {
     let mut lineage = Lineage::default();
     lineage.copy_from_slice(&incarnation[8..]);
@@ -107,7 +107,7 @@ impl Ctx {
             .push(format!("{name}: {}", line()));
     }
 
-    /// When the program wants to go on by itself.
+    /// Returns the time at which the program wants to continue on its own.
     pub fn wake_at(&self) -> Option<Tick> {
         self.wake_at.get()
     }
@@ -116,7 +116,7 @@ impl Ctx {
         let until = self.now().saturating_add(time);
         let until = until.max(self.shared.idle_until[self.side].get());
         poll_fn(|_| {
-            // What has healed is not waited for.
+            // Once the faults have ended, long waits are cut short.
             let until = match self.phase() {
                 Phase::Faults => until,
                 _ => until.min(self.now().saturating_add(Duration::from_millis(100))),
@@ -131,7 +131,7 @@ impl Ctx {
         .await;
     }
 
-    /// A pause between two calls.
+    /// Pauses between two calls.
     pub async fn pause(&self) {
         let mean = match self.phase() {
             Phase::Faults => self.plan().sides[self.side].pace.pause,
@@ -141,7 +141,7 @@ impl Ctx {
         self.sleep(time).await;
     }
 
-    /// The time between two ends.
+    /// Pauses between two ends.
     pub async fn absence(&self) {
         let mean = match self.phase() {
             Phase::Faults => self.plan().sides[self.side].pace.absence,
@@ -151,14 +151,14 @@ impl Ctx {
         self.sleep(time).await;
     }
 
-    /// The end that this process has.
+    /// Returns the lineage of this process's end.
     pub fn own(&self) -> Lineage {
         let (end, _) = self.process.seated();
         end.map(|end| lineage(end.incarnation()))
             .unwrap_or_default()
     }
 
-    /// The end that it is connected with.
+    /// Returns the lineage of the end that it is connected to.
     pub fn peer(&self) -> Option<Lineage> {
         let (end, _) = self.process.seated();
         end.and_then(|end| end.peer()).map(lineage)

@@ -1,30 +1,30 @@
-//! The faults that strike a stream.
+//! The faults of a stream.
 
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// A connection is cut at any byte, in order or by reset, for both ends.
+    /// A connection is cut at any byte, by closing or by reset, for both ends.
     Cut,
-    /// One end is told at once that its connection is cut, the other one much later: what was on
-    /// its way comes late, when there is another connection.
+    /// One end learns immediately that its connection is cut, the other one much later: data in
+    /// flight arrives late, when there is already another connection.
     HalfCut,
-    /// Nothing arrives in one direction or both, and neither end is told.
+    /// No data arrives in one direction or both, and neither end is notified.
     HalfOpen,
     /// A connection is slow.
     Slow,
-    /// Everything on a connection is late, each direction by its own.
+    /// Everything on a connection is delayed, by a different time in each direction.
     Late,
     /// Connections are refused, or not answered.
     Refuse,
-    /// What an earlier connection began with comes once more, over another one.
+    /// The first bytes of an earlier connection arrive again over another one.
     Replay,
-    /// A bit is altered on the way.
+    /// A bit is altered in transit.
     Alter,
-    /// A process stands still.
+    /// A process is paused.
     Pause,
     /// A process is killed and started again.
     Kill,
-    /// A program does nothing with its end.
+    /// A program does not use its end.
     Idle,
     /// The disk of a journal is full for a while.
     DiskFull,
@@ -34,13 +34,14 @@ pub enum Fault {
     SyncFails,
     /// A machine with a journal loses power.
     PowerFails,
-    /// A stranger asks a directory again and again and reads no answer.
+    /// A stranger sends requests to a directory continuously and reads no answer.
     Hostile,
-    /// Somebody who knows the incarnations of both ends dials one in the name of the other.
+    /// An impostor that knows the incarnations of both ends dials one of them in the name of the
+    /// other.
     Impostor,
 }
 
-/// All of them.
+/// All faults.
 pub const FAULTS: &[Fault] = &[
     Fault::Cut,
     Fault::HalfCut,
@@ -62,7 +63,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 impl Fault {
-    /// What happens, for people.
+    /// Returns a description for people.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Cut => "a connection is cut at any byte, in order or by reset",

@@ -1,5 +1,5 @@
 //! The simulator of network streams: the production ends, journals and directories under a seeded
-//! clock, network and disk, and a checker that stands outside them.
+//! clock, network and disk, with a checker that is independent of them.
 //!
 //! ```text
 //!   faults --> World: the time, two machines, the connections between -- Trace
@@ -9,7 +9,7 @@
 //!       +----------------------------> Checker <-------------------------+
 //! ```
 //!
-//! A run has faults, then none, and then the stream is brought to its end.
+//! A run has a phase with faults and one without; then the stream is brought to its end.
 
 mod checker;
 pub mod content;

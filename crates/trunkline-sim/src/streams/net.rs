@@ -1,4 +1,4 @@
-//! Connections between the two machines: a direction each way, and who is at either end.
+//! Connections between the two machines: a direction each way, and the holder of each end.
 
 use trunkline_proto::Endpoint;
 use trunkline_stream::directory::DirectorySession;
@@ -8,24 +8,24 @@ use trunkline_types::{Tick, Timestamp};
 use crate::link::{Direction, End, Way};
 use crate::rng::Rng;
 
-/// Bytes kept of what a connection began with.
+/// Number of first bytes of a connection that are kept for a replay.
 const OPENING: usize = 2048;
 
-/// Bytes that a directory may keep for one connection: its output with one answer of a full page,
-/// and its input with one read.
+/// Limit for the bytes that a directory keeps for one connection: its output with one answer of a
+/// full page, and its input with one read.
 const KEPT_MAX: usize = 96 << 10;
-/// Bytes in the driver of a session, at most, that the network has not taken.
+/// Largest number of bytes in a session's driver that the network has not accepted.
 const OUT_MAX: usize = 64 << 10;
 
-/// Who is at an end of a connection.
+/// The holder of one end of a connection.
 pub enum Holder {
-    /// The end of a stream: of which side, and which one.
+    /// The end of a stream: its side and its number.
     Slot(usize, u64),
     /// The directory of the machine that was dialled.
     Session(Box<Hosted>),
-    /// Nobody yet: it is handed over.
+    /// None yet: the connection is being handed over.
     OnTheWay,
-    /// Nobody any more.
+    /// None any more.
     Nobody,
 }
 
@@ -37,22 +37,22 @@ pub struct Hosted {
     pub due: Option<Tick>,
 }
 
-/// A connection. Direction 0, and end 0, is of who has dialled.
+/// A connection. Direction 0 and end 0 belong to the dialling side.
 pub struct Conn {
     /// The side that was dialled.
     pub to: usize,
     pub directions: [Direction; 2],
     pub ways: [Way; 2],
     pub holders: [Holder; 2],
-    /// What was sent first by who has dialled.
+    /// The first bytes sent by the dialling side.
     pub opening: Vec<u8>,
-    /// When bytes came out at either end last.
+    /// Time at which bytes last arrived at each end.
     pub heard: [Tick; 2],
-    /// Bytes that are altered from now on.
+    /// Number of pieces still to be altered, by direction.
     pub alters: [u32; 2],
-    /// Made up: nobody is at its end 0.
+    /// An artificial connection: no stream end is at its end 0.
     pub is_replay: bool,
-    /// What a stranger has still to send.
+    /// Requests that a stranger has still to send.
     pub questions: Vec<u8>,
     /// Bytes that the directory kept for it at its last turn.
     pub kept: usize,
@@ -74,7 +74,7 @@ impl Conn {
         }
     }
 
-    /// Sends from an end, as much as there is room for.
+    /// Sends from an end as much as there is room for, and returns the number of bytes.
     pub fn send(&mut self, end: usize, now: Tick, bytes: &[u8], rng: &mut Rng) -> usize {
         let count = bytes.len().min(self.directions[end].room());
         let bytes = &bytes[..count];
@@ -83,11 +83,12 @@ impl Conn {
             self.opening.extend_from_slice(&bytes[..kept]);
         }
         if matches!(self.holders[1 - end], Holder::Nobody) {
-            // It is closed there, and what comes is thrown away.
+            // The other end is closed, so the bytes are discarded.
             return count;
         }
         let way = self.ways[end];
-        // Not always the first bytes, which are heads of frames.
+        // With a probability, so that not only the first bytes, which are frame headers, are
+        // altered.
         if self.alters[end] > 0 && count > 0 && rng.chance(0.5) {
             self.alters[end] -= 1;
             let mut altered = bytes.to_vec();
@@ -100,20 +101,20 @@ impl Conn {
         count
     }
 
-    /// An end is closed.
+    /// Closes an end.
     pub fn finish(&mut self, end: usize, now: Tick, how: End) {
         self.holders[end] = Holder::Nobody;
         let way = self.ways[end];
         self.directions[end].finish(now, how, &way);
     }
 
-    /// When something comes out at an end.
+    /// Returns the time at which something arrives at an end.
     pub fn next_arrival(&self, end: usize) -> Option<Tick> {
         let from = 1 - end;
         self.directions[from].next_arrival(&self.ways[from])
     }
 
-    /// Whether the directory keeps more for it than it may.
+    /// Returns true if the directory keeps more for this connection than allowed.
     pub fn is_kept_too_much_for(&self) -> bool {
         self.kept > KEPT_MAX
     }
@@ -123,7 +124,8 @@ impl Conn {
         self.holders.iter().all(gone)
     }
 
-    /// Turns the session at end 1; a number when the connection is somebody's by it.
+    /// Runs a turn of the session at end 1. Returns a number once the connection is to be handed
+    /// over to an endpoint under that number.
     pub fn turn_session(&mut self, now: Tick, read_max: usize, rng: &mut Rng) -> Option<u64> {
         let questions = std::mem::take(&mut self.questions);
         let asked = self.send(0, now, &questions, rng);

@@ -1,4 +1,4 @@
-//! What a seed draws for a stream before anything runs.
+//! The plan of a stream, drawn from a seed before anything runs.
 
 use std::time::Duration;
 
@@ -10,49 +10,50 @@ use super::fault::{FAULTS, Fault};
 use crate::link::{CAPACITY, Way};
 use crate::rng::Rng;
 
-/// Who names whom.
+/// The ends that name their peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
     /// The writer dials.
     Writer,
     /// The reader dials.
     Reader,
-    /// Each names the other.
+    /// Each end names the other.
     Both,
 }
 
-/// How a program works.
+/// The working pattern of a program.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// Mean pause between two calls.
     pub pause: Duration,
-    /// Elements of a call, at most.
+    /// Largest number of elements per call.
     pub batch_max: u64,
-    /// It waits on the connection itself: it looks after every turn, not only after changes.
+    /// The program waits on the connection itself: it runs after every turn, not only after
+    /// changes.
     pub drives: bool,
-    /// How long it stays away after its end is over, on average.
+    /// Mean time between the end of its endpoint and the creation of the next one.
     pub absence: Duration,
-    /// Mean time between two ends that it closes or aborts of its own accord; `None`: never.
+    /// Mean time after which it closes or aborts its end of its own accord; `None`: never.
     pub closes_every: Option<Duration>,
-    /// Chance of a time limit for a call.
+    /// Probability of a short time limit for a call.
     pub hurried: f64,
-    /// Chance that it ends its stream where a write is out of time, or soon after something has
-    /// happened to the connection: what was sent before is still on its way then.
+    /// Probability that it ends its stream when a write times out, or soon after a fault of the
+    /// connection, while earlier data is still in flight.
     pub gives_up: f64,
 }
 
-/// One end.
+/// The plan of one end.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Elements of its buffer.
+    /// Capacity of its buffer, in elements.
     pub capacity: usize,
-    /// Bytes of its buffer, where elements vary.
+    /// Size of its buffer in bytes, if elements vary in size.
     pub bytes_max: usize,
-    /// Its name is with an engine of its machine, which outlives its process.
+    /// Its name is registered with an engine of its machine, which outlives its process.
     pub has_engine: bool,
-    /// Its journal.
+    /// Durability of its journal; `None`: no journal.
     pub journal: Option<Durability>,
-    /// How its program works.
+    /// Working pattern of its program.
     pub pace: Pace,
 }
 
@@ -61,31 +62,31 @@ pub struct Side {
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// The elements.
+    /// Kind of the elements.
     pub kind: Kind,
     /// Writer and reader.
     pub sides: [Side; 2],
-    /// Who names whom.
+    /// The ends that name their peer.
     pub names: Names,
-    /// Whether either end takes a successor of the other.
+    /// Both ends accept a successor of their peer.
     pub takes_successor: bool,
-    /// How long an end waits for its peer.
+    /// Time that an end waits for a disconnected peer.
     pub gone_after: Option<Duration>,
-    /// Whether bytes carry checksums; `None`: as the ends find right.
+    /// Adds checksums to the data; `None`: the ends decide.
     pub is_checked: Option<bool>,
     /// When a reader's elements count as read.
     pub commit: Commit,
-    /// How long a sync takes, at most.
+    /// Longest duration of a sync.
     pub sync: Duration,
-    /// How connections are without a fault.
+    /// Properties of a connection without faults.
     pub way: Way,
-    /// From a reason for a turn to the turn, at most.
+    /// Longest time from the cause of a turn to the turn.
     pub scheduling: Duration,
-    /// Bytes that are read at once beyond those whose place is known, at most.
+    /// Largest number of bytes read at once, beyond those whose place is known.
     pub read_max: usize,
-    /// Which faults strike, and how far apart on average.
+    /// The faults, each with its mean interval.
     pub faults: Vec<(Fault, Duration)>,
-    /// For how long.
+    /// Duration of the phase with faults.
     pub safety: Duration,
 }
 
@@ -112,7 +113,7 @@ fn pace(rng: &mut Rng, capacity: usize, closes: bool) -> Pace {
 }
 
 impl Plan {
-    /// The thin path: elements of 8 bytes over a perfect network.
+    /// The simplest plan: elements of 8 bytes over a perfect network.
     pub fn thin(seed: u64) -> Self {
         let mut plan = Self::drawn(seed);
         plan.kind = Kind::Fixed(8);
@@ -138,8 +139,8 @@ impl Plan {
         plan
     }
 
-    /// Elements that can pass from one program to the other in 3 s, whatever the buffers are: no
-    /// more wait at a time, so that 10 s are enough for them.
+    /// Returns the number of elements that can pass between the programs in 3 s, for any buffer
+    /// size. No more may wait at a time, so that 10 s are enough for them.
     pub fn backlog(&self) -> u64 {
         let syncs = match self.sides.iter().any(|side| side.journal.is_some()) {
             true => self.sync * 2,
@@ -153,18 +154,19 @@ impl Plan {
             Kind::Variable(..) => (side.capacity as u64).min(side.bytes_max as u64 / longest),
         };
         let fits = self.sides.iter().map(of_side).min().unwrap_or(1);
-        // Credit is given a quarter of a buffer at a time.
+        // Credit is granted a quarter of a buffer at a time.
         let each = (fits / 2).max(1);
         ((3.0 / round.as_secs_f64()) as u64 * each).max(1)
     }
 
-    /// How long a single element may take.
+    /// Returns the longest time that a single element may take.
     pub fn single(&self) -> Duration {
         let turns = self.way.delay * 6 + self.way.jitter * 6 + self.scheduling * 12 + self.sync * 6;
         Duration::from_millis(500) + turns
     }
 
-    /// What `seed` draws: elements, buffers, programs, journals, and a swarm of faults.
+    /// The plan drawn from `seed`: elements, buffers, programs, journals, and a selection of
+    /// faults.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x7374_7265_616d_7331);
         let takes_successor = rng.chance(0.2);
@@ -179,7 +181,7 @@ impl Plan {
         let closes = rng.chance(0.4);
         let sides = journals.map(|has_journal| {
             let capacity = rng.magnitude(1.0, 3000.0).round() as usize;
-            // Room for one at least; often far less than for as many as may be.
+            // Room for at least one element; often far less than for the full capacity.
             let least = kind.longest();
             let bytes_max = least + (rng.magnitude(1.0, 40_000.0) as usize);
             let durability = pick(&mut rng, &[Durability::Process, Durability::Disk]);
@@ -215,7 +217,7 @@ impl Plan {
             names: pick(&mut rng, &[Names::Writer, Names::Reader, Names::Both]),
             takes_successor,
             gone_after: pick(&mut rng, &[None, None, Some(2), Some(9)]).map(Duration::from_secs),
-            // What nobody checks may be altered unseen.
+            // Without checksums, altered data would not be noticed.
             is_checked: is_checked.filter(|checked| *checked || !alters),
             commit: pick(&mut rng, &[Commit::ByNextRead, Commit::ByProgram]),
             sync: Duration::from_secs_f64(rng.magnitude(0.000_1, 0.05)),

@@ -10,7 +10,7 @@ use super::checker::{Lineage, StreamEnd};
 use super::ctx::{Ctx, Exit, Phase};
 use super::writing::{Next, check_fault, creation_failed};
 
-/// Creates a reading end again and again, and reads from it.
+/// Creates reading ends, one after another, and reads from them.
 pub async fn run(ctx: Ctx) -> Exit {
     let data_type = ctx.plan().kind.data_type();
     loop {
@@ -76,7 +76,7 @@ impl Reading<'_> {
                 self.close(reader).await;
                 ctx.checker(|checker| checker.reader_gone(self.own, &found));
                 return match self.has_journal() {
-                    // What its writer still has is not wanted any more.
+                    // Data that its writer still has is no longer wanted.
                     true => Next::Exit(Exit::Wipe),
                     false => Next::Again,
                 };
@@ -154,7 +154,7 @@ impl Reading<'_> {
         if by_itself {
             ctx.checker(|checker| checker.commits(own));
         }
-        // One at least: whoever asks for what there is does not wait.
+        // Asks for at least one element, because a read of what is available does not wait.
         let asked = match asked {
             None if is_calm && ctx.rng(|rng| rng.chance(0.5)) => Some(1),
             asked => asked,
@@ -170,8 +170,7 @@ impl Reading<'_> {
                 checker.committed(own);
             }
             let count = *got.as_ref().unwrap_or(&0);
-            // What is committed before is what was delivered before: it is the next call that
-            // commits these.
+            // The read commits the elements delivered before it; the next call commits these.
             checker.has_read(own, asked, count, &found);
         });
         if let Err(error) = got
@@ -179,7 +178,7 @@ impl Reading<'_> {
         {
             return Err(error);
         }
-        // What it does not commit is not room for more.
+        // Elements that are not committed leave no room for more.
         let chance = if is_calm { 1.0 } else { 0.4 };
         if self.has_journal() && !by_itself && ctx.rng(|rng| rng.chance(chance)) {
             ctx.checker(|checker| checker.commits(own));

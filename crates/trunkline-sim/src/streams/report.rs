@@ -1,4 +1,4 @@
-//! What runs of streams came to, as the Markdown tables of `docs/reference/simulation.md`.
+//! The totals of many runs of streams, as the Markdown tables of `docs/reference/simulation.md`.
 
 #[cfg(feature = "planted")]
 use trunkline_types::planted::Bug;
@@ -11,7 +11,7 @@ use super::run::Outcome;
 use crate::report;
 use crate::report::Tally;
 
-/// The sum of many runs.
+/// The totals of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Sum(Tally<Fault>);
 
@@ -37,23 +37,23 @@ impl Sum {
             .add(is_violated, outcome.nanos, &outcome.faults, &counts);
     }
 
-    /// What it has in common with others.
+    /// Returns the totals common to both kinds of simulation.
     pub fn tally(&self) -> &Tally<Fault> {
         &self.0
     }
 
-    /// One line for people, of a run that took so many seconds.
+    /// Returns a summary line for a run that took `seconds`.
     pub fn line(&self, seconds: f64) -> String {
         self.0.line("seeds of streams", seconds)
     }
 
-    /// The tables.
+    /// Returns the tables.
     pub fn tables(&self) -> String {
         self.0.tables(None, FAULTS, Fault::sentence)
     }
 }
 
-/// Every planted bug with the seeds it took to find it.
+/// Returns a table of all planted bugs, with the number of seeds needed to find each.
 #[cfg(feature = "planted")]
 pub fn planted(seeds: u64) -> String {
     report::found(Bug::STREAMS, |bug| {
@@ -65,7 +65,7 @@ pub fn planted(seeds: u64) -> String {
     })
 }
 
-/// In how many seeds a planted bug is found, and as what.
+/// Returns the number of seeds needed to find a planted bug, and the violation.
 #[cfg(feature = "planted")]
 pub fn find(bug: Bug, seeds: u64) -> Option<(u64, String)> {
     let violation = |seed| super::run::run(Plan::drawn(seed), false).violation;

@@ -1,4 +1,4 @@
-//! How the faults strike, and how everything is healed.
+//! Application and healing of the faults.
 
 use std::io;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::net::{Conn, Holder};
 use super::world::World;
 use crate::link::{End, Way};
 
-/// Bytes of a stranger's questions.
+/// Bytes of a stranger's requests.
 const FLOOD: usize = 400 << 10;
 
-/// How long an end may go on with a peer of which nothing is heard: the deadline of 3 s, an
-/// interval that a process which stood still itself grants once, and the time of a turn.
+/// Longest time that an end may stay with a silent peer: the deadline of 3 s, an interval that a
+/// process allows once after its own pause, and the time of a turn.
 const SILENCE: Duration = Duration::from_millis(4300);
 
 impl World {
@@ -170,7 +170,7 @@ impl World {
                 if !is_half {
                     conn.directions[direction].cut(now, kept, how);
                 } else if direction == end {
-                    // The end that it goes to is told now, the other one late.
+                    // The receiving end learns of it now, the other one late.
                     conn.directions[direction].cut(now, 0, End::Reset);
                 } else {
                     let way = &mut conn.ways[direction];
@@ -182,7 +182,7 @@ impl World {
         });
     }
 
-    /// What began an earlier connection comes over another one.
+    /// Sends the first bytes of an earlier connection over another one.
     fn replay(&mut self) {
         if self.openings.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// A stranger sends a directory as many questions as the network takes, and half of one.
+    /// Sends a directory as many requests as the network accepts, the last one incomplete.
     fn flood(&mut self, to: usize) {
         let Some(session) = self.session(to) else {
             return;
@@ -223,8 +223,8 @@ impl World {
         self.add(conn);
     }
 
-    /// Somebody dials the ends of a side in the names of their peers: with the right incarnation, a
-    /// dial that is later than any, a state of its own, and no secret. None may let it in.
+    /// Dials the ends of a side in the names of their peers: with the right incarnation, a higher
+    /// attempt number than any real dial, a state of its own, and no secret. No end may admit it.
     fn impostor(&mut self, side: usize) {
         for at in 0..self.sides[side].slots.len() {
             let end = self.sides[side].slots[at].end.clone();
@@ -272,7 +272,7 @@ impl World {
         self.sides[side].start_at = Some(self.now.saturating_add(pause));
     }
 
-    /// Everything is as it is without a fault.
+    /// Ends all faults.
     pub(super) fn heal(&mut self) {
         let now = self.now;
         self.trace.say(now, || "healed".to_owned());
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// Nobody stays with a peer that is silent, or waits longer than it said that it would.
+    /// Checks that no end stays with a silent peer, or waits longer than its limit.
     pub(super) fn watch(&mut self) {
         let now = self.now;
         self.shared.checker.borrow_mut().look_at_probe(now);
@@ -338,7 +338,7 @@ impl World {
             };
             let is_over = slot.end.closes_by().is_some() || slot.end.is_over();
             let away = now.since(slot.up.0.max(machine.runs_since));
-            // A connection that is being closed may take 2 s over its last bytes.
+            // A connection that is being closed may take 2 s for its last bytes.
             let runs = now.since(machine.runs_since) > Duration::from_secs(1);
             if runs && !is_over && away > after + Duration::from_millis(2500) + turns {
                 self.shared.checker.borrow_mut().violate(|| {

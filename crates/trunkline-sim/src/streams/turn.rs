@@ -1,4 +1,4 @@
-//! The turns of an end: what a link does, in the order in which it does it.
+//! The turns of an end: the actions of a link, in the same order.
 
 mod slot;
 
@@ -13,15 +13,15 @@ use crate::link::End;
 
 pub use self::slot::Slot;
 
-/// How long a dial may take.
+/// Longest duration of a dial.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
-/// Bytes in a driver, at most, that the network has not taken.
+/// Largest number of bytes in a driver that the network has not accepted.
 const OUT_MAX: usize = 64 << 10;
-/// How long a connection that is closed may take over its last bytes.
+/// Longest time that a closed connection may take for its last bytes.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 impl World {
-    /// A turn of an end. True when the program is to look.
+    /// Runs a turn of an end. Returns true if the program should look.
     pub(super) fn turn(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let mut changed = self.let_in(side, at);
@@ -43,7 +43,7 @@ impl World {
         changed
     }
 
-    /// Who has come over the network.
+    /// Admits connections that have arrived over the network.
     fn let_in(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let mut changed = false;
@@ -79,7 +79,7 @@ impl World {
         changed
     }
 
-    /// This side closes its end of a connection.
+    /// Closes this side's end of a connection.
     pub(super) fn drop_end(&mut self, number: u64, side: usize, how: End) {
         let now = self.now;
         if let Some(conn) = self.conns.get_mut(&number) {
@@ -147,7 +147,7 @@ impl World {
         slot.forget_output();
         let mut cause = Some(cause);
         slot.end.drive(&mut |end| {
-            // The end's own reason says most.
+            // The end's own reason is the most specific.
             let own = end.wants_close();
             if let Some(cause) = own.or(cause.take()) {
                 end.handle_disconnected(now, cause);
@@ -158,7 +158,8 @@ impl World {
         self.drop_end(number, side, End::Fin);
     }
 
-    /// Sends what there is, and closes what is to be closed. True when the transport is gone.
+    /// Sends pending output, and closes the connection if the end wants that. Returns true if the
+    /// transport is gone.
     pub(super) fn send(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];
@@ -224,7 +225,7 @@ impl World {
         true
     }
 
-    /// Dials, where that is due, and learns what became of it.
+    /// Dials when due, and handles the result of a dial.
     fn dial(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];
@@ -248,7 +249,7 @@ impl World {
         }
         slot.dial = None;
         if slot.conn.is_some() || slot.end.closes_by().is_some() {
-            // One that came meanwhile counts.
+            // A connection that arrived during the dial takes precedence.
             return false;
         }
         let number = slot.number;
@@ -290,7 +291,7 @@ impl World {
         true
     }
 
-    /// When an end wants its next turn, and whether it is done with.
+    /// Schedules the next turn of an end and its sync.
     pub(super) fn plan_next(&mut self, side: usize, at: usize) {
         let now = self.now;
         let scheduling = self.plan().scheduling;
@@ -319,7 +320,8 @@ impl World {
         };
     }
 
-    /// An end whose program has closed it goes when everything is sent.
+    /// Removes an end that its program has closed, once everything is sent. Returns true if it was
+    /// removed.
     pub(super) fn bury(&mut self, side: usize, at: usize) -> bool {
         let now = self.now;
         let slot = &mut self.sides[side].slots[at];

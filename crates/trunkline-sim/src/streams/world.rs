@@ -25,10 +25,10 @@ use crate::link::Way;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// Openings of earlier connections that are kept to come once more.
+/// Number of openings of earlier connections that are kept for a replay.
 const OPENINGS: usize = 8;
 
-/// The process of a side, while there is one.
+/// The process of a side, while it runs.
 pub struct Running {
     pub process: Arc<Process>,
     program: Option<Pin<Box<dyn Future<Output = Exit>>>>,
@@ -42,9 +42,9 @@ pub struct Machine {
     pub running: Option<Running>,
     pub start_at: Option<Tick>,
     pub frozen_until: Tick,
-    /// Since when the process runs without a break.
+    /// Time since which the process has run without a pause.
     pub runs_since: Tick,
-    /// The engine's directory, or that of the process.
+    /// The directory of the engine, or of the process.
     host: Option<Arc<DirectoryHost>>,
     pub disk: SimDisk,
     pub slots: Vec<Slot>,
@@ -134,7 +134,7 @@ impl World {
         number
     }
 
-    /// Everything that is due of one side.
+    /// Handles everything that is due on one side.
     fn turn_side(&mut self, side: usize) {
         let now = self.now;
         if self.sides[side].frozen_until > now {
@@ -223,7 +223,7 @@ impl World {
         })
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     fn next(&self) -> Option<Tick> {
         let mut next = Tick::MAX;
         for machine in &self.sides {

@@ -9,7 +9,7 @@ use trunkline_types::Tick;
 use super::content::Kind;
 use super::ctx::{Ctx, Exit, Phase};
 
-/// Creates a writing end again and again, and writes to it.
+/// Creates writing ends, one after another, and writes to them.
 pub async fn run(ctx: Ctx) -> Exit {
     let data_type = ctx.plan().kind.data_type();
     loop {
@@ -36,7 +36,7 @@ pub async fn run(ctx: Ctx) -> Exit {
     }
 }
 
-/// Whether the journals are of no use any more.
+/// Returns true if the journals can no longer be used.
 pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
     let is_lost = match error {
         StreamError::NoPeer { .. } => false,
@@ -52,7 +52,7 @@ pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
     is_lost && ctx.plan().sides.iter().any(|side| side.journal.is_some())
 }
 
-/// A stream is over for no other reason than that a program has gone.
+/// Checks that a stream is over only because a program has gone.
 pub fn check_fault(ctx: &Ctx, error: &StreamError) {
     let StreamError::Fault(fault) = error else {
         return;
@@ -70,7 +70,7 @@ pub fn check_fault(ctx: &Ctx, error: &StreamError) {
                 false
             }
             _ if is_lost => checker.may_lose || checker.has_failed || !both,
-            // Who has waited long enough has gone, whether its program knows by now or not.
+            // An end that has waited long enough is gone, even if its program does not know yet.
             _ => checker.is_disturbed || plan.gone_after.is_some(),
         };
         if is_gone {
@@ -92,7 +92,7 @@ struct Writing<'a> {
     life: u64,
     closes_at: Option<Tick>,
     bytes: Vec<u8>,
-    /// It has written one element alone, or is about to.
+    /// It has written a single element as a probe, or is about to.
     probes: bool,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Writing<'a> {
                 _ => {}
             }
             if ctx.checker(|checker| checker.is_probing()) {
-                // It is to come without anybody who looks.
+                // The element must arrive without any help from the program.
                 ctx.pause().await;
                 continue;
             }
@@ -136,7 +136,8 @@ impl<'a> Writing<'a> {
                 Phase::Calm(until) => ctx.now() < until,
                 _ => true,
             };
-            // What a round trip limits is not more than can pass in the time that there is.
+            // The backlog must not exceed what can pass in the remaining time, even if a round trip
+            // limits the rate.
             let has_much =
                 ctx.checker(|checker| checker.backlog(self.life)) >= ctx.plan().backlog();
             let may_write = may_write && !has_much;
@@ -145,7 +146,7 @@ impl<'a> Writing<'a> {
             let may_write = may_write || is_probe;
             let done = match may_write {
                 true => self.write(&mut writer).await,
-                // Somebody who only watches: an end that is over says so.
+                // Without writing it only watches: an end that is over reports it.
                 false => {
                     writer
                         .flush(Until::Read, Some(Duration::from_millis(200)))
@@ -169,7 +170,7 @@ impl<'a> Writing<'a> {
             };
             if let Some(next) = self.judge(done) {
                 return match next {
-                    // It is left to the next life.
+                    // The stream is left to the next incarnation.
                     Next::Again if self.has_journal() => Next::Again,
                     next => self.give_up(writer, next).await,
                 };
@@ -178,7 +179,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Some time after the last write one element is written alone: nobody waits for it then.
+    /// Some time after the last write a single element is written, while no call waits for it.
     fn probe_is_due(&self) -> bool {
         let Phase::Calm(until) = self.ctx.phase() else {
             return false;
@@ -211,7 +212,8 @@ impl<'a> Writing<'a> {
         let timeout = self.limit();
         ctx.checker(|checker| checker.tries(self.life, elements));
         let done = writer.write(&self.bytes, elements as usize, timeout).await;
-        // Who asks the end itself also sends what there is, which a single element is not to need.
+        // Reading the properties through the writer also sends pending data, which a single element
+        // must not need.
         let (end, _) = ctx.process.seated();
         let found = match end.filter(|_| self.probes) {
             Some(end) => end.properties(),
@@ -232,7 +234,7 @@ impl<'a> Writing<'a> {
                 let hurried = ctx.plan().sides[0].pace.hurried;
                 ctx.rng(|rng| match rng.chance(hurried) {
                     true => Some(rng.millis(0, 300)),
-                    // Longer than any outage, but not for ever: there is an end to come to.
+                    // Longer than any outage, but limited, because the run must end.
                     false => Some(rng.millis(2000, 8000)),
                 })
             }
@@ -275,7 +277,7 @@ impl<'a> Writing<'a> {
         done
     }
 
-    /// What becomes of the end after a call.
+    /// Decides how to continue after a call.
     fn judge(&self, done: Result<(), StreamError>) -> Option<Next> {
         let ctx = self.ctx;
         match done {
@@ -284,7 +286,7 @@ impl<'a> Writing<'a> {
                 ctx.say(|| error.to_string());
                 (!error.is_passing()).then_some(Next::Again)
             }
-            // What a journal has ended goes on to its end.
+            // A stream that was ended in its journal continues to its end.
             Err(StreamError::Closed) if self.has_journal() => None,
             Err(error) => {
                 ctx.say(|| format!("over: {error}"));
@@ -297,7 +299,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// The stream is over.
+    /// Gives up a stream that is over.
     async fn give_up(&mut self, writer: SimWriter, next: Next) -> Next {
         let closed = writer.close(Some(Duration::from_secs(1))).await;
         let left = self.left(closed);
@@ -311,7 +313,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// What stays behind of it.
+    /// Returns the undelivered elements.
     fn left(&self, closed: Closed) -> Left {
         if let Some(error) = closed.journal {
             self.ctx.say(|| error.to_string());
@@ -322,7 +324,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Whether it ends its stream because something has happened to the connection.
+    /// Returns true if the stream is to be ended because of a fault of the connection.
     fn is_to_end(&self) -> bool {
         let ends_at = &self.ctx.shared.ends_at;
         let is_due = ends_at.get().is_some_and(|at| at <= self.ctx.now());
@@ -332,7 +334,7 @@ impl<'a> Writing<'a> {
         is_due
     }
 
-    /// The program ends its stream of its own accord.
+    /// Ends the stream of the program's own accord.
     async fn end_early(&mut self, writer: SimWriter) -> Next {
         let ctx = self.ctx;
         ctx.checker(|checker| checker.is_disturbed = true);
@@ -366,7 +368,7 @@ impl<'a> Writing<'a> {
         }
         let is_kept = self.has_journal() && left != Left::default();
         if is_kept && in_order {
-            // The rest is for the next life.
+            // The next incarnation sends the rest.
             return Next::Again;
         }
         ctx.checker(|checker| checker.writer_left(self.life, left, in_order));

@@ -1,4 +1,4 @@
-//! How a connection to a directory is told that there is something for it.
+//! Wakes a connection to a directory that has something to send.
 
 use std::os::fd::OwnedFd;
 
@@ -7,15 +7,15 @@ use trunkline_net::Notifier;
 /// The connection of a session.
 #[derive(Clone)]
 pub(crate) enum Bell {
-    /// A server's.
+    /// A connection of a server.
     Net(Notifier),
-    /// One of a simulated world.
+    /// A connection in a simulated world.
     #[cfg(feature = "sim")]
     Simulated(crate::sim::Bell),
 }
 
 impl Bell {
-    /// Has the session asked for output soon.
+    /// Requests output from the session soon.
     pub(super) fn notify(&self) {
         match self {
             Self::Net(notifier) => notifier.notify(),
@@ -24,7 +24,7 @@ impl Bell {
         }
     }
 
-    /// Sends a whole frame to the session's peer with a descriptor beside it.
+    /// Sends a whole frame to the session's peer, together with a descriptor.
     pub(super) fn pass(&self, frame: Vec<u8>, file: OwnedFd) {
         match self {
             Self::Net(notifier) => notifier.pass(frame, file),

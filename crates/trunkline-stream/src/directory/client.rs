@@ -1,4 +1,4 @@
-//! Asking a directory what endpoints there are.
+//! Lists the endpoints that a directory knows.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,49 +14,49 @@ use trunkline_proto::{
 };
 use trunkline_types::{StreamUrl, Tick};
 
-/// A directory does not say what endpoints there are. Shown to people as it is.
+/// The error of listing a directory. The message is written for users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// Nobody is there.
+    /// The directory cannot be reached.
     #[error("{address} is not reached: {cause}; is the engine running, and is the port right?")]
     Unreachable {
         /// Host and port.
         address: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
-    /// No answer came in time.
+    /// No answer arrived in time.
     #[error("{address} did not answer within {:.1} s", timeout.as_secs_f64())]
     TimedOut {
         /// Host and port.
         address: String,
-        /// How long.
+        /// The time limit.
         timeout: Duration,
     },
-    /// It refused.
+    /// The directory refused.
     #[error("{sentence}")]
     Refused {
-        /// What programs match on.
+        /// The code for programs to match on.
         code: FaultCode,
-        /// Why.
+        /// The reason, as a sentence.
         sentence: String,
     },
-    /// What came is no answer.
+    /// The answer is not that of a directory.
     #[error("{address} does not answer as a directory of streams: {cause}")]
     NoDirectory {
         /// Host and port.
         address: String,
-        /// What is wrong.
+        /// The error in the answer.
         cause: Disconnect,
     },
 }
 
-/// More than a directory holds: whoever goes on does not come to an end.
+/// More entries than a directory holds; stops a listing that would never end.
 const LISTED_MAX: usize = 100_000;
 
-/// A connection that blocks, for as long as it is told.
+/// A blocking connection with a time limit.
 trait Connection: Read + Write {
     fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
 }
@@ -75,12 +75,14 @@ impl Connection for TcpStream {
     }
 }
 
-/// The endpoints that the directory at a port of `host` knows, in the order of their URLs: of this
-/// machine's engine over its socket in `sockets` (`None`: this user's folder), otherwise over TCP.
-/// `only`: that one, if it is there. Blocks the calling thread for at most `timeout`.
+/// Lists the endpoints of the directory at a port of `host`, ordered by URL. Reaches this machine's
+/// engine over its socket in `sockets` (`None`: the current user's folder), other machines over
+/// TCP. `only`: lists that endpoint alone, if it exists. Blocks the calling thread for at most
+/// `timeout`, plus the resolution of the name and up to `timeout` for each further TCP address of
+/// the host.
 ///
 /// # Errors
-/// Nobody is there, answers in time, or understands.
+/// The directory cannot be reached, does not answer in time, or does not understand.
 pub fn list(
     host: &str,
     port: u16,
@@ -125,7 +127,8 @@ fn connect(
     timeout: Duration,
 ) -> io::Result<Box<dyn Connection>> {
     let is_here = crate::listener::own_address(host).is_some_and(|address| address.is_loopback());
-    // What another user has put there is not asked; the port itself is.
+    // `near::connect` does not use a socket that belongs to another user; the TCP port is tried
+    // instead.
     if let Some(stream) = is_here.then(|| near::connect(sockets, port).ok()).flatten() {
         return Ok(Box::new(stream));
     }
@@ -170,7 +173,7 @@ impl Asking {
         }
     }
 
-    /// The next call takes no longer than is left.
+    /// Limits the next call to the time that is left.
     fn limit(&self) -> Result<(), ListError> {
         let left = self.deadline.since(Clock::new().now());
         let limited = match left.is_zero() {
@@ -204,7 +207,7 @@ impl Asking {
                         sentence: refused.sentence,
                     });
                 }
-                // Signs of life.
+                // Keep-alives.
                 _ => {}
             }
         }

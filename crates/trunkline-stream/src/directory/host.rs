@@ -1,4 +1,4 @@
-//! The directory with its connections: who is to be told what.
+//! The directory and the connections to it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -16,21 +16,21 @@ use crate::machine::Machine;
 use crate::properties::Properties;
 use crate::report::Reporter;
 
-/// Transports on their way to endpoints at a time: each is for a moment.
+/// Transports on their way to endpoints at a time; each takes only a moment.
 const ON_THE_WAY_MAX: usize = 1024;
 
-/// Whoever is connected with an endpoint, when somebody comes to it.
+/// Receives the connections that arrive for an endpoint.
 pub(crate) trait Arrivals: Send + Sync {
-    /// A connected socket, and what was read of it: S_HELLO first.
+    /// Takes a connected socket, and the bytes read from it, which begin with S_HELLO.
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
 
-    /// The same in a simulated world, of the transport with this number.
+    /// The same in a simulated world, for the transport with this number.
     #[cfg(feature = "sim")]
     fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
         let _ = (transport, bytes);
     }
 
-    /// What the endpoint says of itself; `None` when it is gone.
+    /// The endpoint's properties; `None` once it is gone.
     fn properties(&self) -> Option<Properties>;
 }
 
@@ -45,7 +45,7 @@ pub struct DirectoryHost {
 struct State {
     directory: Directory,
     owners: BTreeMap<u64, Owner>,
-    /// Who asked and waits, and the answer once there is one.
+    /// Lookups that wait, with the answer once there is one.
     asked: BTreeMap<u64, (Bell, Option<TicketGrant>)>,
     /// Transports on their way to an endpoint, by number.
     on_the_way: BTreeMap<u64, OnTheWay>,
@@ -65,38 +65,38 @@ struct Owner {
     told: Told,
 }
 
-/// What an endpoint said of itself last.
+/// The last status of an endpoint.
 enum Told {
     Nothing,
     Status(Box<EndpointStatus>),
-    /// It is asked when somebody wants to know.
+    /// The status is read on request.
     Asked(Reporter),
 }
 
-/// Endpoints of one page of a list.
+/// Endpoints per page of a listing.
 const PAGE: usize = 64;
 
-/// How an endpoint is reached.
+/// The way to an endpoint.
 enum Way {
-    /// It is of this process.
+    /// It belongs to this process.
     Here(Arc<dyn Arrivals>),
     /// Over the connection by which it registered.
     Session(Bell),
 }
 
-/// An endpoint there is.
+/// An entry of the directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointInfo {
-    /// Its URL, without the host.
+    /// URL of the endpoint, without the host.
     pub url: StreamUrl,
-    /// Its program and release, as it said.
+    /// Program and release, as reported by the endpoint.
     pub program: String,
-    /// Its process; 0 when unknown.
+    /// Process id; 0 if unknown.
     pub pid: u32,
 }
 
 impl DirectoryHost {
-    /// An empty directory.
+    /// Creates an empty directory.
     pub fn new(limits: DirectoryLimits) -> Self {
         let state = State {
             directory: Directory::new(limits),
@@ -108,7 +108,7 @@ impl DirectoryHost {
         }
     }
 
-    /// The endpoints there are.
+    /// Returns all endpoints.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
         let state = self.lock();
         let names = state.directory.owned_names();
@@ -124,15 +124,15 @@ impl DirectoryHost {
             .collect()
     }
 
-    /// A number for a connection, or for an endpoint of this process.
+    /// A new number for a connection, or for an endpoint of this process.
     pub(crate) fn number(&self) -> u64 {
         self.lock().next()
     }
 
-    /// Takes a name for an endpoint of this process, until [`forget`](Self::forget).
+    /// Registers a name for an endpoint of this process, until [`forget`](Self::forget).
     ///
     /// # Errors
-    /// It is taken, or there are too many.
+    /// The name is taken, or the directory is full.
     pub(crate) fn register_here(
         &self,
         url: &StreamUrl,
@@ -151,7 +151,7 @@ impl DirectoryHost {
         Ok(number)
     }
 
-    /// Takes a name for an endpoint of another process, which is connected.
+    /// Registers a name for a connected endpoint of another process.
     pub(super) fn register_session(
         &self,
         number: u64,
@@ -198,8 +198,8 @@ impl DirectoryHost {
         Ok(())
     }
 
-    /// Asks for an endpoint. `None`: it is not there yet; [`answer`](Self::answer) has the answer
-    /// when `notifier` is told.
+    /// Looks up an endpoint. `None`: it does not exist yet; [`answer`](Self::answer) returns the
+    /// answer once `notifier` has been notified.
     pub(super) fn look_up(
         &self,
         number: u64,
@@ -228,7 +228,7 @@ impl DirectoryHost {
         Some(grant)
     }
 
-    /// Somebody shows a ticket. Returns the number by which the transport is to be handed over.
+    /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over).
     pub(super) fn redeem(
         &self,
         ticket: &Ticket,
@@ -243,7 +243,7 @@ impl DirectoryHost {
             ticket: *ticket,
             bytes,
         };
-        // Of one that was given up meanwhile nobody asks any more.
+        // The oldest entry belongs to a transport that was given up.
         if state.on_the_way.len() >= ON_THE_WAY_MAX {
             state.on_the_way.pop_first();
         }
@@ -251,14 +251,14 @@ impl DirectoryHost {
         Ok(number)
     }
 
-    /// The owner of a name says how its endpoint is.
+    /// Stores the status that the owner of a name has reported.
     pub(super) fn tell(&self, number: u64, status: EndpointStatus) {
         if let Some(owner) = self.lock().owners.get_mut(&number) {
             owner.told = Told::Status(Box::new(status));
         }
     }
 
-    /// A page of the endpoints there are, and what they say of themselves.
+    /// Returns a page of the endpoints and their status.
     pub(super) fn list(&self, query: &EndpointsQuery) -> EndpointsPage {
         let mut state = self.lock();
         let State {
@@ -268,7 +268,8 @@ impl DirectoryHost {
         let only = StreamUrl::parse(&query.only).ok();
         let only = only.map(|url| url.within_host());
         let after = StreamUrl::parse(&query.after).ok();
-        // Text that is no URL finds nothing as a name, and everything as a beginning.
+        // A text that is not a URL matches nothing in `only`, and starts from the beginning in
+        // `after`.
         let is_one = !query.only.is_empty();
         let one = only.as_ref().and_then(|only| directory.owned_name(only));
         let others = (!is_one).then(|| directory.owned_names_after(after.as_ref()));
@@ -282,7 +283,7 @@ impl DirectoryHost {
                 Told::Status(status) => (**status).clone(),
                 Told::Nothing | Told::Asked(_) => EndpointStatus::default(),
             };
-            // As it registered, whatever it says.
+            // Taken from the registration, not from the status.
             status.url = url.to_string();
             status.program.clone_from(&owner.program);
             status.pid = owner.pid;
@@ -294,7 +295,7 @@ impl DirectoryHost {
         page.has_more = names.next().is_some();
         drop(names);
         drop(state);
-        // Their own locks are not taken under this one.
+        // The locks of endpoints are not taken under this one.
         for (at, number, arrivals) in asked {
             if let Some(found) = arrivals.properties() {
                 self.ask(number, &found, &mut page.endpoints[at]);
@@ -320,12 +321,12 @@ impl DirectoryHost {
         }
     }
 
-    /// The owner of a name has given a sign of life.
+    /// Renews a name after a keep-alive of its owner.
     pub(super) fn renew(&self, number: u64) -> bool {
         self.lock().directory.renew(self.machine.now(), number)
     }
 
-    /// A transport whose session said that it is somebody's by this number: for
+    /// Hands a transport over to its endpoint, under the number that its session has returned. For
     /// [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
     pub fn hand_over(&self, number: u64, socket: OwnedFd) {
         let mut state = self.lock();
@@ -337,7 +338,7 @@ impl DirectoryHost {
         else {
             return;
         };
-        // An owner that is gone by now leaves the socket to be closed; who came comes again.
+        // If the owner is gone, the socket is closed, and the peer tries again.
         match state.owners.get(&owner).map(|owner| &owner.way) {
             Some(Way::Here(arrivals)) => {
                 let arrivals = arrivals.clone();
@@ -378,7 +379,7 @@ impl DirectoryHost {
         }
     }
 
-    /// A connection, or an endpoint of this process, is gone.
+    /// Removes a connection, or an endpoint of this process.
     pub(crate) fn forget(&self, number: u64) {
         let mut state = self.lock();
         state.directory.forget(number);
@@ -387,8 +388,8 @@ impl DirectoryHost {
     }
 
     fn ticket(&self) -> Ticket {
-        // The system gives random bytes as soon as it has booted; without any a ticket would be
-        // nobody's.
+        // The system provides random bytes from boot on. Without them the ticket is all zeros, and
+        // still only valid for the endpoint that it was given to.
         self.machine.random().unwrap_or_default()
     }
 

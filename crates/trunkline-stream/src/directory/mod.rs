@@ -1,5 +1,5 @@
-//! The directory of a machine's endpoints, or of those behind one port: who has which name, and how
-//! who asks for it comes to it.
+//! The directory of a machine's endpoints, or of those behind one port: it maps names to endpoints,
+//! and brings peers to the endpoints they look up.
 //!
 //! ```text
 //!   endpoint A                 directory                     endpoint B's process
@@ -11,7 +11,8 @@
 //!     | <================= the stream's own connection ==========> |
 //! ```
 //!
-//! An engine has one for its machine; an endpoint whose URL has a port has one for that port.
+//! Each engine has a directory for its machine; an endpoint whose URL has a port has one for that
+//! port.
 
 mod bell;
 mod client;
@@ -27,7 +28,7 @@ pub use self::session::DirectorySession;
 use trunkline_proto::FrameKind;
 pub use trunkline_proto::message::stream::listing::EndpointStatus;
 
-/// Whether a connection whose first frame is of this kind is one to a directory.
+/// Returns true if a connection that begins with a frame of this kind is for a directory.
 pub fn is_first(kind: FrameKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,5 @@
-//! A connection to a directory: an endpoint that has a name, or one that asks for another.
+//! A connection to a directory: from an endpoint that registers its name, or from one that looks up
+//! another.
 
 use std::sync::Arc;
 
@@ -24,54 +25,54 @@ use super::Bell;
 use super::host::DirectoryHost;
 
 /// Longest payload of S_HELLO, which describes the type of the stream's elements. All other frames
-/// to a directory have [`HELLO_FRAME_MAX`] bytes at most.
+/// to a directory are limited to [`HELLO_FRAME_MAX`] bytes.
 const STREAM_HELLO_MAX: u32 = 64 << 10;
-/// Answers are made only while fewer bytes than this wait to be sent.
+/// Answers are generated only while fewer bytes than this wait to be sent.
 const OUTPUT_MAX: usize = 64 << 10;
-/// Frames handled before the other connections of the thread have their turn.
+/// Frames handled before the other connections of the thread get their turn.
 const STEPS_MAX: usize = 64;
 
-/// A connection to a directory. Its first frame is one that [`is_first`](super::is_first) knows.
+/// A connection to a directory. [`is_first`](super::is_first) recognises its first frame.
 ///
-/// What it keeps for a peer is bounded: one incomplete frame and one read from the transport as
-/// input, [`OUTPUT_MAX`] bytes and one answer as output. A peer that does not read its answers
-/// stops its own input.
+/// The memory per peer is bounded: one incomplete frame and one read from the transport as input,
+/// [`OUTPUT_MAX`] bytes and one answer as output. A peer that does not read its answers stops its
+/// own input.
 pub struct DirectorySession {
     host: Arc<DirectoryHost>,
     number: u64,
     notifier: Bell,
-    /// Input that is not handled yet: from the beginning of a frame on, as it arrived.
+    /// Unhandled input as it arrived, starting at a frame boundary.
     input: Vec<u8>,
-    /// When the incomplete frame at the end of the input began to arrive.
+    /// Time at which the incomplete frame at the end of the input began to arrive.
     started_at: Option<Tick>,
     /// The input holds frames that were left for the next call.
     has_backlog: bool,
     output: Vec<u8>,
-    /// Bytes of the output that the transport has.
+    /// Number of bytes of `output` already given to the transport.
     sent: usize,
     liveness: Liveness,
-    /// By then it has to have said what it wants.
+    /// Deadline for the first request.
     asks_by: Tick,
     role: Role,
-    /// Whether endpoints get names over this connection.
+    /// Endpoints can register names over this connection.
     gives_names: bool,
     closing: Option<Disconnect>,
-    /// The transport is an endpoint's from now on.
+    /// Set once the transport is to be handed over to an endpoint; the number to do so.
     handover: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It has not said what it wants.
+    /// It has not sent a request yet.
     New,
     Owner,
     Asker,
-    /// It wants to know what there is.
+    /// It lists the endpoints.
     Lister,
 }
 
 impl DirectorySession {
-    /// A connection that is up since `now`.
+    /// Creates a session for a connection established at `now`.
     pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
         Self::told_by(host, Bell::Net(notifier), now)
     }
@@ -95,8 +96,8 @@ impl DirectorySession {
         }
     }
 
-    /// Endpoints are only asked for over this connection: nobody gets a name, because whoever came
-    /// could not be handed to it, or is not to have one.
+    /// Restricts the connection to lookups: no names are registered over it, either because
+    /// arriving peers could not be handed to the owner, or because the owner must not have a name.
     pub fn without_names(self) -> Self {
         Self {
             gives_names: false,
@@ -198,8 +199,8 @@ impl DirectorySession {
         }
     }
 
-    /// The frame at the beginning of `input` and its length, header included; `None` while it is
-    /// incomplete.
+    /// The frame at the beginning of `input` and its length, header included; `None` while the
+    /// frame is incomplete.
     fn take_step(&mut self, now: Tick, input: &[u8]) -> Result<Option<(Step, usize)>, Disconnect> {
         let Some((head, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -222,7 +223,7 @@ impl DirectorySession {
     }
 
     fn decode_step(&mut self, now: Tick, frame: &Frame<'_>) -> Result<Step, Disconnect> {
-        // An endpoint's word of itself goes no further than the machine.
+        // A status stays on the machine, and carries no seal.
         let is_status = frame.kind() == Some(FrameKind::StreamStatus);
         if !is_status && !is_frame_intact(frame) {
             let sentence = "what an endpoint has said was altered on the way".to_owned();
@@ -243,7 +244,7 @@ impl DirectorySession {
         })
     }
 
-    /// Handles frames of the input, as many as one turn and the output have room for.
+    /// Handles frames of the input, as many as one turn and the room for output allow.
     fn run(&mut self, now: Tick) {
         let mut input = std::mem::take(&mut self.input);
         let (mut at, mut steps) = (0, 0);
@@ -290,17 +291,17 @@ impl DirectorySession {
         self.output.len().saturating_sub(self.sent)
     }
 
-    /// Bytes kept of what the peer has sent.
+    /// Bytes of input that are not handled yet.
     pub fn buffered_bytes(&self) -> usize {
         self.input.len()
     }
 
-    /// Nothing that still arrives is for this session.
+    /// True if this session ignores further input.
     fn is_over(&self) -> bool {
         self.handover.is_some() || self.closing.is_some()
     }
 
-    /// When the incomplete frame has to be complete.
+    /// Deadline of the incomplete frame.
     fn frame_due(&self) -> Option<Tick> {
         let started_at = self.started_at?;
         Some(started_at.saturating_add(FRAME_DEADLINE))
@@ -315,11 +316,11 @@ impl std::fmt::Debug for DirectorySession {
     }
 }
 
-/// What a frame asks for.
+/// The request in a frame.
 enum Step {
     Register(Register),
     Lookup(Lookup),
-    /// What was read from it on is as it came.
+    /// The input from this frame on is handed over unchanged.
     Hello(Box<StreamHello>),
     List(EndpointsQuery),
     Status(Box<EndpointStatus>),
@@ -364,7 +365,7 @@ impl Endpoint for DirectorySession {
         let taken = unsent.get(..budget).unwrap_or(unsent);
         out.extend_from_slice(taken);
         if !had_room && !taken.is_empty() {
-            // It takes what is sent to it, so it lives, although its input was left unread.
+            // The peer is reading, so it is alive, although its input was left unread.
             self.liveness.handle_received(now);
         }
         self.sent = self.sent.saturating_add(taken.len());

@@ -1,4 +1,4 @@
-//! An endpoint asks the directory of its peer's machine for the peer, and waits until it is there.
+//! Asks the directory on the peer's machine for the peer, and waits until the peer exists.
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::Incarnation;
@@ -12,18 +12,18 @@ use trunkline_proto::{
 };
 use trunkline_types::Tick;
 
-/// Whom an endpoint asks for, and who it is.
+/// The peer that an endpoint looks up, and the endpoint's own identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The peer's URL, in canonical form.
     pub(crate) url: String,
-    /// The endpoint's own life.
+    /// The endpoint's own incarnation.
     pub(crate) incarnation: Incarnation,
-    /// Its program; shown to people.
+    /// The endpoint's program, shown to people.
     pub(crate) program: String,
 }
 
-/// A question to a directory.
+/// A lookup at a directory.
 pub(super) struct Asking {
     frames: FrameBuffer,
     out: Vec<u8>,
@@ -32,10 +32,10 @@ pub(super) struct Asking {
     is_refused: bool,
 }
 
-/// What the directory has said.
+/// The directory's answer.
 pub(super) enum Heard {
     Nothing,
-    /// The peer is there, and is reached with this over the same connection.
+    /// The peer exists and is reached over the same connection with this ticket.
     Ticket(Ticket),
     Refused(Refused),
 }
@@ -65,14 +65,14 @@ impl Asking {
         loop {
             let heard = match self.frames.next_frame(now, bytes) {
                 Ok(None) => return Heard::Nothing,
-                // Of an engine that has too many connections, to whoever comes.
+                // Sent by an engine with too many connections, to any peer.
                 Ok(Some(frame)) if frame.kind() == Some(FrameKind::Refused) => {
                     let refused = Refused::decode(&frame);
                     let cause = refused.map(|it| Disconnect::from_refused(&it, VersionRange::OURS));
                     self.closing = Some(cause.unwrap_or_else(Into::into));
                     return Heard::Nothing;
                 }
-                // It may have been the answer, for which nobody would wait in vain.
+                // It may have been the answer; waiting for another one would never end.
                 Ok(Some(frame)) if !is_frame_intact(&frame) => {
                     let sentence = "what a directory has said was altered on the way".to_owned();
                     self.closing = Some(Disconnect::Malformed { sentence });
@@ -176,20 +176,21 @@ mod tests {
         out
     }
 
-    /// Whichever bit of an answer is altered, it is not taken, and nobody waits for another one.
+    /// An answer with any single bit altered is not accepted, and the endpoint does not wait for
+    /// another one.
     ///
     /// Behaviour: NS-12, NS-66.
     #[test]
     fn an_altered_answer_ends_the_connection_at_once_or_after_a_while() {
         let answer = grant();
-        // Two bytes of a header are nothing yet.
+        // Two bytes of the header have no meaning yet.
         for bit in (0..answer.len() * 8).filter(|bit| !matches!(bit / 8, 6 | 7)) {
             let mut altered = answer.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
             let mut sut = asking();
             let heard = sut.handle_input(Tick::ZERO, &mut altered.as_slice());
             assert!(matches!(heard, Heard::Nothing), "bit {bit}");
-            // Somebody is there, and says so.
+            // The directory stays alive, as its keep-alives show.
             for second in 1..=10 {
                 let now = Tick::ZERO.saturating_add(Duration::from_secs(second));
                 sut.liveness.handle_received(now);

@@ -1,4 +1,4 @@
-//! What a program sleeps on that waits for any of several connections.
+//! The wake-up for a program that waits for any of several connections.
 
 use std::sync::{Arc, Weak};
 
@@ -9,25 +9,26 @@ use trunkline_types::{Tick, Timestamp};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::wait::Waits;
 
-/// A link without a connection: there only to be waited on.
+/// A link without a connection, used only to wait on.
 pub(crate) type Bells = Link<BellEnd>;
 
-/// Its end, which does nothing.
+/// The end of that link; does nothing.
 pub(crate) struct BellEnd;
 
-/// Rung by each connection when something has changed.
+/// Rung by each connection after a change.
 ///
-/// It may be rung under the lock of a connection; who waits on it looks at no connection meanwhile.
+/// It may be rung under the lock of a connection, so a waiter must not access a connection while it
+/// waits.
 pub(crate) struct Bell {
-    /// How many wait.
+    /// Number of waiters.
     waiting: AtomicUsize,
-    /// How often it was rung while somebody waited.
+    /// Number of rings while there were waiters.
     rung: AtomicU64,
     link: Weak<Bells>,
 }
 
 impl Bell {
-    /// The link is the program's: with it all waits end.
+    /// Creates a bell and its link. The link belongs to the program; dropping it ends all waits.
     ///
     /// # Errors
     /// The machine has no descriptor or thread left.
@@ -42,10 +43,10 @@ impl Bell {
         Ok((link, Arc::new(bell)))
     }
 
-    /// Something has changed.
+    /// Signals a change.
     pub(crate) fn ring(&self) {
-        // Pairs with the one in `watch`: either who waits sees what has changed, or it is seen here
-        // that somebody waits.
+        // Pairs with the fence in `watch`: either the waiter sees the change, or this thread sees
+        // the waiter.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
@@ -56,7 +57,7 @@ impl Bell {
         }
     }
 
-    /// Begins to wait; what changes from now on rings.
+    /// Begins a wait; later changes ring.
     pub(crate) fn watch(self: &Arc<Self>) -> Watch {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -67,15 +68,15 @@ impl Bell {
     }
 }
 
-/// Somebody waits for a bell.
+/// A wait for the bell.
 pub(crate) struct Watch {
     bell: Arc<Bell>,
     seen: u64,
 }
 
 impl Watch {
-    /// Waits until it was rung since this was asked last, or the watch began. False when the time
-    /// is over, also where it was.
+    /// Waits until the bell is rung, counting from the last call or the start of the watch. Returns
+    /// false once the time is over, even if the bell was rung.
     pub(crate) async fn rung(
         &mut self,
         waits: &impl Waits,

@@ -1,4 +1,4 @@
-//! An end as its link calls it.
+//! The interface of an end to its link.
 
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
@@ -11,7 +11,7 @@ impl<S: Inner> Endpoint for End<S> {
         self.transport = self.transport.wrapping_add(1);
         self.dials = true;
         self.forget_output();
-        // An end without a target is only dialled.
+        // An end without a target only accepts connections.
         self.asking = self
             .target
             .as_ref()
@@ -37,7 +37,7 @@ impl<S: Inner> Endpoint for End<S> {
                 }
             }
         }
-        // What the other end acknowledges lies in a ring that both use.
+        // The peer's acknowledgements refer to data in the shared ring, so look at it first.
         self.look();
         self.take_in(now, rest);
     }
@@ -88,11 +88,11 @@ impl<S: Inner> Endpoint for End<S> {
 
     fn poll_timeout(&self) -> Option<Tick> {
         if let Some(asking) = &self.asking {
-            // The wait for a peer that was here goes on.
+            // The wait for a peer that was connected before continues.
             let asking = Some(asking.poll_timeout());
             return asking.into_iter().chain(self.link.poll_timeout()).min();
         }
-        // While the transport takes nothing, what would hand out more waits for that.
+        // While the transport accepts nothing, timers that would produce more output are suspended.
         let (link, gather) = match self.is_sending {
             true => (self.link.poll_timeout_while_sending(), None),
             false => (self.link.poll_timeout(), self.gather_until),
@@ -125,7 +125,7 @@ impl<S: Inner> Endpoint for End<S> {
 
     fn wants_close(&self) -> Option<Disconnect> {
         match &self.asking {
-            // Nobody is asked for who would come too late.
+            // The stream is over; a peer found now would be too late.
             Some(asking) => {
                 let is_late = self.link.is_over().then_some(Disconnect::Local);
                 asking.wants_close().or(is_late)

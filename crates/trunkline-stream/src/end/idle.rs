@@ -1,9 +1,10 @@
-//! Memory of elements that vary in size, given back while nothing is moved (F25).
+//! Releases the memory of idle rings whose elements vary in size (F25).
 //!
-//! Only the free part of a ring is: what its producer has not written yet. A reader's inner end is
-//! that producer, and is used with the link's lock held. A writer's is its program, without the
-//! lock: a program that writes elements of varying size therefore holds the [`Writing`] lock while
-//! it does, and whoever gives back does nothing where that is taken.
+//! Only the free part of a ring is released: the part that its producer has not written yet. A
+//! reader's inner end is that producer, and is used under the link's lock. A writer's producer is
+//! its program, which does not take that lock. A program that writes elements of varying size
+//! therefore holds the [`Writing`] lock meanwhile, and the idle check does nothing if that lock is
+//! taken.
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -11,18 +12,17 @@ use std::time::Duration;
 use trunkline_net::StreamMemory;
 use trunkline_types::Tick;
 
-/// Held by a program while it writes into a ring whose memory may be given back.
+/// Held by a program while it writes into a ring whose memory may be released.
 pub(crate) type Writing = Arc<Mutex<()>>;
 
-/// How often somebody looks whether anything was moved: twice that after the last time the memory
-/// is given back.
+/// Interval of the idle check. Memory is released at most two intervals after the last change.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
 
-/// The memory of an end's ring, and what was seen of it.
+/// The memory of an end's ring, and its state at the last check.
 pub(crate) struct Idle {
     memory: Arc<StreamMemory>,
     writing: Writing,
-    /// How far it was written and read.
+    /// Positions written and read at the last check.
     seen: (u64, u64),
     is_given_back: bool,
 }
@@ -33,24 +33,25 @@ impl Idle {
             memory,
             writing: Arc::default(),
             seen: (0, 0),
-            // Nothing was touched yet.
+            // No memory was touched yet.
             is_given_back: true,
         }
     }
 
-    /// What a program that is the producer holds while it writes.
+    /// The lock that a program holds while it writes, if it is the producer.
     pub(super) fn writing(&self) -> Writing {
         self.writing.clone()
     }
 
-    /// From now on the ring lies there.
+    /// Switches to the ring in `memory`.
     pub(super) fn move_to(&mut self, memory: &Arc<StreamMemory>) {
         self.memory = memory.clone();
         self.is_given_back = false;
     }
 
-    /// Asks `place` how far the ring is written, with all that lies in it, and read; gives the rest
-    /// back if that is as it was the last time. `shared`: it is that ring instead.
+    /// Releases the free part of the ring if its positions have not changed since the last call.
+    /// `place` returns the positions written and read; all data of the ring lies between them.
+    /// `shared`: this ring is used instead.
     pub(super) fn look(
         &mut self,
         shared: Option<&Arc<StreamMemory>>,
@@ -58,9 +59,9 @@ impl Idle {
     ) {
         let held = match self.writing.try_lock() {
             Ok(held) => held,
-            // It protects nothing that could be half done.
+            // A poisoned lock is fine: it protects no state that could be left half changed.
             Err(TryLockError::Poisoned(held)) => held.into_inner(),
-            // It is not idle.
+            // The program is writing, so the ring is not idle.
             Err(TryLockError::WouldBlock) => return,
         };
         let Some((written, read)) = place() else {
@@ -80,7 +81,7 @@ impl Idle {
     }
 }
 
-/// When to look next.
+/// The time of the next check.
 pub(super) fn next(now: Tick) -> Tick {
     now.saturating_add(LOOK)
 }
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever looks at any moment takes nothing away from a program that writes.
+    /// A check at any moment takes no memory away from a program that is writing.
     ///
     /// Behaviour: NS-60.
     #[test]

@@ -1,4 +1,4 @@
-//! What the ends of a ring do differently.
+//! The operations in which the ends of a ring differ.
 
 use std::sync::Arc;
 
@@ -9,39 +9,40 @@ use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
 
-/// The inner end of a ring, and what it has to do with the state machine.
+/// The inner end of a ring, connected to the state machine.
 pub(crate) trait Inner: RingBytes + Send {
-    /// Which end.
+    /// Writer or reader.
     type Half: Half + Send;
 
-    /// Tells the link how far the program is, and where both ends use one ring, the other one.
+    /// Updates the link with the position of the program, and with that of the other end if both
+    /// use one ring.
     ///
     /// # Errors
-    /// [`Corrupt`]: the other end's program has written what cannot be true.
+    /// [`Corrupt`]: the other end's program has written impossible positions.
     fn look(&mut self, link: &mut Link<Self::Half>) -> Result<(), Corrupt>;
 
-    /// The ring that both ends use.
+    /// The ring shared by both ends, if any.
     fn shared(&self) -> Option<&SharedRing>;
 
-    /// The same, to be changed.
+    /// Mutable access to the shared ring.
     fn shared_mut(&mut self) -> &mut Option<SharedRing>;
 
-    /// Where a stream begins whose two ends have just met.
+    /// The start of a stream whose two ends have just met.
     fn start(link: &Link<Self::Half>) -> RingStart;
 
-    /// From now on this is the inner end of that ring, of which so much is written and read.
+    /// Switches to the inner end of the ring in `memory`, with these positions written and read.
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart);
 
-    /// Does in the ring what the link has found out.
+    /// Applies the link's progress to the ring.
     fn settle(&mut self, link: &mut Link<Self::Half>);
 
-    /// Where received bytes belong.
+    /// The place in the ring where received bytes belong.
     fn wanted(link: &Link<Self::Half>) -> Option<Place>;
 
-    /// The ring's memory at a place that [`wanted`](Self::wanted) named.
+    /// The ring's memory at a place returned by [`wanted`](Self::wanted).
     fn space(&mut self, place: Place) -> &mut [u8];
 
-    /// So many bytes of that place are there.
+    /// Called when `count` bytes have arrived at that place.
     fn handle_payload(
         &mut self,
         link: &mut Link<Self::Half>,
@@ -51,16 +52,16 @@ pub(crate) trait Inner: RingBytes + Send {
         count: u64,
     );
 
-    /// Bytes that the program has written and the link was not told of, or as many as there can be
-    /// where it is to be told at once of anything.
+    /// Bytes written by the program that the link does not know of; `u64::MAX` if the link must be
+    /// updated at every opportunity.
     fn unseen(&mut self, link: &Link<Self::Half>) -> u64;
 
-    /// The link has asked for that place to be sent next, or for nothing more for now.
+    /// The link has requested to send this place next, or has nothing to send at present.
     fn begin_sending(&mut self, link: &Link<Self::Half>, place: Option<Place>) {
         let _ = (link, place);
     }
 
-    /// What was to be sent is, or never will be.
+    /// The place is sent, or will never be sent.
     fn end_sending(&mut self) {}
 
     /// Bytes of the place that is being sent.
@@ -69,28 +70,28 @@ pub(crate) trait Inner: RingBytes + Send {
         piece
     }
 
-    /// The stream is over.
+    /// Called when the stream is over.
     fn handle_over(&mut self, link: &mut Link<Self::Half>) {
         let _ = link;
     }
 
-    /// Nobody will look at the ring any more: the program is to say when it writes again.
+    /// Stops looking at the ring: asks the program to announce its next write.
     fn rest(&mut self, link: &Link<Self::Half>) -> Rest;
 
-    /// Whether memory of the ring that nobody needs is given back.
+    /// Returns true if unused memory of the ring can be released.
     fn gives_back(&self) -> bool;
 
-    /// Gives it back, where nothing was moved since the last time this was called.
+    /// Releases unused memory if nothing has moved since the last call.
     fn give_back(&mut self, link: &Link<Self::Half>);
 }
 
-/// Whether an end may stop looking at its ring.
+/// Tells if an end may stop looking at its ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rest {
-    /// There is something by now.
+    /// No: there is data already.
     Found,
-    /// The program was told just now. It may have written at this very moment without seeing that,
-    /// so a last look is due a while later.
+    /// Yes, but the request to the program is new. The program may have written at the same moment
+    /// without seeing it, so one more look is due later.
     Told,
     /// Yes.
     Yes,

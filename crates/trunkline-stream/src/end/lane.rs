@@ -1,4 +1,4 @@
-//! The way to one of several readers: its cursor in the ring that all of them read.
+//! The lane to one of several readers: its cursor in the ring that all of them read.
 //!
 //! ```text
 //!                     program
@@ -10,7 +10,7 @@
 //!             lane  lane  lane  -- each with a WriterLink and a connection of its own
 //! ```
 //!
-//! A lane's positions begin at 0 where its reader has come, and have no part of what it has lost.
+//! A lane's positions begin at 0 where its reader joined, and do not count elements lost to it.
 
 use std::sync::Arc;
 
@@ -25,37 +25,37 @@ use super::{Bell, End, Inner, Rest};
 
 /// The inner end of a lane.
 pub(crate) struct LaneEnd {
-    /// Until the reader has left.
+    /// `None` once the reader has left.
     cursor: Option<ElementCursor>,
     form: ElementForm,
-    /// Where its reader has begun.
+    /// The place in the ring where its reader joined.
     start: RingStart,
-    /// What the ring's positions are ahead of the lane's, from what is kept on.
+    /// Ring position minus lane position, valid from the first byte still kept.
     ahead: u64,
-    /// Elements that may wait for a reader that takes none; `None`: all that fit.
+    /// Elements that may wait for a reader that takes none; `None`: as many as fit.
     quota: Option<u64>,
-    /// Elements that had been written when nothing more could be sent.
+    /// Elements written when no more could be sent.
     late: u64,
     sending: Option<Sending>,
     is_resting: bool,
-    /// What was left when the stream was over.
+    /// Set when the stream is over.
     left: Option<Left>,
     bell: Arc<Bell>,
-    /// How far everything had come when the bell was rung last.
+    /// The state at the last ring of the bell.
     told: ([u64; 3], u64, u64, bool),
-    /// Never one: several read the ring.
+    /// Always `None`: several readers read the ring.
     shared: Option<SharedRing>,
 }
 
 /// A place that is being sent.
 struct Sending {
     place: Place,
-    /// Its bytes, when the ring is not to keep them any more.
+    /// A copy of its bytes, once the ring no longer keeps them.
     kept: Option<Vec<u8>>,
 }
 
-/// From where on a ring is to keep elements: no earlier than at this position, and behind so many
-/// elements.
+/// The point from which a ring keeps elements: not before this position, and not before this number
+/// of elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KeepFrom {
     pub(crate) position: u64,
@@ -63,7 +63,7 @@ pub(crate) struct KeepFrom {
 }
 
 impl LaneEnd {
-    /// A lane whose reader gets what is written behind its cursor.
+    /// A lane whose reader gets everything after its cursor.
     pub(crate) fn new(
         cursor: ElementCursor,
         form: ElementForm,
@@ -87,13 +87,13 @@ impl LaneEnd {
         }
     }
 
-    /// The program was told that nobody looks, and has written something.
+    /// The program was asked to announce its writes, and has written something.
     pub(crate) fn wake(&mut self) {
         self.is_resting = false;
     }
 
-    /// Does what the link has found out: the ring keeps nothing for this reader that it does not
-    /// need.
+    /// Applies the link's progress, so that the ring keeps nothing for this reader that it no
+    /// longer needs.
     fn follow(&mut self, link: &WriterLink) {
         self.ahead = self.start.position.saturating_add(link.ring_shift());
         let (position, elements) = link.ring_freed();
@@ -101,7 +101,7 @@ impl LaneEnd {
             let elements = self.start.elements.saturating_add(elements);
             cursor.pass(self.start.position.saturating_add(position), elements);
         }
-        // Elements that vary are freed later than they are acknowledged.
+        // Elements that vary in size are freed later than they are acknowledged.
         let places = Until::ASKED.map(|until| link.position(until));
         let told = (
             places,
@@ -114,7 +114,7 @@ impl LaneEnd {
         }
     }
 
-    /// Drops what has waited for too long, of a reader that takes nothing.
+    /// Drops elements beyond the quota that a stalled reader has not taken.
     fn drop_late(&mut self, link: &mut WriterLink, written: u64) {
         let Some(quota) = self.quota else {
             return;
@@ -139,7 +139,7 @@ impl LaneEnd {
         }
     }
 
-    /// The ring keeps nothing before `from` for this reader, looking from `begin` on.
+    /// Releases everything before `from` for this reader, searching from `begin`.
     fn drop_from(&mut self, link: &mut WriterLink, begin: RingStart, from: KeepFrom) {
         let Some(cursor) = &self.cursor else {
             return;
@@ -152,7 +152,7 @@ impl LaneEnd {
         self.follow(link);
     }
 
-    /// What is half sent goes on being sent, whatever becomes of the ring.
+    /// Copies data that is partly sent, so that sending can finish without the ring.
     fn keep_sending(&mut self) {
         let Some(Sending { place, kept: None }) = &self.sending else {
             return;
@@ -165,8 +165,8 @@ impl LaneEnd {
     }
 }
 
-/// The first place between two elements from `begin` on that is behind `from`, or the end of what
-/// is there.
+/// The first element boundary from `begin` on that is not before `from`, or the end of the ring's
+/// data.
 pub(crate) fn place_behind(
     cursor: &ElementCursor,
     form: ElementForm,
@@ -195,7 +195,7 @@ pub(crate) fn place_behind(
 
 impl RingBytes for LaneEnd {
     fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2] {
-        // What is not there has no more bytes than memory.
+        // A length beyond `usize` is not available anyway.
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let region = self
             .cursor
@@ -257,7 +257,7 @@ impl Inner for LaneEnd {
     fn begin_sending(&mut self, link: &WriterLink, place: Option<Place>) {
         match place {
             Some(place) => self.sending = Some(Sending { place, kept: None }),
-            // The reader has no room, or nobody is there: what is left waits for it.
+            // The reader has no room, or is not connected; the rest waits for it.
             None => self.late = self.late.max(link.ring_written_elements()),
         }
     }
@@ -286,12 +286,12 @@ impl Inner for LaneEnd {
         link.free(self);
         self.follow(link);
         self.left = Some(link.left(self));
-        // From now on it holds nobody up.
+        // From here on the lane no longer delays anyone.
         self.cursor = None;
         self.bell.ring();
     }
 
-    /// The ring is that of all lanes.
+    /// The ring belongs to all lanes.
     fn gives_back(&self) -> bool {
         false
     }
@@ -315,7 +315,7 @@ impl Inner for LaneEnd {
 }
 
 impl End<LaneEnd> {
-    /// The ring is to keep nothing before `from` for this reader.
+    /// Releases everything before `from` for this reader.
     pub(crate) fn keep_from(&mut self, from: KeepFrom) {
         self.look();
         let Some(begin) = self.inner.cursor.as_ref().map(ElementCursor::place) else {
@@ -324,7 +324,7 @@ impl End<LaneEnd> {
         self.inner.drop_from(&mut self.link, begin, from);
     }
 
-    /// What the reader lacks.
+    /// The elements that the reader lacks.
     pub(crate) fn left(&mut self) -> Left {
         match self.inner.left {
             Some(left) => left,

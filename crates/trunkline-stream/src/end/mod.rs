@@ -9,8 +9,8 @@
 //!          WriterLink -- heads, and bytes from the ring --> ReaderLink
 //! ```
 //!
-//! The program's end of the ring is not here: it is used without the link's lock. Whatever is due
-//! is found by looking at the ring, so the program has to tell nothing but that it is time to look.
+//! The program's end of the ring is not here: it is used without the link's lock. Pending work is
+//! found by looking at the ring, so the program only has to signal that it is time to look.
 
 mod asking;
 mod bell;
@@ -55,52 +55,52 @@ pub(crate) use writer_store::WriterStore;
 
 use asking::Asking;
 
-/// How long bytes may wait for more of them, so that they fill a packet (NS-85).
+/// Longest time that bytes wait for more, to fill a packet (NS-85).
 pub(crate) const GATHER: Duration = Duration::from_millis(1);
 
-/// So many are sent without waiting for more.
+/// Number of bytes that are sent without waiting for more.
 pub(crate) const GATHER_BYTES: u64 = 32 << 10;
 
-/// For so long after the last bytes somebody looks for more at every [`GATHER`]. After that the
-/// program has to say that it has written: what it writes then goes out at once.
+/// Time after the last bytes during which the end looks for more every [`GATHER`]. After that the
+/// program must announce its writes, and its next write goes out at once.
 const ACTIVE: Duration = Duration::from_millis(20);
 
 /// One end of a stream.
 pub(crate) struct End<S: Inner> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
-    /// Of the transport there is; transports are counted.
+    /// Number of the current transport.
     transport: u64,
-    /// Whom an end that dials asks for.
+    /// The peer to look up, for an end that dials.
     target: Option<Target>,
     asking: Option<Asking>,
-    /// Whether it has its name, without which it is not to be met.
+    /// The name is registered; the end must not be reachable without it.
     may_dial: bool,
-    /// Why one that came before there was a peer does not fit.
+    /// The reason why a visitor that came before there was a peer does not fit.
     misfit: Option<StreamFault>,
-    /// Bytes of the ring that follow the output that was appended last, and how many are sent.
+    /// Bytes of the ring that follow the last output, and how many of them are sent.
     region: Option<(Place, u64)>,
-    /// Something was appended that is not known to be sent.
+    /// Output was appended that is not known to be sent.
     is_sending: bool,
-    /// Until then what was written waits for more; `None`: nobody looks for it.
+    /// Time until which new data waits for more; `None`: the end does not look for it.
     gather_until: Option<Tick>,
-    /// When bytes of the ring were handed out last.
+    /// Time at which bytes of the ring were last handed out.
     handed_at: Tick,
-    /// Nobody looks at all: the program says of each write that it has written.
+    /// The end no longer looks at all: the program announces every write.
     is_told: bool,
-    /// When it is to be looked whether the ring's memory is needed.
+    /// Time of the next idle check of the ring's memory.
     idle_at: Option<Tick>,
-    /// Where the file of a ring would come, for an end that dials.
+    /// Receives the file of a shared ring, for an end that dials.
     descriptors: Option<Descriptors>,
-    /// The present connection was dialled from here.
+    /// The current connection was dialled from this end.
     dials: bool,
-    /// A ring could not be mapped.
+    /// Set when a ring could not be mapped, or must not be shared.
     cannot_share: bool,
-    /// The memory of the end's own ring, until it is known where the stream begins.
+    /// The memory of the end's own ring, until the start of the stream is known.
     unbegun: Option<Arc<StreamMemory>>,
-    /// Where it began.
+    /// The start of the stream.
     start: RingStart,
-    /// Set once the stream is over: for the program, which asks without the lock.
+    /// Set once the stream is over; the program reads it without the lock.
     over: Arc<OnceLock<()>>,
 }
 
@@ -135,7 +135,7 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// Has a value once the stream is over.
+    /// Set once the stream is over.
     pub(crate) fn over(&self) -> Arc<OnceLock<()>> {
         self.over.clone()
     }
@@ -146,24 +146,24 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// The end has its name, as far as it can have one.
+    /// Allows dialling, once the name is registered as far as possible.
     pub(crate) fn start_dialling(&mut self) {
         self.may_dial = true;
     }
 
-    /// Why there is no peer, and will be none while both ends are as they are (NS-16).
+    /// The reason why there is no peer, and will be none as long as neither end changes (NS-16).
     pub(crate) fn misfit(&self) -> Option<&StreamFault> {
         self.link.fault().or(self.misfit.as_ref())
     }
 
-    /// Looks at the ring: whatever is there is sent without waiting for more.
+    /// Looks at the ring: everything in it is sent without waiting for more.
     pub(crate) fn look(&mut self) {
         if let Err(corrupt) = self.inner.look(&mut self.link) {
             self.give_up(corrupt);
         }
     }
 
-    /// Wakes the other end's program, where both use one ring (true).
+    /// Wakes the other end's program, if both share a ring. Returns true if they do.
     pub(crate) fn ring_bell(&mut self) -> bool {
         let is_shared = self.inner.shared().is_some();
         if is_shared {
@@ -172,11 +172,12 @@ impl<S: Inner> End<S> {
         is_shared
     }
 
-    /// Somebody has come: `bytes` is what was read of the transport, S_HELLO first. `is_local`: it
-    /// is a Unix socket. Returns what goes out first with a descriptor beside it.
+    /// Admits an arriving peer. `bytes` has been read from the transport and begins with S_HELLO;
+    /// `is_local`: the transport is a Unix socket. Returns the first output and the descriptor to
+    /// send with it, if any.
     ///
     /// # Errors
-    /// What to answer before that transport is closed; the one there was goes on.
+    /// The answer to send before that transport is closed; the existing connection is kept.
     pub(crate) fn admit(
         &mut self,
         now: Tick,
@@ -211,14 +212,14 @@ impl<S: Inner> End<S> {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
-                // Its own question, if there is one, went over the transport that is replaced.
+                // A pending lookup of its own used the transport that is replaced.
                 self.asking = None;
                 self.forget_output();
                 self.begin();
                 let (shared, file) = fresh.unzip();
                 self.begin_sharing(shared);
                 self.inner.settle(&mut self.link);
-                // The answer, alone: nothing else is due yet.
+                // Only the answer: nothing else is due yet.
                 let first = file.map(|file| {
                     let mut answer = Vec::new();
                     self.link.poll_output(now, &self.inner, &mut answer);
@@ -241,13 +242,13 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// Where the program's end of the ring is to begin.
+    /// The start of the program's end of the ring.
     pub(crate) fn start(&self) -> RingStart {
         self.start
     }
 
-    /// The two ends have met for the first time: the ring begins where the stream does, which is
-    /// not at 0 where the other end goes on after another one of this kind.
+    /// Called when the two ends have met for the first time: the ring begins where the stream does.
+    /// That is not 0 if the other end continues after another peer of this kind.
     fn begin(&mut self) {
         if !self.link.is_connected() {
             return;
@@ -269,7 +270,7 @@ impl<S: Inner> End<S> {
         self.is_sending = false;
     }
 
-    /// Bytes of the stream's own connection: frames, and what belongs in the ring.
+    /// Handles bytes of the stream's own connection: frames, and data for the ring.
     fn take_in(&mut self, now: Tick, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -297,7 +298,7 @@ impl<S: Inner> End<S> {
         self.note_over();
     }
 
-    /// Where nothing was moved for a while, memory is given back.
+    /// Releases memory after a period without movement.
     fn look_for_idleness(&mut self, now: Tick) {
         if !self.inner.gives_back() || self.idle_at.is_some_and(|at| now < at) {
             return;

@@ -1,4 +1,4 @@
-//! One ring that is the buffers of both ends, where these are processes of one machine.
+//! One ring that serves as the buffers of both ends, for two processes on one machine.
 //!
 //! ```text
 //!   dialler                                   the other end
@@ -7,11 +7,11 @@
 //!     | S_BELL: it is mapped -------------------> |  now its program may use it
 //! ```
 //!
-//! Nothing is moved between two buffers that are one: what would be where is computed from the
-//! capacities ([`SharedFills`]). The connection stays: for the end of the stream, for signs of
-//! life, and for the bell that wakes a program which waits. That the other process is gone, at
-//! whatever instruction, is the end of the connection; the ring is memory without a name, and goes
-//! with the last of the two.
+//! No data moves between two buffers that are one; how much each would hold is computed from the
+//! capacities ([`SharedFills`]). The connection stays open: for the end of the stream, for
+//! keep-alives, and for the bell that wakes a waiting program. The end of the connection shows that
+//! the other process is gone, at whatever instruction. The ring is anonymous memory, released with
+//! the last of the two processes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,30 +22,30 @@ use trunkline_proto::message::stream::{EndState, Incarnation, StreamEnd};
 use trunkline_proto::stream::{ElementForm, LinkOptions};
 use trunkline_ring::{Corrupt, ElementObserver, RingShape, RingStart, SharedFills};
 
-/// Bytes of a shared ring at most: the other program says how large its part is to be.
+/// Largest shared ring, in bytes; needed because the other program chooses the size of its part.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// The ring of both ends.
+/// The ring shared by both ends.
 pub(crate) struct SharedRing {
     pub(crate) memory: Arc<StreamMemory>,
     observer: ElementObserver,
-    /// In elements.
+    /// Fill levels of the two buffers, in elements.
     pub(crate) fills: SharedFills,
-    /// The life of the other end that uses it.
+    /// The incarnation of the other end that uses the ring.
     pub(crate) peer: Incarnation,
-    /// The other end is known to have it.
+    /// The other end is known to have the ring.
     pub(crate) is_confirmed: bool,
 }
 
-/// Positions, each with the elements before it.
+/// Positions written and read, each with the number of elements before it.
 pub(crate) type Seen = ((u64, u64), (u64, u64));
 
 impl SharedRing {
-    /// Makes the ring with an end that has offered to share one. `is_touched`: all of its memory
-    /// is there at once.
+    /// Creates the ring for an end that has offered to share one. `is_touched`: allocates all
+    /// memory at once.
     ///
     /// # Errors
-    /// The system gives no memory, or the two buffers are too large to be one.
+    /// The system provides no memory, or the combined buffers are too large.
     pub(crate) fn create(
         own: &LinkOptions,
         peer: &StreamEnd,
@@ -57,10 +57,10 @@ impl SharedRing {
         Ok((Self::new(memory, own, peer, false), file))
     }
 
-    /// Maps the ring that the other end has made.
+    /// Maps the ring that the other end has created.
     ///
     /// # Errors
-    /// It is not the ring of these two ends, or the system does not map it.
+    /// It is not the ring of these two ends, or the system cannot map it.
     pub(crate) fn accept(file: OwnedFd, own: &LinkOptions, peer: &StreamEnd) -> io::Result<Self> {
         let memory = StreamMemory::accept(file, shape(own, peer)?, RingStart::default())?;
         Ok(Self::new(memory, own, peer, true))
@@ -85,10 +85,10 @@ impl SharedRing {
         }
     }
 
-    /// How far it is written, and read.
+    /// Returns the positions written and read.
     ///
     /// # Errors
-    /// [`Corrupt`]: the other program has written what cannot be true.
+    /// [`Corrupt`]: the other program has written impossible positions.
     pub(crate) fn look(&mut self) -> Result<Seen, Corrupt> {
         let (written, read) = self.observer.look()?;
         let pair = |place: RingStart| (place.position, place.elements);
@@ -96,7 +96,7 @@ impl SharedRing {
     }
 }
 
-/// What may lie in the ring of two ends: what may lie in their buffers together.
+/// The shape of the shared ring: the sum of both ends' buffers.
 fn shape(own: &LinkOptions, peer: &StreamEnd) -> io::Result<RingShape> {
     let capacity = own.capacity.checked_add(peer.capacity);
     let bytes = own.bytes_max.checked_add(peer.bytes_max);

@@ -1,4 +1,4 @@
-//! The inner end of a reader's ring: what has arrived, on its way to the program.
+//! The inner end of a reader's ring: received data on its way to the program.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,21 +15,20 @@ use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
-    /// The ring that is used instead, with the other end's process.
+    /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
     /// Its journal, if it has one.
     pub(crate) store: Option<ReaderStore>,
-    /// Why its journal, which it has not any more, was not emptied.
+    /// The reason why its former journal was not emptied.
     pub(super) unfinished: Option<JournalError>,
-    /// Gives memory back that nobody needs, where elements vary.
+    /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
-    /// Elements before the next ones that are missing, of a writer that drops some; the most there
-    /// can be where it is not known of any.
+    /// Number of elements before the next gap, if the writer drops elements; `u64::MAX` if no gap
+    /// is known.
     pub(crate) lost_at: Arc<AtomicU64>,
-    /// Has a value once nothing more comes than what is there: for the program, which asks without
-    /// the lock.
+    /// Set once no more data will arrive; the program reads it without the lock.
     pub(crate) has_end: Arc<OnceLock<()>>,
-    /// Who reads from several lanes.
+    /// Wakes a program that reads from several lanes.
     pub(crate) bell: Option<Arc<Bell>>,
 }
 
@@ -47,7 +46,8 @@ impl ReaderEnd {
         }
     }
 
-    /// Says to the program where the next elements are missing: before what is behind them.
+    /// Publishes the position of the next gap; must run before elements after the gap are
+    /// committed.
     pub(crate) fn note_lost(&self, link: &ReaderLink) {
         let at = link.next_lost().map_or(u64::MAX, |(at, _)| at);
         self.lost_at.store(at, Ordering::Release);
@@ -72,7 +72,7 @@ impl Inner for ReaderEnd {
 
     fn look(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
         if let Some(store) = &self.store {
-            // What the program took out is room, though it does not count as read yet.
+            // Elements that the program took out leave room, even if they do not count as read yet.
             let _ = self.ring.read();
             store.look(link);
             return Ok(());
@@ -82,8 +82,8 @@ impl Inner for ReaderEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Nobody but this program has the memory, so its positions are true. It may read on in
-        // between: elements that are not before the position would be too much credit.
+        // Only this program has the memory, so its positions are valid. The program may read on
+        // between the two calls: counting elements beyond the position would give too much credit.
         if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read()) {
             link.handle_read(read, elements);
         }
@@ -111,7 +111,7 @@ impl Inner for ReaderEnd {
             self.ring.commit(bytes, elements);
         }
         if ends {
-            // Behind the last element.
+            // Set after the last element is committed.
             let _is_set = self.has_end.set(());
         }
         if bytes > 0 || ends {
@@ -138,7 +138,7 @@ impl Inner for ReaderEnd {
         if let Some(idle) = &mut self.idle {
             idle.move_to(memory);
         }
-        // The program finds out at its next read.
+        // The program notices the switch at its next read.
         let _ = self.ring.wait_for_room(u64::MAX, 0);
     }
 
@@ -149,7 +149,7 @@ impl Inner for ReaderEnd {
     fn space(&mut self, place: Place) -> &mut [u8] {
         let ahead = place.position.saturating_sub(self.ring.written());
         let bytes = ahead.saturating_add(place.len);
-        // The writer was given credit for no more than there is room for.
+        // The writer's credit never exceeds the room.
         if !self.ring.has_room(bytes, 0).unwrap_or(false) {
             return &mut [];
         }
@@ -194,8 +194,8 @@ impl Inner for ReaderEnd {
     fn give_back(&mut self, link: &ReaderLink) {
         let Some(idle) = &mut self.idle else { return };
         let ring = &mut self.ring;
-        // The program that writes is the one that gives a ring of both back. Bytes that have come
-        // and do not count yet are not free.
+        // A shared ring is released by the writing program. Bytes that have arrived but do not
+        // count yet are not free.
         if self.shared.is_none() && link.wants_payload().is_none() {
             idle.look(None, || Some((link.arrived(), ring.read().ok()?)));
         }

@@ -1,4 +1,4 @@
-//! The journal behind a reader's ring: what has arrived goes into both before the program sees it.
+//! The journal behind a reader's ring: received data goes into both before the program sees it.
 
 use std::io;
 use std::sync::mpsc::SyncSender;
@@ -14,15 +14,15 @@ use crate::journal::{JournalError, Lineage, ReaderJournal, SyncJob, Synced};
 /// The journal of a reading end.
 pub(crate) struct ReaderStore {
     journal: ReaderJournal,
-    /// Who is known to be at the other end.
+    /// The known identity of the other end.
     peer: Option<Pair>,
-    /// Up to here bytes of the stream lie in the ring, or have.
+    /// Position up to which bytes of the stream are, or were, in the ring.
     filled: u64,
-    /// Some came behind that.
+    /// Some bytes arrived after a gap.
     has_gap: bool,
-    /// What has arrived last is not in the journal.
+    /// The reason why the latest data is not in the journal.
     error: Option<JournalError>,
-    /// Tells the thread that syncs.
+    /// Wakes the thread that syncs.
     sync: SyncSender<()>,
 }
 
@@ -38,13 +38,13 @@ impl ReaderStore {
         }
     }
 
-    /// Bytes of the stream came into the ring.
+    /// Called when bytes of the stream arrive in the ring.
     pub(super) fn handle_payload(&mut self, position: u64, count: u64) {
         self.has_gap |= position > self.filled;
         self.filled = self.filled.max(position.saturating_add(count));
     }
 
-    /// Tells the link how far the program is, and the disk.
+    /// Updates the link with the positions of the program and of the disk.
     pub(super) fn look(&self, link: &mut Link<Reader>) {
         let (read, elements) = self.journal.read();
         link.handle_read(read, elements);
@@ -53,8 +53,8 @@ impl ReaderStore {
         link.set_end_safe(end.is_some() && self.journal.safe_end() == end);
     }
 
-    /// Puts into the journal what has arrived. True when it is there; otherwise the writer was told
-    /// why not, and it is tried again when it is back.
+    /// Writes received data to the journal. Returns true if all of it is stored. On failure the
+    /// writer gets the reason, and the attempt is repeated when it reconnects.
     pub(super) fn store(&mut self, ring: &mut ElementProducer, link: &mut Link<Reader>) -> bool {
         let stored = self.try_store(ring, link);
         if let Err(error) = &stored {
@@ -65,7 +65,7 @@ impl ReaderStore {
         }
         self.error = stored.err();
         if self.journal.sync_job().is_some() {
-            // It looks again after each time, so one is enough.
+            // The thread looks again after each sync, so one message is enough.
             let _ = self.sync.try_send(());
         }
         self.error.is_none() && self.journal.arrived() == link.ready().0
@@ -82,18 +82,18 @@ impl ReaderStore {
             self.journal.set_peer(pair)?;
             self.peer = Some(pair);
         }
-        // A failed sync is said here too.
+        // Also reports a failed sync.
         self.journal.is_safe(0)?;
         let (ready, _) = link.ready();
         let begin = self.journal.arrived();
         if ready > begin {
             let len = usize::try_from(ready - begin).unwrap_or(0);
             if self.has_gap || ready > self.filled {
-                // The writer is in the middle of what another reader had.
+                // The writer is in the middle of a stream that another reader received.
                 link.lose(ready - begin);
                 return Ok(());
             }
-            // It has arrived there.
+            // These bytes have arrived in the ring.
             let [bytes, _] = ring.free_at(begin, len).unwrap_or_default();
             self.journal.append(bytes)?;
         }
@@ -105,8 +105,8 @@ impl ReaderStore {
 }
 
 impl End<ReaderEnd> {
-    /// The program is done with everything up to there; the number to ask
-    /// [`is_committed`](Self::is_committed) for.
+    /// Commits everything up to this position. Returns the mark to pass to
+    /// [`is_committed`](Self::is_committed).
     pub(crate) fn commit(&mut self, position: u64, elements: u64) -> Result<u64, StreamError> {
         let Some(store) = &mut self.inner.store else {
             return Err(StreamError::Closed);
@@ -120,7 +120,7 @@ impl End<ReaderEnd> {
         Ok(mark)
     }
 
-    /// Whether what has this number is as safe as it is to be.
+    /// Returns true once the commit with this mark is as durable as configured.
     pub(crate) fn is_committed(&self, mark: u64) -> Result<bool, StreamError> {
         match &self.inner.store {
             Some(store) => Ok(store.journal.is_safe(mark)?),
@@ -128,14 +128,14 @@ impl End<ReaderEnd> {
         }
     }
 
-    /// Why what has arrived last cannot be read, after another attempt.
+    /// The reason why the latest data cannot be read, after another attempt to store it.
     pub(crate) fn journal_error(&mut self) -> Option<JournalError> {
         self.inner.store.as_ref()?.error.as_ref()?;
         self.inner.settle(&mut self.link);
         self.inner.store.as_ref()?.error.clone()
     }
 
-    /// Why its journal does not take what has arrived, as far as is known, or was not emptied.
+    /// The reason why the journal does not accept data, as far as known, or why it was not emptied.
     pub(crate) fn last_journal_error(&self) -> Option<JournalError> {
         match &self.inner.store {
             Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
@@ -143,10 +143,10 @@ impl End<ReaderEnd> {
         }
     }
 
-    /// The program has destroyed the endpoint: its journal is emptied.
+    /// Empties the journal after the program has destroyed the endpoint.
     ///
     /// # Errors
-    /// It was not: the next life finds what there is.
+    /// The journal was not emptied: the next incarnation finds its contents.
     pub(crate) fn finish_journal(
         &mut self,
         new_lineage: io::Result<Lineage>,
@@ -161,7 +161,7 @@ impl End<ReaderEnd> {
         emptied
     }
 
-    /// The endpoint goes, and leaves its journal to the next life.
+    /// Leaves the journal to the next incarnation.
     pub(crate) fn leave_journal(&mut self) {
         self.inner.store = None;
     }
@@ -174,7 +174,7 @@ impl super::syncing::Syncs for ReaderEnd {
 
     fn finish_sync(&mut self, done: Synced) {
         if let Some(store) = &mut self.store {
-            // Said at the next attempt to store something.
+            // The error is reported at the next attempt to store something.
             let _ = store.journal.finish_sync(done);
         }
     }

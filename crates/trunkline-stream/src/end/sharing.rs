@@ -1,4 +1,4 @@
-//! When two ends use one ring, and when they do not any more.
+//! Starting and stopping the use of one ring by both ends.
 
 use std::os::fd::OwnedFd;
 
@@ -11,20 +11,20 @@ use super::one_ring::SharedRing;
 use super::{End, Inner};
 
 impl<S: Inner> End<S> {
-    /// Whether both ends have met, and know what ring they use: then their programs may begin. A
-    /// peer that had little to say may be gone again by now.
+    /// Returns true if both ends have met and have agreed on a ring, so that their programs may
+    /// begin. A peer with little to send may have left again by this time.
     pub(crate) fn is_ready(&self) -> bool {
         let is_settled = self.inner.shared().is_none_or(|shared| shared.is_confirmed);
         (self.link.is_connected() || self.link.peer().is_some()) && is_settled
     }
 
-    /// The end never shares its ring.
+    /// Disables sharing for this end.
     pub(crate) fn without_sharing(mut self) -> Self {
         self.cannot_share = true;
         self
     }
 
-    /// Before the hello of an end that dials.
+    /// Called before the hello of an end that dials.
     pub(super) fn offer_sharing(&mut self) {
         let is_first = self.link.peer().is_none();
         let may_offer = is_first && !self.cannot_share && self.can_receive_file();
@@ -38,8 +38,8 @@ impl<S: Inner> End<S> {
             .is_some_and(|descriptors| descriptors.is_open())
     }
 
-    /// Before an end that is dialled answers a hello: returns the file of the ring that goes with
-    /// the answer, and the ring. `is_local`: it may go with it.
+    /// Called before an end that was dialled answers a hello. Returns the ring, and its file to
+    /// send with the answer. `is_local`: the transport can carry the file.
     pub(super) fn prepare_sharing(
         &mut self,
         hello: &StreamHello,
@@ -48,10 +48,10 @@ impl<S: Inner> End<S> {
         let StreamHello { end, peer, .. } = hello;
         let wants = end.features.contains(Features::SHARED_RING);
         let known = self.inner.shared().map(|shared| shared.peer);
-        // It has the ring if it has ever been answered.
+        // A peer that has been answered at least once has the ring.
         let has_it = wants && known == Some(end.incarnation) && peer.is_some();
         let is_first = self.link.peer().is_none() || !self.is_begun();
-        // As it is with an end's own.
+        // The same rule as for an end's own ring.
         let is_touched = !self.inner.gives_back();
         let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
             .then(|| SharedRing::create(self.link.options(), end, is_touched).ok())
@@ -60,12 +60,12 @@ impl<S: Inner> End<S> {
         fresh
     }
 
-    /// The program may have used the ring that there is.
+    /// Returns true if the program may have used the current ring.
     fn is_begun(&self) -> bool {
         self.inner.shared().is_none_or(|shared| shared.is_confirmed)
     }
 
-    /// A connection is up, with this end dialled.
+    /// Called when a connection to this end is established.
     pub(super) fn begin_sharing(&mut self, fresh: Option<SharedRing>) {
         if let Some(shared) = fresh {
             *self.inner.shared_mut() = Some(shared);
@@ -76,7 +76,7 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// A connection is up, or a bell has come.
+    /// Called when a connection is established, or a bell has arrived.
     pub(super) fn follow_sharing(&mut self) {
         if self.link.bells() > 0 {
             self.confirm();
@@ -97,7 +97,7 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// The other end has sent the file of the ring beside its answer.
+    /// Maps the ring whose file the other end has sent with its answer.
     fn map_ring(&mut self) {
         let file = self.descriptors.as_ref().and_then(|d| d.take());
         let peer: Option<StreamEnd> = self.link.peer().cloned();
@@ -115,7 +115,7 @@ impl<S: Inner> End<S> {
                 self.link.ring_bell();
             }
             Err(cause) => {
-                // The next connection does without.
+                // The next connection does not share.
                 self.cannot_share = true;
                 self.link.set_shared(false);
                 self.link.drop_connection(cause);
@@ -123,8 +123,8 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// The other end that used the ring is gone, and another has taken its place: from now on this
-    /// process is both ends of the ring, and what is in it goes over the connection.
+    /// Called when another peer has replaced the one that shared the ring: from here on this
+    /// process is both ends of the ring, and its contents go over the connection.
     fn leave(&mut self) {
         let Some(mut shared) = self.inner.shared_mut().take() else {
             return;
@@ -142,7 +142,7 @@ impl<S: Inner> End<S> {
         }
     }
 
-    /// The memory that the other program shares holds nonsense.
+    /// Ends the stream because the other program wrote invalid data into the shared memory.
     pub(super) fn give_up(&mut self, Corrupt: Corrupt) {
         let sentence = "the other program wrote nonsense into the memory of the stream; it is \
                         broken, or means harm";

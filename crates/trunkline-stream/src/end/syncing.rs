@@ -1,5 +1,5 @@
-//! The thread that makes a journal safe from a loss of power, without the link's lock: `fdatasync`
-//! takes as long as the disk does. What is appended meanwhile is the next time's.
+//! The thread that makes a journal durable against power loss, without the link's lock: `fdatasync`
+//! takes as long as the disk does. Data appended meanwhile is left for the next sync.
 
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -13,14 +13,14 @@ use crate::journal::{SyncJob, Synced};
 
 /// An end with a journal.
 pub(crate) trait Syncs: Inner {
-    /// What there is to make safe.
+    /// The data to sync, if any.
     fn sync_job(&self) -> Option<SyncJob>;
 
-    /// That was done, or could not be.
+    /// Reports the result of a sync.
     fn finish_sync(&mut self, done: Synced);
 }
 
-/// Starts the thread. It ends with the endpoint, which holds the other end of `wakes`.
+/// Starts the thread. It ends with the endpoint, which holds the sending end of `wakes`.
 pub(crate) fn start<S: Syncs + 'static>(
     link: &Arc<Link<End<S>>>,
     wakes: Receiver<()>,
@@ -35,7 +35,7 @@ pub(crate) fn start<S: Syncs + 'static>(
     Ok(())
 }
 
-/// False: there was nothing to do.
+/// Returns false if there was nothing to do.
 fn sync_once<S: Syncs + 'static>(link: &Weak<Link<End<S>>>) -> bool {
     let job = match link.upgrade() {
         Some(link) => link.with(|end, _, _| end.inner.sync_job()),

@@ -1,4 +1,4 @@
-//! The inner end of a writer's ring: what was written, on its way to the reader.
+//! The inner end of a writer's ring: written data on its way to the reader.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::journal::JournalError;
 
 pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
-    /// The ring that is used instead, with the other end's process.
+    /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
-    /// The program was told that nobody looks, and has not said since that it wrote.
+    /// The program was asked to announce its next write, and has not done so since.
     is_resting: bool,
     /// Its journal, if it has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
-    /// Why its journal, which it has not any more, was not emptied.
+    /// The reason why its former journal was not emptied.
     pub(super) unfinished: Option<JournalError>,
-    /// Gives memory back that nobody needs, where elements vary.
+    /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
 }
 
@@ -38,19 +38,19 @@ impl WriterEnd {
         }
     }
 
-    /// What the program holds while it writes.
+    /// The lock that the program holds while it writes.
     pub(crate) fn writing(&self) -> Option<Writing> {
         self.idle.as_ref().map(Idle::writing)
     }
 }
 
 impl WriterEnd {
-    /// The program was told that nobody looks, and has written something.
+    /// The program was asked to announce its writes, and has written something.
     pub(super) fn wake(&mut self) {
         self.is_resting = false;
     }
 
-    /// Fills the ring from the journal. True when something went into it.
+    /// Fills the ring from the journal. Returns true if data was added.
     fn refill(&mut self, link: &mut WriterLink) -> bool {
         let Some(store) = &mut self.store else {
             return false;
@@ -62,24 +62,25 @@ impl WriterEnd {
         let is_more = store.refill();
         link.set_at_hand(store.at_hand());
         if let Some(error) = store.error() {
-            // It is tried again when the reader is back.
+            // Repeated when the reader reconnects.
             link.turn_away(FaultCode::Overloaded, &error.to_string());
         }
-        // The inner end has to see it before it is asked for.
+        // The inner end must see the data before it is asked for it.
         let _ = self.ring.written();
         is_more
     }
 
-    /// [`settle`](Inner::settle) with a journal: frees what has come far enough, of which all goes
-    /// through the ring, whether it is needed there or not.
+    /// [`settle`](Inner::settle) with a journal: frees acknowledged data. All data passes through
+    /// the ring, even if the reader already has it.
     fn settle_store(&mut self, link: &mut WriterLink) {
         loop {
             link.free(self);
-            // Nobody but this program has the memory, so its positions are true.
+            // Only this program has the memory, so its positions are valid.
             let there = self.ring.written().unwrap_or(0);
             let bytes = link.freed().min(there).saturating_sub(self.ring.read());
             if bytes > 0 {
-                // Counted only where elements vary; then all that is free was in the ring.
+                // Only counted if elements vary in size; in that case everything freed was in the
+                // ring.
                 let elements = link.freed_elements();
                 let elements = elements.saturating_sub(self.ring.read_elements());
                 self.ring.release(bytes, elements);
@@ -100,11 +101,11 @@ impl RingBytes for WriterEnd {
             return [&[], &[]];
         }
         let len = match &self.store {
-            // As far as the ring has it: the rest is in the journal.
+            // Only what is in the ring: the rest is in the journal.
             Some(store) => len.min(store.at_hand().saturating_sub(position)),
             None => len,
         };
-        // What is not there has no more bytes than memory.
+        // A length beyond `usize` is not available anyway.
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.ring.region_at(position, len).unwrap_or_default()
     }
@@ -126,11 +127,11 @@ impl Inner for WriterEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Nobody but this program has the memory, so its positions are true.
+        // Only this program has the memory, so its positions are valid.
         if let (Ok(written), Ok(elements)) = (self.ring.written(), self.ring.written_elements()) {
             link.handle_written(written, elements);
         }
-        // Who comes next is told where the elements begin that nobody has.
+        // The next peer must learn where the elements begin that no reader has.
         link.free(self);
         Ok(())
     }
@@ -142,8 +143,8 @@ impl Inner for WriterEnd {
         if self.shared.is_some() {
             return;
         }
-        // An end that has left its journal to the next life may have less in its ring than is
-        // freed. Nobody but this program has the memory, so its positions are true.
+        // An end that has left its journal to the next incarnation may have less in its ring than
+        // is freed. Only this program has the memory, so its positions are valid.
         let there = self.ring.written().unwrap_or(0);
         let bytes = link.freed().min(there).saturating_sub(self.ring.read());
         if bytes > 0 {
@@ -176,7 +177,7 @@ impl Inner for WriterEnd {
             idle.move_to(memory);
         }
         self.is_resting = false;
-        // The program finds out at its next write.
+        // The program notices the switch at its next write.
         let _ = self.ring.wait_for(u64::MAX, 0);
     }
 
@@ -203,14 +204,14 @@ impl Inner for WriterEnd {
             return Rest::Yes;
         }
         if self.store.is_some() {
-            // Who writes to a journal says so each time.
+            // A program with a journal announces every write.
             return Rest::Yes;
         }
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::RestUntold) {
             return Rest::Yes;
         }
-        // One byte more than what the link knows of.
+        // One byte more than the link knows of.
         let known = link.written().saturating_sub(self.ring.read());
         let has_more = self.ring.wait_for(known.saturating_add(1), 0) == Ok(false);
         match has_more {
@@ -231,7 +232,7 @@ impl Inner for WriterEnd {
         let (ring, shared) = (&mut self.ring, &mut self.shared);
         let memory = shared.as_ref().map(|shared| shared.memory.clone());
         idle.look(memory.as_ref(), || match shared {
-            // Here it is the program at the other end that has to have begun.
+            // The program at the other end must have begun.
             Some(shared) if !shared.is_confirmed => None,
             Some(shared) => {
                 let ((written, _), (read, _)) = shared.look().ok()?;
@@ -243,15 +244,15 @@ impl Inner for WriterEnd {
 }
 
 impl End<WriterEnd> {
-    /// The program was told that nobody looks, and has written something.
+    /// The program was asked to announce its writes, and has written something.
     pub(crate) fn wake(&mut self) {
         self.inner.wake();
         self.is_told = false;
     }
 
-    /// The program flushes each element: what is there is sent now, and nobody looks for more. To
-    /// be called by the thread that writes, which then sees for sure that it is to say when it has
-    /// written, so that no last look is due. False where that is of no use.
+    /// Sends everything now and stops looking for more, because the program flushes each element.
+    /// Must be called by the writing thread, which is then certain to see that it has to announce
+    /// its writes, so no last look is due. Returns false if this has no effect.
     pub(crate) fn rest_now(&mut self) -> bool {
         if self.inner.shared.is_some() || self.inner.store.is_some() {
             return false;
@@ -264,12 +265,12 @@ impl End<WriterEnd> {
         self.is_told
     }
 
-    /// What the reader lacks.
+    /// The elements that the reader lacks.
     pub(crate) fn left(&mut self) -> Left {
         self.look();
         let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.look()));
         match seen {
-            // Over a connection too, what is in the reader's buffer is with the reader.
+            // As over a connection, data in the reader's buffer counts as delivered.
             Some((fills, Ok(((_, written), (_, read))))) if !self.link.has_end() => Left {
                 elements: fills.in_writer(written, read),
                 in_doubt: 0,

@@ -1,5 +1,5 @@
-//! The journal behind a writer's ring, which is a window of it: what was written goes into the
-//! journal, and from there into the ring as that has room.
+//! The journal behind a writer's ring. The ring is a window of the journal: written data goes into
+//! the journal, and from there into the ring as room permits.
 
 use std::io;
 use std::sync::mpsc::SyncSender;
@@ -17,12 +17,12 @@ pub(crate) struct WriterStore {
     journal: WriterJournal,
     ring: ElementProducer,
     form: ElementForm,
-    /// Who is known to be at the other end.
+    /// The known identity of the other end.
     peer: Option<Pair>,
     is_ended: bool,
-    /// The files could not be read back the last time.
+    /// The reason why the files could not be read back at the last attempt.
     error: Option<JournalError>,
-    /// Tells the thread that syncs.
+    /// Wakes the thread that syncs.
     sync: SyncSender<()>,
 }
 
@@ -46,34 +46,33 @@ impl WriterStore {
         }
     }
 
-    /// Elements that the program has written.
     pub(crate) fn written_elements(&self) -> u64 {
         self.journal.written_elements()
     }
 
-    /// Bytes that the program has written and that may be sent.
+    /// Position up to which data may be sent.
     pub(super) fn visible(&self) -> u64 {
         self.journal.visible()
     }
 
-    /// Up to here the ring has them.
+    /// Position up to which data is in the ring.
     pub(super) fn at_hand(&self) -> u64 {
         self.ring.written()
     }
 
-    /// Bytes that the reader has and the journal never had: it is another one's stream.
+    /// Bytes that the reader has but the journal never had: they belong to another stream.
     pub(super) fn missing(&self, freed: u64) -> Option<u64> {
         freed
             .checked_sub(self.journal.written())
             .filter(|missing| *missing > 0)
     }
 
-    /// Fills the ring from the journal. True when something went into it.
+    /// Fills the ring from the journal. Returns true if data was added.
     pub(super) fn refill(&mut self) -> bool {
         let before = self.ring.written();
         self.error = None;
         loop {
-            // Nobody but this program has the memory, so its positions are true.
+            // Only this program has the memory, so its positions are valid.
             let (bytes, elements) = self.ring.room().unwrap_or((0, 0));
             let next = match self.journal.next_bytes() {
                 Ok(next) => next,
@@ -91,12 +90,12 @@ impl WriterStore {
         self.ring.written() > before
     }
 
-    /// Why nothing comes out of the journal.
+    /// The reason why nothing can be read from the journal.
     pub(super) fn error(&self) -> Option<&JournalError> {
         self.error.as_ref()
     }
 
-    /// The program writes `bytes`; the number to ask [`is_safe`](Self::is_safe) for. `None`: there
+    /// Appends `bytes` to the journal, and returns the mark to pass to `is_safe`; `None` if there
     /// is no room.
     fn write(&mut self, bytes: &[u8], elements: u64) -> Result<Option<u64>, StreamError> {
         if let Some(error) = &self.error {
@@ -117,15 +116,15 @@ impl WriterStore {
         Ok(Some(self.journal.mark()))
     }
 
-    /// Sees to it that what there is to sync is.
+    /// Makes sure that pending data is synced.
     fn wake_sync(&self) {
         if self.journal.sync_job().is_some() {
-            // It looks again after each time, so one is enough.
+            // The thread looks again after each sync, so one message is enough.
             let _ = self.sync.try_send(());
         }
     }
 
-    /// The other end is known, or has acknowledged something.
+    /// Called when the other end is known, or has acknowledged something.
     pub(super) fn follow(&mut self, link: &mut Link<Writer>) {
         if let Some(pair) = link.peer().and(link.pair()).copied()
             && self.peer != Some(pair)
@@ -139,24 +138,25 @@ impl WriterStore {
         if trunkline_types::planted::is(trunkline_types::planted::Bug::TrimmedTooEarly) {
             let _ = self.journal.trim(link.handed(), link.freed_elements());
         }
-        // What could not be trimmed is trimmed the next time.
+        // If trimming fails, it is repeated the next time.
         let _ = self.journal.trim(link.freed(), link.freed_elements());
     }
 }
 
-/// How much of `bytes`, which are whole elements, there is room for, and how many elements that is.
+/// The part of `bytes`, which are whole elements, that there is room for: its length and number of
+/// elements.
 fn fit(form: ElementForm, bytes: &[u8], room: u64, elements: u64) -> (usize, u64) {
     let len = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
     let mut walk = ElementWalk::new(form, u64::MAX, 0, 0);
-    // No element is too long for a bound that there is not.
+    // Cannot fail: there is no bound on the length of an element.
     let _ = walk.advance(&bytes[..len], elements);
     let whole = usize::try_from(walk.boundary()).unwrap_or(0);
     (whole, walk.elements())
 }
 
 impl End<WriterEnd> {
-    /// The program writes into the journal; the number to ask
-    /// [`is_written`](Self::is_written) for. `None`: there is no room now.
+    /// Writes into the journal, and returns the mark to pass to [`is_written`](Self::is_written);
+    /// `None` if there is no room at present.
     pub(crate) fn write(
         &mut self,
         bytes: &[u8],
@@ -174,7 +174,7 @@ impl End<WriterEnd> {
         Ok(written)
     }
 
-    /// Whether what has this number counts as written.
+    /// Returns true once the elements with this mark count as written.
     pub(crate) fn is_written(&self, mark: u64) -> Result<bool, StreamError> {
         match &self.inner.store {
             Some(store) => Ok(store.journal.is_safe(mark)?),
@@ -182,7 +182,7 @@ impl End<WriterEnd> {
         }
     }
 
-    /// Why nothing comes out of the journal any more, or why it was not emptied.
+    /// The reason why nothing can be read from the journal, or why it was not emptied.
     pub(crate) fn journal_error(&self) -> Option<JournalError> {
         match &self.inner.store {
             Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
@@ -190,7 +190,7 @@ impl End<WriterEnd> {
         }
     }
 
-    /// The program writes nothing more, in no later life either.
+    /// Records the end of the stream: no later incarnation writes more.
     pub(crate) fn end_journal(&mut self) -> Result<(), JournalError> {
         let Some(store) = &mut self.inner.store else {
             return Ok(());
@@ -200,11 +200,12 @@ impl End<WriterEnd> {
         Ok(())
     }
 
-    /// The endpoint goes. Its journal is emptied when the stream is at its end, and otherwise left
-    /// to the next life.
+    /// Empties the journal if the stream has ended, and otherwise leaves it to the next
+    /// incarnation.
     ///
     /// # Errors
-    /// It could not be emptied: the next life finds that there is nothing left to send.
+    /// The journal could not be emptied: the next incarnation finds that there is nothing left to
+    /// send.
     pub(crate) fn leave_journal(
         &mut self,
         new_lineage: io::Result<Lineage>,
@@ -231,7 +232,7 @@ impl super::syncing::Syncs for WriterEnd {
 
     fn finish_sync(&mut self, done: Synced) {
         if let Some(store) = &mut self.store {
-            // Whoever waits for it asks, and is told.
+            // Waiting threads ask for the result themselves.
             let _ = store.journal.finish_sync(done);
         }
         self.wake();

@@ -1,4 +1,4 @@
-//! Who is let in to an endpoint with several peers, and what those are told who are not.
+//! Admission to an endpoint with several peers, and the refusals.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use trunkline_proto::message::stream::{EndState, StreamHello};
 use trunkline_proto::stream::{ElementForm, LinkOptions};
 use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange};
 
-/// Who is turned away because there are too many comes again after that.
+/// Time after which a peer that was refused for lack of room may try again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Who is not let in, and what it is told.
+/// A refused transport and its refusal.
 pub(super) type Away = Box<(Transport, Refused)>;
 
-/// What an endpoint says of itself when somebody comes who was not here before.
+/// The state of an endpoint that decides on the admission of a new peer.
 pub(super) struct Admission<'a> {
     pub(super) own: &'a LinkOptions,
-    /// Nobody is let in any more.
+    /// No further peers are admitted.
     pub(super) is_closed: bool,
-    /// Peers, and as many as there may be.
+    /// Current and maximum number of peers.
     pub(super) lanes: usize,
     pub(super) lanes_max: usize,
-    /// What they do, for people.
+    /// The kind of peer, in words for people.
     pub(super) peers: &'static str,
-    /// The longest element that was written, with its length.
+    /// Length of the longest element written, including its length prefix.
     pub(super) longest: u64,
 }
 
 impl Admission<'_> {
-    /// What the state machine of a lane does not see.
+    /// Checks everything that the state machine of a lane cannot see.
     pub(super) fn check(&self, hello: &StreamHello) -> Result<(), Refused> {
         let own = self.own;
         if self.is_closed {
@@ -78,12 +78,12 @@ impl Admission<'_> {
     }
 }
 
-/// Who comes is not let in, and told so.
+/// Refuses an arriving peer.
 pub(super) fn away(transport: Transport, refused: Refused) -> Result<(), Away> {
     Err(Box::new((transport, refused)))
 }
 
-/// No, and why.
+/// Creates a refusal.
 pub(super) fn refused(code: FaultCode, sentence: String, retry_after: Option<Duration>) -> Refused {
     Refused {
         code,
@@ -93,7 +93,7 @@ pub(super) fn refused(code: FaultCode, sentence: String, retry_after: Option<Dur
     }
 }
 
-/// What somebody says who comes.
+/// The hello of an arriving peer.
 pub(super) fn read_hello(bytes: &[u8]) -> Option<StreamHello> {
     let mut rest = bytes;
     let mut frames = FrameBuffer::new(FrameLimits::default());
@@ -107,7 +107,7 @@ pub(super) fn read_hello(bytes: &[u8]) -> Option<StreamHello> {
     }
 }
 
-/// What an end has answered.
+/// The refusal in an end's answer.
 pub(super) fn read_refused(answer: &[u8]) -> Option<Refused> {
     let mut rest = answer;
     let mut frames = FrameBuffer::new(FrameLimits::default());

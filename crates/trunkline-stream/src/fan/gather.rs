@@ -1,4 +1,4 @@
-//! A reading end with several writers, in bytes: what every kind of it does.
+//! A reading end with several writers, in bytes: the common core of every kind.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -19,20 +19,20 @@ use crate::reader::{ReaderCore, Wanted};
 use crate::rendezvous::{Met, Registration};
 use crate::wait::{Blocking, Waits};
 
-/// How the lanes of a reading end begin: with a buffer each.
+/// Creates the lanes of a reading end, each with a buffer of its own.
 pub(crate) struct Writers {
     pub(crate) shape: RingShape,
     pub(crate) is_touched: bool,
     pub(crate) bell: Arc<Bell>,
-    /// Those that the program has not met. At most as many as there may be writers.
+    /// Writers that the program has not seen yet; bounded by the maximum number of writers.
     fresh: Mutex<Vec<Source>>,
 }
 
-/// A writer, and what comes from it.
+/// A writer and the reader of its elements.
 pub(crate) struct Source {
     member: Arc<Member>,
     core: ReaderCore,
-    /// Has a value once nothing more comes.
+    /// Set once no more data will arrive.
     has_end: Arc<OnceLock<()>>,
 }
 
@@ -100,20 +100,20 @@ impl Lanes for Writers {
     }
 }
 
-/// What every kind of reading end with several writers is made of.
+/// The common core of every kind of reading end with several writers.
 pub(crate) struct GatherCore {
     pub(crate) hub: Arc<Hub<Writers>>,
     bells: Arc<Bells>,
     sources: Vec<Source>,
-    /// Whose turn it is.
+    /// Index of the source whose turn is next.
     next: usize,
-    /// Ends with the endpoint.
+    /// Lives as long as the endpoint.
     registration: Option<Registration>,
 }
 
-/// What was found.
+/// The result of a search.
 enum Found {
-    /// So many elements of the source with this index.
+    /// Index of the source, and its number of elements.
     Elements(usize, usize),
     Ended(Arc<Member>, RunEnd),
 }
@@ -133,8 +133,8 @@ impl GatherCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one, and takes what is there of it, as
-    /// `decode` says: of so many bytes in this form so many elements.
+    /// Waits for elements of any writer, or for the end of one, and takes what that writer has.
+    /// `decode` gets the form, the bytes and the number of elements.
     pub(crate) async fn read_run<T>(
         &mut self,
         waits: &impl Waits,
@@ -158,8 +158,8 @@ impl GatherCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one: the reader of that writer, and how
-    /// many are there and wanted.
+    /// Waits for elements of any writer, or for the end of one. Returns the reader of that writer,
+    /// and the number of elements, at most `max`.
     pub(crate) async fn acquire(
         &mut self,
         waits: &impl Waits,
@@ -178,7 +178,7 @@ impl GatherCore {
         }
     }
 
-    /// Waits for elements of any writer, or for the end of one: the writers take turns.
+    /// Waits for elements of any writer, or for the end of one. Writers take turns.
     async fn wait(
         &mut self,
         waits: &impl Waits,
@@ -204,8 +204,8 @@ impl GatherCore {
         }
     }
 
-    /// What the next writer has that has something, from the one whose turn it is: elements, or
-    /// behind them its end.
+    /// Searches from the writer whose turn it is for elements, or for an end after the last
+    /// element.
     async fn find(&mut self, max: usize) -> Result<Option<Found>, StreamError> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
         let count = self.sources.len();
@@ -214,7 +214,7 @@ impl GatherCore {
             let Source { core, has_end, .. } = &mut self.sources[index];
             let elements = match core.available() {
                 0 if has_end.get().is_none() => continue,
-                // Asked without waiting, of whatever kind the caller is.
+                // Does not wait, whatever the caller waits on.
                 0 => match core.wait_for(&Blocking, Wanted::Available, None).await {
                     Ok(elements) => elements,
                     Err(error) => return self.end(index, error).map(Some),
@@ -229,20 +229,20 @@ impl GatherCore {
         Ok(None)
     }
 
-    /// Nothing more comes of a writer: what a read of it alone would be told is its end.
+    /// Removes a writer that has ended. The error of reading from it becomes its end.
     fn end(&mut self, index: usize, error: StreamError) -> Result<Found, StreamError> {
         let end = RunEnd::of(error)?;
         let Source { member, core, .. } = self.sources.remove(index);
-        // The turn is that of the one behind it.
+        // The next turn belongs to the source after it.
         self.next = index;
         self.hub.forget(member.number, core.ring.read_elements());
-        // Its writer may have to come again to be told; those who read wait for nobody who left.
+        // The writer may have to reconnect to learn about the end; readers must not wait for that.
         let leaving = thread::Builder::new().name("trunkline-leave".to_owned());
         let _detached = leaving.spawn(move || drop(core));
         Ok(Found::Ended(member, end))
     }
 
-    /// Who is there, or is waited for, or has left elements behind.
+    /// The writers that are connected or expected back, and those with elements left to read.
     pub(crate) fn present(&mut self) -> Vec<Present> {
         self.sources.append(&mut self.hub.lanes.take_fresh());
         let present = |source: &mut Source| Present {
@@ -254,12 +254,12 @@ impl GatherCore {
         self.sources.iter_mut().map(present).collect()
     }
 
-    /// Destroys the end: each writer is told how far it came.
+    /// Destroys the end; each writer learns how far it has been read.
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
         self.hub.close();
         self.registration = None;
         self.sources.append(&mut self.hub.lanes.take_fresh());
-        // All are told before any is waited for.
+        // All writers are notified before waiting for any of them.
         for source in &self.sources {
             source.core.link.with(|end, _, _| {
                 end.look();

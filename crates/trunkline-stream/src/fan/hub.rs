@@ -1,4 +1,4 @@
-//! Who comes to an endpoint with several peers, and to which lane.
+//! Assigns arriving peers of an endpoint with several peers to lanes.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,57 +16,57 @@ use crate::end::{Bell, End, Inner};
 use crate::properties::Properties;
 use crate::registry;
 
-/// What is the same for all lanes of an endpoint.
+/// The settings shared by all lanes of an endpoint.
 pub(crate) struct Terms {
     pub(crate) link: LinkOptions,
     pub(crate) net: NetOptions,
-    /// Whether bytes carry checksums, where the program has said so.
+    /// Checksums on or off, if the program has chosen; `None`: only between machines.
     pub(crate) is_checked: Option<bool>,
-    /// Peers at a time.
+    /// Largest number of peers at a time.
     pub(crate) lanes_max: usize,
 }
 
-/// How the lanes of an endpoint begin.
+/// Creates the lanes of an endpoint.
 pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     type Inner: Inner + 'static;
     /// The program's part of a lane.
     type Outer: Send;
-    /// Whether a lane is gone when its stream is over; otherwise the program says when.
+    /// If true, a lane is removed when its stream is over; otherwise when the program says so.
     const GO_WHEN_OVER: bool;
-    /// What its peers do, for people.
+    /// The kind of peer, in words for people.
     const PEERS: &'static str;
 
-    /// The state machine of a lane.
+    /// Creates the state machine of a lane.
     fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<Half<Self>>;
 
-    /// Its inner end, and the program's.
+    /// Creates the inner end of a lane, and the program's part.
     ///
     /// # Errors
-    /// The system gives no memory.
+    /// The system provides no memory.
     fn ends(&self) -> std::io::Result<(Self::Inner, Self::Outer)>;
 
-    /// It has its peer: here is the program's part of it.
+    /// Called when a lane has its peer, with the program's part of the lane.
     fn opened(&self, lane: &Lane<Self::Inner>, outer: Self::Outer);
 
-    /// Its peer has left.
+    /// Called when the peer has left.
     fn left(&self, lane: &Lane<Self::Inner>) {
         let _ = lane;
     }
 
-    /// What the endpoint says of itself.
+    /// Returns the properties of the endpoint.
     fn properties(&self, hub: &Hub<Self>) -> Properties;
 }
 
 type Half<O> = <<O as Lanes>::Inner as Inner>::Half;
 
-/// A peer and the way to it.
+/// A peer and its connection.
 pub(crate) struct Lane<S: Inner + 'static> {
     pub(crate) member: Arc<Member>,
     pub(crate) link: Arc<Link<End<S>>>,
-    /// Bytes of the peer's buffer.
+    /// Size of the peer's buffer, in bytes.
     pub(crate) bytes_max: u64,
     has_journal: bool,
-    /// Has a value once the stream is over.
+    /// Set once the stream is over.
     over: Arc<OnceLock<()>>,
 }
 
@@ -100,18 +100,18 @@ pub(crate) struct Hub<O: Lanes> {
     pub(crate) terms: Terms,
     pub(crate) bell: Arc<Bell>,
     state: Mutex<State<O::Inner>>,
-    /// Held while somebody is let in, who is not to be let in twice.
+    /// Held while a peer is admitted, so that no peer is admitted twice.
     opening: Mutex<()>,
 }
 
 struct State<S: Inner + 'static> {
     lanes: Vec<Lane<S>>,
     last: u64,
-    /// Connections that were lost, of peers that are gone.
+    /// Connections lost by peers that are gone.
     disconnections: u64,
-    /// Elements of peers that are gone.
+    /// Elements received from peers that are gone.
     elements: u64,
-    /// The longest element that was written, with its length.
+    /// Length of the longest element written, including its length prefix.
     longest: u64,
     is_closed: bool,
 }
@@ -135,46 +135,47 @@ impl<O: Lanes> Hub<O> {
         })
     }
 
-    /// Those that are there.
+    /// The current lanes, after removing those whose peers have left.
     pub(crate) fn present(&self) -> Vec<Lane<O::Inner>> {
         self.reap();
         self.lock().lanes.clone()
     }
 
-    /// How many are there.
+    /// The number of current lanes. Lanes that are over only count if the program removes them.
     pub(crate) fn len(&self) -> usize {
         let state = self.lock();
         let is_there = |lane: &&Lane<_>| !O::GO_WHEN_OVER || !lane.is_over();
         state.lanes.iter().filter(is_there).count()
     }
 
-    /// Connections that were lost, of peers that are gone.
+    /// Connections lost by peers that are gone.
     pub(crate) fn disconnections_before(&self) -> u64 {
         self.lock().disconnections
     }
 
-    /// Elements that came of peers that are gone.
+    /// Elements received from peers that are gone.
     pub(crate) fn elements_before(&self) -> u64 {
         self.lock().elements
     }
 
-    /// Nobody is let in any more.
+    /// Stops admitting peers.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
     }
 
-    /// A lane has been emptied.
+    /// Removes a lane that has been emptied.
     pub(crate) fn remove(&self, number: u64) {
         self.take_out(|lane| lane.member.number == number);
     }
 
-    /// The same, of which so many elements came.
+    /// Removes a lane, and adds its elements to the total.
     pub(crate) fn forget(&self, number: u64, elements: u64) {
         self.remove(number);
         self.lock().elements += elements;
     }
 
-    /// Ends the lanes whose peers have left. Closes connections, so not to be called by one.
+    /// Ends the lanes whose peers have left. Closes connections, so a connection's own thread must
+    /// not call it.
     fn reap(&self) {
         if O::GO_WHEN_OVER {
             let gone = self.take_out(Lane::is_over);
@@ -195,7 +196,8 @@ impl<O: Lanes> Hub<O> {
         gone
     }
 
-    /// The longest element that all readers have room for, where `bytes` are more than any before.
+    /// The longest element that all readers have room for. Also records `bytes` as the longest
+    /// element written, if it fits.
     pub(crate) fn element_bytes_max(&self, bytes: u64) -> u64 {
         let mut state = self.lock();
         let there = state.lanes.iter().filter(|lane| !lane.is_over());
@@ -211,7 +213,7 @@ impl<O: Lanes> Hub<O> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets somebody in who was not here before.
+    /// Admits a new peer.
     fn open(&self, hello: &StreamHello, transport: Transport, bytes: &[u8]) -> Result<(), Away> {
         self.reap();
         if let Err(refused) = self.admission(&self.lock()).check(hello) {
@@ -307,7 +309,7 @@ impl<O: Lanes> Hub<O> {
 
 impl<O: Lanes> Arrivals for Hub<O> {
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        // What cannot be used is closed, and comes again.
+        // A socket that cannot be used is closed; the peer dials again.
         let Ok(transport) = registry::transport_of(socket) else {
             return;
         };

@@ -1,5 +1,4 @@
-//! Elements are written where they are sent from, and read where they have arrived: shown by their
-//! addresses.
+//! Elements are written and read in place, as their addresses show.
 
 use std::net::TcpListener;
 use std::thread;
@@ -18,11 +17,11 @@ use crate::{Options, Reader, StreamError, Writer};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// Elements of a buffer that is several pages long, and of a call: no part of it.
+/// The buffer is several pages long, and not a multiple of a call.
 const CAPACITY: usize = 4096;
 const CALL: usize = 1000;
 
-/// The buffer of a reader that takes no more.
+/// Capacity of a reader that stops taking elements.
 const FEW: usize = 10;
 
 const SIZE: usize = size_of::<u64>();
@@ -62,7 +61,7 @@ fn numbers(first: usize, count: usize) -> Vec<u64> {
     (first as u64..(first + count) as u64).collect()
 }
 
-/// A way to write elements from a number on, which says where they were filled in.
+/// Writes elements in place, starting with this number, and returns where they were filled in.
 type Fill<W> = fn(&mut W, usize) -> Place;
 
 fn spread<W>(
@@ -82,14 +81,14 @@ fn spread<W>(
     (writer, readers.map(|reader| reader.join().unwrap()).into())
 }
 
-/// Each lane sends from where `fill` has put the elements. No reader takes them until that was
-/// looked at, but for a few.
+/// Each lane sends from where `fill` has put the elements. Apart from a few, no reader takes them
+/// before the addresses have been compared.
 fn is_sent_from_there<W>(
     (mut writer, mut readers): (W, Vec<Reader<u64>>),
     fill: Fill<W>,
     core: fn(&W) -> &OutCore,
 ) {
-    // More often than the buffer goes round.
+    // Enough rounds for the buffer to wrap several times.
     for round in 0..20 {
         let first = round * CALL;
         let filled = fill(&mut writer, first);
@@ -165,7 +164,7 @@ fn gather<R: Send>(
     })
 }
 
-/// Where the next elements of each writer will arrive, in the order of their numbers.
+/// The addresses at which the next elements of each writer will arrive, ordered by writer number.
 fn arrives_at(core: &GatherCore) -> Vec<Place> {
     let lanes = core.hub.present();
     let of_lane = lanes.iter().map(|lane| {
@@ -180,11 +179,11 @@ fn arrives_at(core: &GatherCore) -> Vec<Place> {
     of_lane.collect()
 }
 
-/// What is read of a run: whose it is, where it lies, and what is in it. Looks meanwhile how many
-/// elements wait.
+/// Reads one run in place: returns the writer's number, the address and the elements. Meanwhile it
+/// checks how many elements wait.
 type Look<R> = fn(&mut R, &Monitor, u64) -> (u64, Place, Vec<u64>);
 
-/// Each run is read where the link has put it, and has been read when it is dropped.
+/// Each run is read where the link has put it, and counts as read when it is dropped.
 fn is_read_from_there<R>(
     (mut reader, mut writers): (R, Vec<Writer<u64>>),
     look: Look<R>,
@@ -193,7 +192,7 @@ fn is_read_from_there<R>(
     let monitor = core(&reader).monitor();
     for round in 0..20 {
         let places = arrives_at(core(&reader));
-        // The numbers of a writer say whose they are.
+        // The values show which writer they come from.
         for (writer, first) in writers.iter_mut().zip([round * CALL, 1 << 40]) {
             writer.write_many(&numbers(first, CALL), LONG).unwrap();
             writer.flush(Until::Available, LONG).unwrap();

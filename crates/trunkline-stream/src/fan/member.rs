@@ -1,4 +1,4 @@
-//! Who is at the other ends, and what comes from them.
+//! The peers of an endpoint, and what arrives from them.
 
 use std::sync::Arc;
 
@@ -9,86 +9,87 @@ use crate::error::StreamError;
 /// One of several peers of an endpoint.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
-    /// Its number at this endpoint, from 1 on; never another one's.
+    /// Number at this endpoint, starting at 1; never reused.
     pub number: u64,
-    /// Its URL, as it calls itself.
+    /// URL, as reported by the peer.
     pub url: String,
-    /// Its program and release, as it says.
+    /// Program and release, as reported by the peer.
     pub program: String,
-    /// Its life: other 128 random bits each time it is created. With a journal the last 8 bytes
-    /// stay.
+    /// 128 random bits that change each time the peer is created. With a journal the last 8 bytes
+    /// stay the same.
     pub incarnation: [u8; 16],
 }
 
-/// A peer that is there, or is waited for.
+/// A peer that is connected or expected back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Present {
-    /// Who.
+    /// The peer.
     pub member: Arc<Member>,
-    /// It is connected now.
+    /// True while connected.
     pub is_connected: bool,
-    /// Of a reader: elements that were written and are not known to have reached it. Of a writer:
-    /// elements that have arrived from it and were not read.
+    /// For a reader: elements written that are not known to have reached it. For a writer: elements
+    /// that have arrived from it and have not been read.
     pub waiting: u64,
-    /// Of a reader: elements that it will never have, because it was too slow.
+    /// For a reader: elements that it will never get, because it was too slow. 0 for a writer.
     pub lost: u64,
 }
 
-/// What a reader lacked when its writer was closed, or when it left.
+/// The elements that a reader lacked when its writer was closed, or when it left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking {
-    /// Who.
+    /// The reader.
     pub member: Arc<Member>,
-    /// What was not known to have reached it.
+    /// Elements not known to have reached it.
     pub left: Left,
-    /// What it was told is lost, because it was too slow.
+    /// Elements reported to it as lost, because it was too slow.
     pub lost: u64,
-    /// Why it has left: it was destroyed, or away for too long, or does not keep to the protocol.
-    /// `None`: it was there to the end.
+    /// The reason why it has left: it was destroyed, away for too long, or violated the protocol.
+    /// `None`: it stayed to the end.
     pub fault: Option<StreamFault>,
 }
 
-/// What one of several writers has written, in order.
+/// Consecutive data from one of several writers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Run<T> {
     /// Elements, at least one.
     Elements {
-        /// Who has written them.
+        /// The writer of the elements.
         writer: Arc<Member>,
-        /// They, in its order.
+        /// The elements, in order.
         elements: Vec<T>,
     },
-    /// Nothing more comes of this writer, and everything that came was read. Told once for each.
+    /// This writer sends nothing more, and everything that arrived has been read. Returned once per
+    /// writer.
     Ended {
-        /// Whose.
+        /// The writer.
         writer: Arc<Member>,
-        /// How.
+        /// The way it ended.
         end: RunEnd,
     },
 }
 
-/// A [`Run`] where it has arrived, without a copy: `R` is a [`Region`](crate::Region) or a
+/// A [`Run`] in place, without a copy: `R` is a [`Region`](crate::Region) or a
 /// [`ByteRegion`](crate::ByteRegion).
 #[derive(Debug)]
 pub enum Acquired<R> {
-    /// Elements, at least one. They have been read when they are dropped.
+    /// Elements, at least one. They count as read when they are dropped.
     Elements {
-        /// Who has written them.
+        /// The writer of the elements.
         writer: Arc<Member>,
-        /// They, in its order.
+        /// The elements, in order.
         elements: R,
     },
-    /// As [`Run::Ended`].
+    /// See [`Run::Ended`].
     Ended {
-        /// Whose.
+        /// The writer.
         writer: Arc<Member>,
-        /// How.
+        /// The way it ended.
         end: RunEnd,
     },
 }
 
 impl<R> Acquired<R> {
-    /// The same with what `f` makes of the elements.
+    /// Applies `f` to the elements.
     pub(super) fn map<S>(self, f: impl FnOnce(R) -> S) -> Acquired<S> {
         match self {
             Self::Elements { writer, elements } => Acquired::Elements {
@@ -100,27 +101,27 @@ impl<R> Acquired<R> {
     }
 }
 
-/// How a writer has ended.
+/// The end of a writer's stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
-    /// It was closed, and everything it wrote has been read.
+    /// The writer was closed, and everything it wrote has been read.
     Closed,
-    /// It was aborted before the end of its stream: what came is not the whole.
+    /// The writer was aborted before the end of its stream: the elements are incomplete.
     Aborted {
-        /// Bytes that it had accepted and did not send.
+        /// Bytes that the writer had accepted but did not send.
         missing: u64,
-        /// Why, in the words of the writing program.
+        /// The reason given by the writing program.
         reason: String,
     },
-    /// It was lost: for too long away, created anew, or it does not keep to the protocol.
+    /// The writer was lost: away for too long, created anew, or in violation of the protocol.
     Fault(StreamFault),
 }
 
 impl RunEnd {
-    /// From what a read of that writer alone would be told.
+    /// Converts the error of reading from that writer alone.
     ///
     /// # Errors
-    /// It is no end.
+    /// The error is not the end of a stream.
     pub(super) fn of(error: StreamError) -> Result<Self, StreamError> {
         match error {
             StreamError::Ended => Ok(Self::Closed),

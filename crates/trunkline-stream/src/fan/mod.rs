@@ -1,19 +1,19 @@
-//! One writer and many readers, or one reader and many writers.
+//! One writer with many readers, or one reader with many writers.
 //!
 //! ```text
 //!   FanOutWriter<T> --- lane --- Reader<T>        Writer<T> --- lane --- FanInReader<T>
 //!       one ring   \--- lane --- Reader<T>        Writer<T> --- lane ---/  a ring each
 //! ```
 //!
-//! The endpoint with several peers is the one that is dialled; at the other ends are ordinary
-//! readers and writers. Each has a lane: a state machine and a connection of its own, over TCP or a
-//! Unix socket, never over a ring that both processes have mapped.
+//! The endpoint with several peers is the one that is dialled; its peers are ordinary readers and
+//! writers. Each peer has a lane: a state machine and a connection of its own, over TCP or a Unix
+//! socket, never over a ring that both processes have mapped.
 //!
 //! # Layout
 //! - [`FanOutWriter`] in `writer` over `out` and `readers`, [`FanInReader`] in `reader` over
-//!   `gather`; the same of values of any type in `values`.
-//! - `hub`: who comes, and to which lane; `admission`: who is not let in.
-//! - `end::lane`: the way to one of several readers. `end::bell`: what their program sleeps on.
+//!   `gather`; the same for values of any type in `values`.
+//! - `hub`: assigns arriving peers to lanes; `admission`: refuses peers.
+//! - `end::lane`: the lane to one of several readers. `end::bell`: the wake-up of their program.
 
 mod admission;
 mod gather;

@@ -1,54 +1,55 @@
-//! What an endpoint with several peers is created with.
+//! Options of an endpoint with several peers.
 
 use crate::options::Options;
 
-/// What becomes of a reader that is slower than the writer.
+/// The treatment of readers that are slower than the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
-    /// The writer waits for the slowest: nobody loses anything.
+    /// The writer waits for the slowest reader; no reader loses anything.
     #[default]
     Slowest,
-    /// The writer waits for nobody. So many elements may wait for a reader; of more it loses the
-    /// oldest, and its reads are told how many are missing and where.
+    /// The writer waits for no reader. At most this many elements wait for a reader; beyond that it
+    /// loses the oldest, and its reads report how many are missing and where.
     ///
-    /// A reader that is away, or has no room, loses what is beyond this number; one that the
-    /// network is too slow for not before the writer's buffer is full. More than the buffer holds
-    /// is what the buffer holds.
+    /// A reader that is disconnected or has no room loses everything beyond this number. A reader
+    /// behind a slow network loses elements only when the writer's buffer is full. A quota above
+    /// the buffer's capacity acts like the capacity.
     Quota(u64),
 }
 
-/// What a writing end with several readers is created with.
+/// Options of a writing end with several readers.
 ///
-/// Of the [`Options`] it names no peer, as it is its readers that dial, and has no journal.
-/// [`gone_after`](Options::gone_after) says how long a reader may be away before the others go on
-/// without it; with `None` it is waited for, for ever.
+/// The [`Options`] must not name a peer, because the readers dial, nor a journal.
+/// [`gone_after`](Options::gone_after) limits how long a reader may be disconnected before the
+/// others continue without it; with `None` it is waited for without limit.
 #[derive(Clone, Debug)]
 pub struct FanOutOptions {
-    /// As of any endpoint.
+    /// Options common to all endpoints.
     pub options: Options,
-    /// What becomes of slow readers.
+    /// Treatment of slow readers.
     pub policy: Policy,
-    /// Creation waits for so many readers. Each of them gets everything. With 0 it waits for none.
+    /// Number of readers that creation waits for. Each of them gets everything. 0: creation does
+    /// not wait.
     pub readers_min: usize,
-    /// No more are let in at a time; each takes a thread.
+    /// Largest number of readers at a time; each takes a thread.
     pub readers_max: usize,
 }
 
-/// What a reading end with several writers is created with.
+/// Options of a reading end with several writers.
 ///
-/// Of the [`Options`] it names no peer, as it is its writers that dial, and has no journal. The
-/// capacity is that of the buffer of each writer.
+/// The [`Options`] must not name a peer, because the writers dial, nor a journal. The capacity is
+/// that of each writer's buffer.
 #[derive(Clone, Debug)]
 pub struct FanInOptions {
-    /// As of any endpoint.
+    /// Options common to all endpoints.
     pub options: Options,
-    /// Creation waits for so many writers. With 0 it waits for none.
+    /// Number of writers that creation waits for. 0: creation does not wait.
     pub writers_min: usize,
-    /// No more are let in at a time; each takes a thread and a buffer.
+    /// Largest number of writers at a time; each takes a thread and a buffer.
     pub writers_max: usize,
 }
 
-/// Peers at a time where nothing else is said.
+/// Default number of peers at a time.
 const PEERS_MAX: usize = 64;
 
 impl Default for FanOutOptions {

@@ -1,4 +1,4 @@
-//! A writing end with several readers, in bytes: what every kind of it does.
+//! A writing end with several readers, in bytes: the common core of every kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,39 +19,39 @@ use crate::rendezvous::Registration;
 use crate::wait::{Blocking, Waits, block};
 use crate::writer::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 
-/// How often room is made before it is waited for: who joins meanwhile keeps what there is.
+/// Attempts to make room before waiting for it: a reader that joins meanwhile keeps the current
+/// elements.
 const ATTEMPTS: usize = 64;
 
-/// What every kind of writing end with several readers is made of.
+/// The common core of every kind of writing end with several readers.
 pub(crate) struct OutCore {
     pub(crate) hub: Arc<Hub<Readers>>,
     pub(crate) bells: Arc<Bells>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     pub(crate) policy: Policy,
-    /// Written since the lanes last had reason to look.
+    /// Bytes written since the lanes last looked at the ring.
     pub(crate) unsent: u64,
-    /// The longest element that was found to fit all buffers.
+    /// Length of the longest element known to fit all buffers.
     pub(crate) fits: usize,
-    /// Ends with the endpoint.
+    /// Lives as long as the endpoint.
     pub(crate) registration: Option<Registration>,
 }
 
 impl OutCore {
     pub(crate) fn capacity(&self) -> usize {
-        // A capacity came as a usize.
+        // The capacity was configured as a `usize`.
         usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
     }
 
-    /// Elements that fit now.
     pub(crate) fn room(&mut self) -> usize {
-        // Nobody but this program has the memory, so its positions are true.
+        // Only this program has the memory, so its positions are valid.
         let (_, elements) = self.ring.room().unwrap_or((0, 0));
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
     /// # Errors
-    /// An element with its length is longer than a buffer.
+    /// An element with its length prefix is longer than a buffer.
     pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
         if bytes <= self.fits || self.form != ElementForm::Variable {
             return Ok(());
@@ -64,7 +64,7 @@ impl OutCore {
         Ok(())
     }
 
-    /// Writes `elements` that lie in `bytes`: all of them, or none.
+    /// Writes `elements` elements from `bytes`: all of them, or none.
     pub(crate) async fn write(
         &mut self,
         waits: &impl Waits,
@@ -74,34 +74,34 @@ impl OutCore {
     ) -> Result<(), StreamError> {
         self.wait_for_room(waits, bytes.len(), elements, timeout)
             .await?;
-        // Nobody but this program has the memory, so its positions are true.
+        // Only this program has the memory, so its positions are valid.
         let is_pushed = self.ring.push(bytes, elements as u64);
         debug_assert_eq!(is_pushed.ok(), Some(true));
         self.wrote(bytes.len() as u64);
         Ok(())
     }
 
-    /// The memory of what is written next, for which there is room.
+    /// The memory for the next elements; there must be room for them.
     pub(crate) fn free_space(&mut self, bytes: usize) -> &mut [u8] {
         let position = self.ring.written();
-        // Mirrored memory: it lies in one piece, at a multiple of the element's size.
+        // The memory is mirrored: the space is in one piece, aligned to the element's size.
         let space = self.ring.free_at(position, bytes);
         space.map(|[piece, _]| piece).unwrap_or_default()
     }
 
-    /// What was filled there is written.
+    /// Publishes the elements that were filled in.
     pub(crate) fn commit(&mut self, bytes: usize, elements: usize) {
         self.ring.commit(bytes as u64, elements as u64);
         self.wrote(bytes as u64);
     }
 
-    /// So many bytes were given to the ring: sees to it that they are sent.
+    /// Makes sure that the bytes added to the ring are sent.
     fn wrote(&mut self, bytes: u64) {
         self.unsent += bytes;
         if self.ring.glance_wake() {
             self.each(|end| end.inner.wake());
         } else if self.unsent >= GATHER_BYTES {
-            // Who asks for an end sends what there is.
+            // Accessing an end sends what is due.
             self.each(|_| ());
         }
     }
@@ -118,7 +118,7 @@ impl OutCore {
         has_room.unwrap_or(false)
     }
 
-    /// Waits until so much fits, or makes room for it.
+    /// Waits until this much fits, or makes room for it.
     pub(crate) async fn wait_for_room(
         &mut self,
         waits: &impl Waits,
@@ -174,7 +174,7 @@ impl OutCore {
         });
     }
 
-    /// Drops what is in the way, for those who are too slow.
+    /// Drops the oldest elements of readers that are too slow.
     fn make_room(&mut self, bytes: usize, elements: usize, quota: u64) {
         let shape = self.ring.shape();
         let (written, count) = (self.ring.written(), self.ring.written_elements());
@@ -186,7 +186,7 @@ impl OutCore {
                 .max(count.saturating_sub(quota.min(capacity))),
         };
         self.each(|end| end.keep_from(from));
-        // What nobody is there for.
+        // Without readers, nothing needs the elements.
         let (mut cursor, others) = self.hub.lanes.cursors.join();
         if others == 0 && cursor.written().is_ok() {
             let place = self.place(&cursor, from);
@@ -198,8 +198,8 @@ impl OutCore {
         place_behind(cursor, self.form, cursor.place(), from)
     }
 
-    /// Sends everything now, and waits until it has come so far at every reader that is there, or
-    /// is lost to it.
+    /// Sends everything now, and waits until every current reader has it, as given by `until`, or
+    /// has lost it.
     pub(crate) async fn flush(
         &mut self,
         waits: &impl Waits,
@@ -237,7 +237,7 @@ impl OutCore {
         }
     }
 
-    /// Who is there, or is waited for.
+    /// The readers that are connected or expected back.
     pub(crate) fn present(&self) -> Vec<Present> {
         let present = |lane: &Lane<LaneEnd>| {
             lane.link.with(|end, _, _| Present {
@@ -251,14 +251,14 @@ impl OutCore {
         lanes.iter().map(present).collect()
     }
 
-    /// Who has left since this was asked last.
+    /// The readers that have left since the last call.
     pub(crate) fn departed(&self) -> Vec<Lacking> {
-        // Whoever is not seen there has left.
+        // Moves the readers that have left to `departed`.
         drop(self.hub.present());
         self.hub.lanes.departed.take()
     }
 
-    /// Nothing more is written: waits until every reader has everything, and says what each lacks.
+    /// Ends the stream: waits until every reader has everything, and returns what each lacks.
     pub(crate) async fn close(
         &mut self,
         waits: &impl Waits,
@@ -273,14 +273,14 @@ impl OutCore {
             });
         }
         self.wait_closed(waits, &lanes, timeout).await;
-        // What a reader has not by now is given up, and it is told so.
+        // The rest of a slow reader is given up, and the reader is notified.
         let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
         let slow: Vec<_> = slow.collect();
         self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
         self.end(&lanes)
     }
 
-    /// Destroys it at once.
+    /// Destroys the end immediately.
     pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Lacking> {
         self.hub.close();
         let lanes = self.hub.present();
@@ -295,7 +295,7 @@ impl OutCore {
                 end.link.abort(reason);
             });
         }
-        // Until each reader has said how far it came, or the connection is gone.
+        // Until each reader has reported its position, or its connection is gone.
         let soon = Some(Duration::from_secs(1));
         self.wait_closed(waits, lanes, soon).await;
     }
@@ -337,7 +337,7 @@ impl Drop for OutCore {
     fn drop(&mut self) {
         if self.bells.is_closed() {
         } else if std::thread::panicking() {
-            // What it has written is not the whole, and its readers are not to take it for that.
+            // The stream is incomplete, and the readers must not take it for complete.
             block(self.abort(&Blocking, PANICKED));
         } else {
             block(self.close(&Blocking, Some(CLOSE_TIMEOUT)));

@@ -16,17 +16,15 @@ use crate::wait::{Blocking, Task, Waits, block};
 
 /// The reading end of streams of elements of type `T` from any number of writers.
 ///
-/// The writers are ordinary ones that name this end as their peer. Each has a buffer of its own
-/// here, so that none can keep another from writing: what is read is a run of elements of one of
-/// them, in its order, and the writers take turns. Between elements of two writers there is no
-/// order.
+/// The writers are ordinary ones that name this end as their peer. Each has its own buffer here, so
+/// none can block another. A read returns a run of elements of one writer, in its order, and
+/// writers take turns. Elements of different writers have no order.
 ///
-/// A writer that is cut comes back; how long it is waited for is said by
-/// [`gone_after`](crate::Options::gone_after). When nothing more comes of one, that is told once,
-/// behind its last element. There may always come another one, so this end is never at an end by
-/// itself.
+/// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for
+/// it. The end of a writer is reported once, after its last element. Another writer may always
+/// come, so this end never ends by itself.
 ///
-/// Dropping it destroys it: each writer is told how far it came.
+/// Dropping it destroys it; each writer learns how far it has been read.
 ///
 /// # Example
 /// ```no_run
@@ -50,16 +48,16 @@ impl<T: Element> FanInReader<T> {
     /// Creates the reading end `url` and waits for its first writers.
     ///
     /// # Errors
-    /// [`StreamError`] says who is at fault: the URL, the name, memory; not enough writers came in
-    /// time. A writer of another type is refused and told so, and the others are waited for.
+    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough writers in time.
+    /// A writer of another type is refused with the reason, and the wait for others continues.
     pub fn create(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
         block(Self::create_over(&Blocking, url, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
         Self::create_over(&Task, url, options).await
     }
@@ -75,12 +73,12 @@ impl<T: Element> FanInReader<T> {
         })
     }
 
-    /// Waits for elements of any writer, or for the end of one, and takes what is there of it, at
-    /// most `max` elements. Arrays may be of any lengths.
+    /// Waits for elements of any writer, or for the end of one, and takes what that writer has, at
+    /// most `max` elements. Arrays may have different lengths.
     ///
     /// # Errors
-    /// [`StreamError::Timeout`]: nothing has come. [`StreamError::Element`]: a writer has sent what
-    /// is no element; it is still there.
+    /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an
+    /// invalid element; it stays connected, and nothing was read.
     pub fn read_run(
         &mut self,
         max: usize,
@@ -89,10 +87,10 @@ impl<T: Element> FanInReader<T> {
         block(self.read_over(&Blocking, max, timeout))
     }
 
-    /// [`read_run`](Self::read_run) for tasks.
+    /// Async version of [`read_run`](Self::read_run).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `read_run`.
     ///
     /// # Cancel safety
     /// A future that is dropped has read nothing.
@@ -120,12 +118,12 @@ impl<T: Element> FanInReader<T> {
 }
 
 impl<T: Plain> FanInReader<T> {
-    /// As [`read_run`](Self::read_run), but the elements are used where they have arrived, without
-    /// a copy; they are given back to their writer when the region is dropped. Until then the other
-    /// writers go on, each in its own buffer.
+    /// Like [`read_run`](Self::read_run), but returns the elements in place, without a copy.
+    /// Dropping the region releases them. Until then the other writers continue, each in its own
+    /// buffer.
     ///
     /// # Errors
-    /// As there.
+    /// Those of `read_run`.
     pub fn acquire_run(
         &mut self,
         max: usize,

@@ -1,4 +1,4 @@
-//! The lanes of a writing end with several readers: how they begin, and what is told of those that
+//! The lanes of a writing end with several readers: how they begin, and the record of readers that
 //! have left.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use super::member::Lacking;
 use crate::end::{Bell, KeepFrom, LaneEnd, place_behind};
 use crate::properties::Properties;
 
-/// How the lanes of a writing end begin: with a cursor in its ring.
+/// Creates the lanes of a writing end, each with a cursor in its ring.
 pub(crate) struct Readers {
     pub(crate) cursors: ElementCursors,
     pub(crate) form: ElementForm,
@@ -22,7 +22,8 @@ pub(crate) struct Readers {
     pub(crate) departed: Departed,
 }
 
-/// Readers that have left, of whom the program was not told; of too many the last ones.
+/// Readers that have left and were not reported to the program yet; at most the last
+/// `DEPARTED_MAX`.
 #[derive(Default)]
 pub(crate) struct Departed(Mutex<VecDeque<Lacking>>);
 
@@ -58,7 +59,7 @@ impl Lanes for Readers {
         let (mut cursor, others) = self.cursors.join();
         let written = cursor.written_elements().unwrap_or(0);
         let from = match self.quota {
-            // The others are for what was written before.
+            // Earlier elements are only for the existing readers.
             _ if others > 0 => KeepFrom {
                 position: cursor.written().unwrap_or(0),
                 elements: 0,
@@ -95,7 +96,7 @@ impl Lanes for Readers {
     }
 }
 
-/// What the reader of a lane lacks.
+/// The elements that the reader of a lane lacks.
 pub(super) fn lacking(lane: &Lane<LaneEnd>) -> Lacking {
     lane.link.with(|end, _, _| Lacking {
         member: lane.member.clone(),

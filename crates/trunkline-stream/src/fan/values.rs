@@ -1,4 +1,4 @@
-//! Ends with several peers of elements whose type is known when the program runs.
+//! Ends with several peers whose element type is known only at run time.
 
 use std::time::Duration;
 
@@ -17,23 +17,21 @@ use crate::reader::ByteRegion;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writing end with several readers of elements of any type of Trunkline, which is said at its
-/// creation.
+/// The writing end with several readers for any Trunkline type, which is given at creation.
 ///
-/// It is a [`FanOutWriter`](crate::FanOutWriter) in everything else, and its readers may be of
+/// In all other respects it is a [`FanOutWriter`](crate::FanOutWriter); its readers can be of
 /// either kind.
 pub struct FanOutValueWriter {
     pub(super) core: OutCore,
     data_type: DataType,
-    /// Whether every bytes of an element's length are one.
+    /// Any bytes of the right length are a valid element.
     takes_any_bytes: bool,
     scratch: Vec<u8>,
 }
 
-/// The reading end with several writers of elements of any type of Trunkline, which is said at its
-/// creation.
+/// The reading end with several writers for any Trunkline type, which is given at creation.
 ///
-/// It is a [`FanInReader`](crate::FanInReader) in everything else, and its writers may be of either
+/// In all other respects it is a [`FanInReader`](crate::FanInReader); its writers can be of either
 /// kind.
 pub struct FanInValueReader {
     pub(super) core: GatherCore,
@@ -44,7 +42,7 @@ impl FanOutValueWriter {
     /// Creates the writing end `url` and waits for its first readers.
     ///
     /// # Errors
-    /// As [`FanOutWriter::create`](crate::FanOutWriter::create).
+    /// Those of [`FanOutWriter::create`](crate::FanOutWriter::create).
     pub fn create(
         url: &str,
         data_type: &DataType,
@@ -53,10 +51,10 @@ impl FanOutValueWriter {
         block(Self::create_over(&Blocking, url, data_type, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(
         url: &str,
         data_type: &DataType,
@@ -79,7 +77,7 @@ impl FanOutValueWriter {
         })
     }
 
-    /// The type of the elements.
+    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
@@ -87,7 +85,7 @@ impl FanOutValueWriter {
     /// Writes all of `values`, or none.
     ///
     /// # Errors
-    /// [`StreamError::Type`]: one is of another type; nothing was written. Otherwise as of
+    /// [`StreamError::Type`]: a value is of another type; nothing was written. Otherwise those of
     /// [`FanOutWriter::write_many`](crate::FanOutWriter::write_many).
     pub fn write_many(
         &mut self,
@@ -97,10 +95,10 @@ impl FanOutValueWriter {
         block(self.write_over(&Blocking, values, timeout))
     }
 
-    /// [`write_many`](Self::write_many) for tasks.
+    /// Async version of [`write_many`](Self::write_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `write_many`.
     ///
     /// # Cancel safety
     /// A future that is dropped has written nothing.
@@ -132,14 +130,14 @@ impl FanOutValueWriter {
             .await
     }
 
-    /// Writes elements of one size where they are sent from. Waits for room for one, and gives
-    /// `fill` the memory of as many as there is room for, at most `most`; it answers how many bytes
-    /// it has written there, as the elements lie in memory, little-endian. Bytes of a part of an
-    /// element at the end are not taken. Returns how many elements were written.
+    /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
+    /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
+    /// memory layout, little-endian, and returns the number of bytes written; a partial element at
+    /// the end is ignored. Returns the number of elements written.
     ///
     /// # Errors
-    /// What `fill` says: nothing was written then. [`StreamError::Varying`] where elements vary in
-    /// size, [`StreamError::Type`] where the bytes are none; otherwise as of
+    /// The error of `fill`; nothing was written then. [`StreamError::Varying`] if elements vary in
+    /// size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
     /// [`write_many`](Self::write_many).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,
@@ -183,7 +181,7 @@ impl FanInValueReader {
     /// Creates the reading end `url` and waits for its first writers.
     ///
     /// # Errors
-    /// As [`FanInReader::create`](crate::FanInReader::create).
+    /// Those of [`FanInReader::create`](crate::FanInReader::create).
     pub fn create(
         url: &str,
         data_type: &DataType,
@@ -192,10 +190,10 @@ impl FanInValueReader {
         block(Self::create_over(&Blocking, url, data_type, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(
         url: &str,
         data_type: &DataType,
@@ -216,15 +214,15 @@ impl FanInValueReader {
         })
     }
 
-    /// The type of the elements.
+    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// As [`FanInReader::read_run`](crate::FanInReader::read_run).
+    /// See [`FanInReader::read_run`](crate::FanInReader::read_run).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `FanInReader::read_run`.
     pub fn read_run(
         &mut self,
         max: usize,
@@ -233,10 +231,10 @@ impl FanInValueReader {
         block(self.read_over(&Blocking, max, timeout))
     }
 
-    /// [`read_run`](Self::read_run) for tasks.
+    /// Async version of [`read_run`](Self::read_run).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `read_run`.
     ///
     /// # Cancel safety
     /// A future that is dropped has read nothing.
@@ -264,12 +262,12 @@ impl FanInValueReader {
 }
 
 impl FanInValueReader {
-    /// As [`read_run`](Self::read_run) of elements of one size, but they are used where they have
-    /// arrived, as bytes, little-endian, without a copy; they are given back to their writer when
-    /// the region is dropped. Until then the other writers go on, each in its own buffer.
+    /// Like [`read_run`](Self::read_run) for elements of fixed size, but returns them in place, as
+    /// little-endian bytes, without a copy. Dropping the region releases them. Until then the other
+    /// writers continue, each in its own buffer.
     ///
     /// # Errors
-    /// [`StreamError::Varying`] where elements vary in size; otherwise as there.
+    /// [`StreamError::Varying`] if elements vary in size; otherwise those of `read_run`.
     pub fn acquire_bytes_run(
         &mut self,
         max: usize,

@@ -19,20 +19,20 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// The writing end of a stream of elements of type `T` with any number of readers, each of which
 /// gets everything.
 ///
-/// The readers are ordinary ones that name this end as their peer. There is one buffer, in which
-/// each has a cursor of its own, and its place is free when the slowest has what is there. What
-/// becomes of a reader that is too slow is said by the [`Policy`](super::Policy).
+/// The readers are ordinary ones that name this end as their peer. All share one buffer, in which
+/// each has its own cursor; room becomes free once the slowest reader has the elements. The
+/// [`Policy`](super::Policy) decides what happens to a reader that is too slow.
 ///
-/// - A reader that comes while others are there begins with the next element that is written. One
-///   that comes when none is there begins with what the buffer has kept.
-/// - A reader whose connection is cut keeps its place for as long as
-///   [`gone_after`](crate::Options::gone_after) says; then, or when it closes, it leaves, and
-///   nobody waits for it any more.
-/// - While no reader is there, the buffer fills. A full one is waited for as for a slow reader with
-///   [`Policy::Slowest`](super::Policy::Slowest); with a quota the newest elements are kept, and
-///   the reader that comes next is not told of those before.
+/// - A reader that joins while there are others begins with the next element written. One that
+///   joins when there is no other begins with the elements still in the buffer.
+/// - A disconnected reader keeps its place for the time given by
+///   [`gone_after`](crate::Options::gone_after). After that, or when it closes, it leaves, and is
+///   no longer waited for.
+/// - Without readers, the buffer fills. When it is full,
+///   [`Policy::Slowest`](super::Policy::Slowest) waits as for a slow reader; with a quota the
+///   newest elements are kept, and the next reader gets no report of the ones before.
 ///
-/// Dropping it is closing it, for up to ten seconds.
+/// Dropping it closes it, for up to ten seconds.
 ///
 /// # Example
 /// ```no_run
@@ -60,16 +60,16 @@ impl<T: Element> FanOutWriter<T> {
     /// Creates the writing end `url` and waits for its first readers.
     ///
     /// # Errors
-    /// [`StreamError`] says who is at fault: the URL, the name, memory; not enough readers came in
-    /// time. A reader of another type is refused and told so, and the others are waited for.
+    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough readers in time.
+    /// A reader of another type is refused with the reason, and the wait for others continues.
     pub fn create(url: &str, options: FanOutOptions) -> Result<Self, StreamError> {
         block(Self::create_over(&Blocking, url, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(url: &str, options: FanOutOptions) -> Result<Self, StreamError> {
         Self::create_over(&Task, url, options).await
     }
@@ -86,11 +86,12 @@ impl<T: Element> FanOutWriter<T> {
         })
     }
 
-    /// Writes one element, waiting for room for at most `timeout` (`None`: for ever).
+    /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
     ///
     /// # Errors
-    /// [`StreamError::Timeout`]: the slowest reader has made no room, or none is there, and nothing
-    /// was written. [`StreamError::TooLong`]: it is longer than the buffer of one of the ends.
+    /// [`StreamError::Timeout`]: the slowest reader made no room, or there is no reader; nothing
+    /// was written. [`StreamError::TooLong`]: the element is longer than the buffer of one of the
+    /// ends.
     pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
         self.write_many(std::slice::from_ref(element), timeout)
     }
@@ -98,7 +99,8 @@ impl<T: Element> FanOutWriter<T> {
     /// Writes all of `elements`, or none.
     ///
     /// # Errors
-    /// As of [`write`](Self::write); [`StreamError::TooMany`] at once when the buffer holds fewer.
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
     pub fn write_many(
         &mut self,
         elements: &[T],
@@ -107,10 +109,10 @@ impl<T: Element> FanOutWriter<T> {
         block(self.write_over(&Blocking, elements, timeout))
     }
 
-    /// [`write_many`](Self::write_many) for tasks.
+    /// Async version of [`write_many`](Self::write_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `write_many`.
     ///
     /// # Cancel safety
     /// A future that is dropped has written nothing.
@@ -141,11 +143,11 @@ impl<T: Element> FanOutWriter<T> {
 forward!(writer to several [T: Element] FanOutWriter<T>);
 
 impl<T: Plain> FanOutWriter<T> {
-    /// Writes `count` elements where they are sent from: `fill` is given their memory, of which it
-    /// writes all. No copy is made of them in this program.
+    /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
+    /// write all of it. This program makes no copy of them.
     ///
     /// # Errors
-    /// As of [`write_many`](Self::write_many).
+    /// Those of [`write_many`](Self::write_many).
     pub fn write_with<R>(
         &mut self,
         count: usize,

@@ -1,16 +1,16 @@
-//! How large a journal may become.
+//! Size limits of a journal.
 
-/// How large files may become.
+/// Size limits of a journal's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// All of them together, in bytes. A reader's commits go beyond it, rather than wait.
+    /// Limit for all files together, in bytes. A reader's commits exceed it rather than wait.
     pub bytes_max: u64,
-    /// When another one is begun.
+    /// Size in bytes at which a new segment begins.
     pub segment_bytes: u64,
 }
 
 impl Bounds {
-    /// Segments of an eighth of the whole, at most 32 MiB.
+    /// Returns bounds with segments of one eighth of the total, at most 32 MiB.
     pub fn of(bytes_max: u64) -> Self {
         Self {
             bytes_max,

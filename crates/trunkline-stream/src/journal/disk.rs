@@ -1,6 +1,7 @@
-//! The disk as a journal uses it: one folder, files that grow, and names that are changed.
+//! The disk as a journal uses it: one folder, growing files, and changes of names.
 //!
-//! Everything a crash can come between is one call here, so a disk of a test can stop at each.
+//! Every step that a crash can separate is one call here, so a simulated disk can stop at each of
+//! them.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -11,115 +12,116 @@ use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
 
-/// One folder of a disk.
+/// One folder on a disk.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// The folder, to be shown to people.
+    /// Path of the folder, shown to people.
     fn folder(&self) -> &Path;
 
-    /// Which start of the machine this is: another number after each loss of power. 0: unknown.
+    /// Identifies the current boot of the machine: changes after each loss of power. 0: unknown.
     fn boot(&self) -> u32;
 
-    /// Names of the files in it, in any order.
+    /// Returns the names of the files, in any order.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// A new file, in the place of any of this name. Its name is safe after
+    /// Creates a file, replacing any of this name. The name is durable after
     /// [`sync_folder`](Self::sync_folder).
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// A file that is there, to be read and written.
+    /// Opens an existing file for reading and writing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Gives a file another name, in the place of any that has it, in one step.
+    /// Renames a file atomically, replacing any of the new name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Returns when all changes of names are safe from a loss of power.
+    /// Returns once all changes of names are durable against power loss.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync_folder(&self) -> io::Result<()>;
 }
 
 /// One file of a [`Disk`].
 pub trait DiskFile: Send + Sync + fmt::Debug {
-    /// Its length in bytes.
+    /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn size(&self) -> io::Result<u64>;
 
-    /// Writes both pieces, one behind the other, from `offset` on: in one call of the system,
-    /// unless that takes only a part.
+    /// Writes both pieces, one after the other, starting at `offset`: in one system call, unless
+    /// that writes only a part.
     ///
     /// # Errors
-    /// What the system says. Any part of it may have been written.
+    /// The system's error. Any part of the data may have been written.
     fn write_at(&self, offset: u64, pieces: [&[u8]; 2]) -> io::Result<()>;
 
-    /// Reads up to the end of `bytes` or of the file; how many.
+    /// Reads until `bytes` is full or the file ends, and returns the number of bytes read.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Cuts it off behind so many bytes.
+    /// Truncates the file to `len` bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
-    /// Returns when its bytes are safe from a loss of power: `fdatasync`.
+    /// Returns once the file's bytes are durable against power loss: `fdatasync`.
     ///
     /// # Errors
-    /// What the system says; what was written since the last time may be lost then, even if a later
-    /// call succeeds.
+    /// The system's error. Data written since the last sync may then be lost, even if a later call
+    /// succeeds.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A folder of this machine, of which no other journal has the lock.
+/// A folder on this machine, locked against use by other journals.
 #[derive(Debug)]
 pub struct RealDisk {
     folder: PathBuf,
     handle: File,
-    /// Locked for as long as this is there.
+    /// Locked until dropped.
     lock: File,
 }
 
-/// What is in a journal is for its user alone.
+/// A journal is readable by its user only.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// The file whose lock says that the folder is in use. It is empty, and is never removed.
+/// The file whose lock shows that the folder is in use. It is empty, and is never removed.
 pub const LOCK_FILE: &str = "lock";
 
 impl RealDisk {
-    /// Makes the folder, and those above it, if they are not there, and locks it.
+    /// Creates the folder and its parents if necessary, and locks the folder.
     ///
     /// # Errors
-    /// What the system says; [`WouldBlock`](io::ErrorKind::WouldBlock): another endpoint uses it.
+    /// The system's error; [`WouldBlock`](io::ErrorKind::WouldBlock): another endpoint uses the
+    /// folder.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let is_new = !folder.is_dir();
         let mut folders = fs::DirBuilder::new();
         folders.recursive(true).mode(FOLDER_MODE).create(folder)?;
         let handle = File::open(folder)?;
         if is_new && let Some(above) = folder.parent() {
-            // A folder whose name is lost takes everything in it along.
+            // If the name of a new folder is lost, everything in it is lost too.
             let above = if above.as_os_str().is_empty() {
                 Path::new(".")
             } else {
@@ -133,7 +135,7 @@ impl RealDisk {
             .create(true)
             .truncate(false)
             .mode(FILE_MODE);
-        // A link that somebody put there would have another file locked, or made.
+        // Following a symbolic link could lock or create a file elsewhere.
         options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
         let lock = options.open(folder.join(LOCK_FILE))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -147,8 +149,8 @@ impl RealDisk {
 
 impl Drop for RealDisk {
     fn drop(&mut self) {
-        // Closing it is not enough: a process that another thread starts just then has it too,
-        // until it is the other program.
+        // Closing the file is not enough: a process that another thread is just starting holds a
+        // copy of it until it executes its program.
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
@@ -159,7 +161,7 @@ impl Disk for RealDisk {
     }
 
     fn boot(&self) -> u32 {
-        // Linux draws it anew at each start. Elsewhere nothing is known of that.
+        // Linux generates this id at each boot. Other systems do not provide it.
         let id = fs::read("/proc/sys/kernel/random/boot_id");
         id.map_or(0, |id| crc32c::crc32c(&id))
     }
@@ -258,7 +260,7 @@ mod tests {
     fn a_folder_is_free_at_once_although_another_process_has_its_lock_still() {
         let folder = tempfile::tempdir().unwrap();
         let sut = RealDisk::open(folder.path()).unwrap();
-        // As a child has it between its start and the other program.
+        // Like the copy that a child holds between `fork` and `exec`.
         let _inherited = sut.lock.try_clone().unwrap();
         let taken = RealDisk::open(folder.path()).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::WouldBlock);

@@ -1,25 +1,26 @@
-//! What can go wrong with a journal, and who is to do what about it.
+//! The errors of a journal. Each message names the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a journal cannot be used, or not now. Shown to people as it is.
+/// An error that prevents the use of a journal, permanently or at present. The message is written
+/// for users.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The disk does not do what it is asked.
+    /// An operation on the disk failed.
     #[error("the journal in {} cannot be {action}: {cause}; {}", folder.display(), hint(cause.kind()))]
     Disk {
         /// The journal's folder.
         folder: PathBuf,
-        /// What was to be done.
+        /// The operation that failed.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: Arc<io::Error>,
     },
-    /// The files are not what this program has written.
+    /// The files are not as this program wrote them.
     #[error(
         "the journal in {} is damaged: {what}; keep a copy of the folder if it matters, then remove \
          it and create both ends of the stream anew", folder.display()
@@ -27,20 +28,20 @@ pub enum JournalError {
     Damaged {
         /// The journal's folder.
         folder: PathBuf,
-        /// Where.
+        /// The damaged part.
         what: String,
     },
-    /// It is the journal of another endpoint.
+    /// The journal belongs to another endpoint.
     #[error(
         "the journal in {} is that of {of}; give each endpoint a folder of its own", folder.display()
     )]
     NotOurs {
         /// The journal's folder.
         folder: PathBuf,
-        /// Whose it is.
+        /// The owner of the journal.
         of: String,
     },
-    /// It has more than the buffer of the endpoint holds.
+    /// The journal holds more than the endpoint's buffer.
     #[error(
         "the journal in {} has {bytes} bytes in {elements} elements that were not read, more than \
          this endpoint's buffer holds: create it with a larger one", folder.display()
@@ -48,25 +49,25 @@ pub enum JournalError {
     Unread {
         /// The journal's folder.
         folder: PathBuf,
-        /// So much it has.
+        /// Unread bytes in the journal.
         bytes: u64,
-        /// In so many elements.
+        /// Unread elements in the journal.
         elements: u64,
     },
-    /// Its bound is too small for the buffer of the endpoint.
+    /// The journal's size limit is too small for the endpoint's buffer.
     #[error(
         "a journal of at most {bytes_max} bytes is too small for this endpoint's buffer: allow it \
          {least} or more"
     )]
     TooSmall {
-        /// What it was to have.
+        /// The configured limit, in bytes.
         bytes_max: u64,
-        /// What it needs.
+        /// The smallest permitted limit, in bytes.
         least: u64,
     },
 }
 
-/// Two are the same that say the same.
+/// Two errors are equal if their messages are equal.
 impl PartialEq for JournalError {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
@@ -91,13 +92,14 @@ impl JournalError {
         }
     }
 
-    /// Whether it may go away while the endpoint is there: the disk is full, or does not let us.
+    /// Returns true if the error may go away while the endpoint exists: the disk is full, or access
+    /// is denied.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Disk { action, .. } if *action != SYNCED)
     }
 }
 
-/// A disk that could not do this has to be taken for one that has lost what it was given.
+/// After this operation fails, everything written to the disk must be considered lost.
 pub(super) const SYNCED: &str = "brought to the disk";
 
 fn hint(kind: io::ErrorKind) -> &'static str {

@@ -1,5 +1,5 @@
-//! The files of a journal: records are appended to the last of them, and those that are done with
-//! are removed from the front.
+//! The files of a journal: records are appended to the last file, and files no longer needed are
+//! removed from the front.
 
 mod segment;
 mod spares;
@@ -30,31 +30,31 @@ pub(super) const CURSOR_NEW: &str = "cursor.new";
 pub(super) struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) bounds: Bounds,
-    /// What would be written to the cursor file now.
+    /// The cursor as it would be written now.
     pub(super) cursor: Cursor,
-    /// In order, without a gap; the last one is written to.
+    /// In order, without gaps; the last one is written to.
     pub(super) segments: VecDeque<Segment>,
-    /// Files of those that are done with, to be written again.
+    /// Files of former segments, kept for reuse.
     spares: Vec<Spare>,
-    /// Bytes of the files of both.
+    /// Size of `segments` and `spares` together, in bytes.
     total: u64,
-    /// Where the stream goes on.
+    /// The position at which the stream continues.
     pub(super) end: u64,
-    /// Records that were appended, and those of them that are safe.
+    /// Number of records appended, and of those that are durable.
     appended: u64,
     synced: u64,
-    /// Up to here bytes of the stream are safe.
+    /// Position up to which the stream is durable.
     synced_end: u64,
-    /// Behind the last record there may be a part of one.
+    /// An incomplete record may follow the last record.
     is_torn: bool,
-    /// Another segment may be there, so nothing more goes into this one.
+    /// The next segment may already exist, so nothing more is written to this one.
     must_roll: bool,
-    /// It is not known what is on the disk.
+    /// Set when the state of the disk is unknown.
     broken: Option<JournalError>,
 }
 
 impl Log {
-    /// `segments` may be empty; the stream goes on at `end`, and everything there is is safe.
+    /// `segments` may be empty. The stream continues at `end`, and everything before it is durable.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         bounds: Bounds,
@@ -83,7 +83,8 @@ impl Log {
         JournalError::disk(self.disk.folder(), action, cause)
     }
 
-    /// Whether a record of so many bytes stays within the bound; makes room if it can.
+    /// Returns true if a record of this length stays within the bound; frees space if necessary and
+    /// possible.
     pub(super) fn has_room(&mut self, bytes: u64) -> Result<bool, JournalError> {
         let needed = bytes.saturating_add(RECORD_HEAD as u64);
         let fits = |log: &Self| {
@@ -91,7 +92,7 @@ impl Log {
                 Some(last) => last.file_len().saturating_sub(last.len),
                 None => log.next_spare().unwrap_or(0),
             };
-            // With the head of a segment, and the seal of the one before.
+            // Includes the head of a new segment, and the seal of the previous one.
             let heads = match log.will_roll() {
                 true => (SEGMENT_HEAD + RECORD_HEAD) as u64,
                 false => 0,
@@ -106,7 +107,7 @@ impl Log {
         if fits(self) {
             return Ok(true);
         }
-        // Nothing in it is needed any more, but it is the one that is written to.
+        // Nothing in the last segment is needed, but it is the one being written to.
         let is_spent = self.cursor.position >= self.end;
         let is_used = self.segments.back().is_some_and(|segment| {
             segment.len > SEGMENT_HEAD as u64 && segment.position < self.cursor.position
@@ -119,7 +120,7 @@ impl Log {
         Ok(fits(self))
     }
 
-    /// Appends a record in one write. Data belongs at [`end`](Self::end).
+    /// Appends a record in one write. The position of data must be [`end`](Self::end).
     pub(super) fn append(
         &mut self,
         kind: RecordKind,
@@ -139,13 +140,13 @@ impl Log {
         self.append_here(kind, position, payload)
     }
 
-    /// Whether the next record begins another segment.
+    /// Returns true if the next record begins a new segment.
     fn will_roll(&self) -> bool {
         let is_full = |segment: &Segment| segment.len >= self.bounds.segment_bytes;
         self.must_roll || self.segments.back().is_none_or(is_full)
     }
 
-    /// [`append`](Self::append) to the segment that is written to.
+    /// [`append`](Self::append) to the current segment.
     fn append_here(
         &mut self,
         kind: RecordKind,
@@ -159,14 +160,15 @@ impl Log {
         let head = RecordHead {
             kind,
             position,
-            // A run is at most a buffer, and the endpoint sees to it that this is less than 4 GiB.
+            // A run is at most one buffer, and the endpoint ensures that a buffer is smaller than 4
+            // GiB.
             len: payload.len() as u32,
             safe: segment.safe,
         };
         let bytes = head.encode(segment.seed, payload);
         if let Err(cause) = segment.file.write_at(segment.len, [&bytes, payload]) {
             self.is_torn = true;
-            // It is tried again before the next one.
+            // On failure it is tried again before the next record.
             let _ = self.cut_tail();
             return Err(self.error("written", cause));
         }
@@ -188,7 +190,7 @@ impl Log {
             let cut = segment.file.truncate(segment.len);
             if cut.is_ok() {
                 segment.old_len = 0;
-                // It has to be made safe as a record has, before another segment begins.
+                // Like a record, the truncation must be durable before another segment begins.
                 self.appended += 1;
                 self.total -= before - segment.len;
             }
@@ -198,7 +200,8 @@ impl Log {
         Ok(())
     }
 
-    /// Begins another segment. The one before is safe then, so that only the last one can be torn.
+    /// Begins a new segment. The previous one is synced first, so that only the last segment can be
+    /// torn.
     fn roll(&mut self) -> Result<(), JournalError> {
         self.cut_tail()?;
         if self
@@ -246,12 +249,12 @@ impl Log {
         self.appended
     }
 
-    /// Records up to this one are safe.
+    /// Number of the last durable record.
     pub(super) fn synced(&self) -> u64 {
         self.synced
     }
 
-    /// Up to here bytes of the stream are safe.
+    /// Position up to which the stream is durable.
     pub(super) fn synced_end(&self) -> u64 {
         self.synced_end
     }
@@ -260,12 +263,12 @@ impl Log {
         self.broken.as_ref()
     }
 
-    /// Bytes of the stream that are not safe.
+    /// Bytes of the stream that are not durable yet.
     pub(super) fn unsafe_bytes(&self) -> u64 {
         self.end.saturating_sub(self.synced_end)
     }
 
-    /// What there is to make safe; `None`: everything is.
+    /// The data to sync; `None` if everything is durable.
     pub(super) fn sync_job(&self) -> Option<SyncJob> {
         if self.synced == self.appended || self.broken.is_some() {
             return None;
@@ -283,20 +286,20 @@ impl Log {
 
     pub(super) fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
         if let Err(error) = done.result {
-            // The system may take what it could not write for written, the next time.
+            // The system may report data that it failed to write as written at the next sync.
             self.broken = Some(error.clone());
             return Err(error);
         }
         self.synced = self.synced.max(done.records);
         self.synced_end = self.synced_end.max(done.end);
         if let Some(segment) = self.segments.back_mut().filter(|last| last.seq == done.seq) {
-            // Cut off since, it is as long as it is.
+            // The segment may have been truncated since.
             segment.safe = segment.safe.max(done.len).min(segment.len);
         }
         Ok(())
     }
 
-    /// What lies before `position`, where `elements` elements end, is done with.
+    /// Releases everything before `position`, where `elements` elements end.
     pub(super) fn trim(&mut self, position: u64, elements: u64) -> Result<(), JournalError> {
         if position > self.cursor.position {
             (self.cursor.position, self.cursor.elements) = (position, elements);
@@ -327,10 +330,10 @@ impl Log {
         Ok(())
     }
 
-    /// Replaces the cursor file. What it says is true when it is on the disk, and what it said
-    /// before was true until then.
+    /// Replaces the cursor file. Its content is valid as soon as it is on the disk, and the
+    /// previous content stays valid until then.
     pub(super) fn write_cursor(&mut self) -> Result<(), JournalError> {
-        // It must not know of more than there is.
+        // The cursor must not refer to data that is not on the disk.
         if self.cursor.position > self.synced_end {
             if let Some(broken) = &self.broken {
                 return Err(broken.clone());
@@ -354,7 +357,8 @@ impl Log {
         replace().map_err(|cause| self.error("written", cause))
     }
 
-    /// Removes all of it: the stream is at its end. Another one may begin here, of this lineage.
+    /// Removes everything after the end of the stream. A new stream, with this lineage, may begin
+    /// in the journal.
     pub(super) fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
         let spent = std::mem::take(&mut self.segments);
         let spares = std::mem::take(&mut self.spares);
@@ -368,7 +372,7 @@ impl Log {
             end: None,
             ..self.cursor.clone()
         };
-        // Segments of another lineage than the cursor's do not count.
+        // Segments whose lineage differs from the cursor's are ignored.
         self.write_cursor()?;
         let next = Self::new(
             self.disk.clone(),
@@ -386,7 +390,7 @@ impl Log {
         Ok(())
     }
 
-    /// Who is at the other end.
+    /// Stores the identity of the other end.
     pub(super) fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         if self.cursor.peer == Some(peer) {
             return Ok(());
@@ -399,7 +403,7 @@ impl Log {
         written
     }
 
-    /// The stream ends there: said once, and safe when this record is.
+    /// Records the end of the stream, once; it is durable when this record is.
     pub(super) fn append_end(&mut self, end: StreamClose) -> Result<(), JournalError> {
         if self.cursor.end == Some(end) {
             return Ok(());

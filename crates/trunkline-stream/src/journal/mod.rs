@@ -1,5 +1,5 @@
-//! The journal of an endpoint: with it a stream outlives the crash of either program, and outages
-//! longer than its buffer.
+//! The journal of an endpoint. With it a stream survives a crash of either program, and outages
+//! that exceed its buffer.
 //!
 //! ```text
 //!   program   WriterJournal                                  ReaderJournal   program
@@ -7,15 +7,15 @@
 //!     v               files                                      files           | commit
 //! ```
 //!
-//! A writer's journal has what the program has written until the reader has made it safe; a
-//! reader's what has arrived until its program is done with it. The format of the files and what
-//! they promise is in docs/reference/stream-journal.md, the reasons in decision 0031.
+//! A writer's journal keeps written data until it is durable at the reader. A reader's journal
+//! keeps received data until its program has processed it. The format of the files and their
+//! guarantees are described in docs/reference/stream-journal.md, the reasons in decision 0031.
 //!
 //! # Layout
-//! - [`disk`]: the disk as it is used here, and the real one; [`sim_disk`]: one for tests.
-//! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `bounds`: how large they may
-//!   become; `recover`: what is there after a crash.
-//! - [`WriterJournal`], [`ReaderJournal`]: what the endpoints have.
+//! - [`disk`]: the interface to the disk, and the real one; [`sim_disk`]: one for tests.
+//! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `bounds`: their size limits;
+//!   `recover`: recovery after a crash.
+//! - [`WriterJournal`], [`ReaderJournal`]: the journals of the two ends.
 
 use std::path::PathBuf;
 
@@ -42,44 +42,46 @@ pub use self::sync_job::{SyncJob, Synced};
 pub use self::writer::{WriterJournal, WriterStart};
 pub use trunkline_proto::stream::{Pair, Secret};
 
-/// Bytes of a journal where nothing else is said: 1 GiB.
+/// Default size limit of a journal: 1 GiB.
 pub const JOURNAL_BYTES_MAX_DEFAULT: u64 = 1 << 30;
 
-/// What a call of the program survives once it has returned.
+/// The failures that a completed call of the program survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The end of the program, however it comes: the system has the bytes.
+    /// The end of the program, in any way: the operating system has the bytes.
     #[default]
     Process,
-    /// The end of the machine's power too: `fdatasync` has returned.
+    /// A loss of power too: `fdatasync` has returned.
     Disk,
 }
 
-/// When what a program has read counts as read, so that it does not come again after a crash.
+/// The point at which elements count as read, so that they are not delivered again after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Commit {
-    /// When it reads again, or commits or closes the end: until then it may still be at work on it.
+    /// When the program reads again, commits, or closes the end; until then it may still be
+    /// processing them.
     #[default]
     ByNextRead,
-    /// When it says so.
+    /// Only when the program commits.
     ByProgram,
 }
 
-/// The journal of an endpoint.
+/// Options of an endpoint's journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
-    /// Its folder, for it alone. It is made if it is not there.
+    /// Folder of the journal, used by no other. Created if it does not exist.
     pub folder: PathBuf,
-    /// Bytes that its files may have. When a writer's is full, writing waits as for a full buffer.
+    /// Size limit of the files, in bytes. When a writer's journal is full, writing waits as for a
+    /// full buffer.
     pub bytes_max: u64,
-    /// What a write, or a commit, survives.
+    /// The failures that a write or a commit survives.
     pub durability: Durability,
-    /// Of a reader: when elements count as read.
+    /// For a reader: when elements count as read.
     pub commit: Commit,
 }
 
 impl JournalOptions {
-    /// In this folder, with the defaults of everything else.
+    /// Returns the default options for this folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -90,7 +92,8 @@ impl JournalOptions {
     }
 
     /// # Errors
-    /// It cannot hold what a buffer of so many bytes holds.
+    /// The limit is too small for a buffer of `buffer_bytes` bytes, or the buffer is not smaller
+    /// than 4 GiB.
     pub(crate) fn bounds(&self, buffer_bytes: u64) -> Result<Bounds, JournalError> {
         let least = buffer_bytes.saturating_mul(4).max(1 << 20);
         if self.bytes_max < least || buffer_bytes >= u64::from(u32::MAX) {

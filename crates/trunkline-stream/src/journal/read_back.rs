@@ -1,10 +1,10 @@
-//! Bytes of the stream, read back from the files of a journal.
+//! Reads bytes of the stream back from the files of a journal.
 
 use super::error::JournalError;
 use super::log::{Log, Segment, segment_name};
 use super::record::{RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD};
 
-/// Bytes that are read back at once, at least one record.
+/// Bytes read at once, but at least one record.
 const READ_BYTES: usize = 64 << 10;
 
 /// A place between two records.
@@ -15,7 +15,8 @@ pub(super) struct Place {
 }
 
 impl Log {
-    /// The beginning of the segment that `position` lies in, and the position of that.
+    /// The beginning of the segment that contains `position`, and the stream position of that
+    /// place.
     pub(super) fn place_before(&self, position: u64) -> Option<(Place, u64)> {
         let before = |segment: &&Segment| segment.position <= position;
         let segment = self.segments.iter().rev().find(before)?;
@@ -26,7 +27,7 @@ impl Log {
         Some((place, segment.position))
     }
 
-    /// The place behind the last record.
+    /// The place after the last record.
     pub(super) fn last_place(&self) -> Option<Place> {
         self.segments.back().map(|segment| Place {
             seq: segment.seq,
@@ -34,8 +35,8 @@ impl Log {
         })
     }
 
-    /// Appends the bytes of the next records of the stream to `out`, whole records and not beyond
-    /// position `limit`, until there are enough of them or no more.
+    /// Appends the data of the next records to `out`: whole records, not beyond position `limit`,
+    /// until there is enough or no more.
     pub(super) fn read(
         &self,
         place: &mut Place,
@@ -46,7 +47,7 @@ impl Log {
         while out.len() < READ_BYTES {
             let first = self.segments.front().map_or(0, |segment| segment.seq);
             if place.seq < first {
-                // All before was read, and removed since.
+                // Everything before was read, and has been removed since.
                 *place = Place {
                     seq: first,
                     offset: SEGMENT_HEAD as u64,
@@ -73,7 +74,7 @@ impl Log {
         Ok(())
     }
 
-    /// As many whole records as fit a chunk; how many bytes of the file they are.
+    /// Reads as many whole records as fit a chunk, and returns their length in the file.
     fn read_chunk(
         &self,
         segment: &Segment,

@@ -1,4 +1,4 @@
-//! The journal of a reading end: what has arrived and its program has not done with.
+//! The journal of a reading end: received data that its program has not processed yet.
 
 use std::io;
 use std::sync::Arc;
@@ -19,44 +19,44 @@ use super::{Durability, form_of};
 /// ```text
 ///   read <= durable <= arrived
 /// ```
-/// after a crash it goes on with what had arrived, from `read` on. `durable` may be behind `read`:
-/// what was read is not needed any more.
+/// After a crash it continues with the data that had arrived, from `read` on. `durable` may be
+/// smaller than `read`: data that was read is no longer needed.
 #[derive(Debug)]
 pub struct ReaderJournal {
     log: Log,
     durability: Durability,
 }
 
-/// What a reader goes on from.
+/// The state from which a reader continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReaderStart {
-    /// Of the journal.
+    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// It was begun just now.
+    /// True if the journal was just created.
     pub is_new: bool,
-    /// Up to here the program is done with it.
+    /// Position up to which the program has processed the stream.
     pub read: u64,
-    /// Elements before that.
+    /// Elements before `read`.
     pub read_elements: u64,
-    /// Up to here the stream has arrived, whole elements, and is safe.
+    /// Position up to which whole elements have arrived and are durable.
     pub arrived: u64,
-    /// Elements before that.
+    /// Elements before `arrived`.
     pub arrived_elements: u64,
-    /// What has arrived and was not read.
+    /// Data between `read` and `arrived`.
     pub bytes: Vec<u8>,
-    /// What makes the endpoint's shares of secrets.
+    /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
-    /// The other end, if it ever was there.
+    /// The other end, if it was ever known.
     pub peer: Option<Pair>,
-    /// Where the stream ends, if that is known.
+    /// The end of the stream, if known.
     pub end: Option<StreamClose>,
 }
 
 impl ReaderJournal {
-    /// Opens the journal on `disk`, or begins one.
+    /// Opens the journal on `disk`, or creates one.
     ///
     /// # Errors
-    /// The disk, or what is on it.
+    /// The disk failed, or its contents are invalid.
     pub fn open(
         disk: Arc<dyn Disk>,
         owner: &Owner,
@@ -78,7 +78,7 @@ impl ReaderJournal {
                 }
                 let skipped = read.saturating_sub(at).min(chunk.len() as u64);
                 at += chunk.len() as u64;
-                // At most the length of the chunk.
+                // Not more than the length of the chunk.
                 bytes.extend_from_slice(&chunk[skipped as usize..]);
             }
         }
@@ -87,7 +87,7 @@ impl ReaderJournal {
             ElementForm::Fixed(size) => log.end / u64::from(size.max(1)),
             ElementForm::Variable => {
                 let mut walk = ElementWalk::new(form, u64::MAX, read, read_elements);
-                // No element is too long for a bound that there is not.
+                // Cannot fail: there is no bound on the length of an element.
                 let _ = walk.advance(&bytes, u64::MAX);
                 walk.elements()
             }
@@ -107,68 +107,70 @@ impl ReaderJournal {
         Ok((Self { log, durability }, start))
     }
 
-    /// Up to here the journal has the stream.
+    /// Position up to which the journal has the stream.
     pub fn arrived(&self) -> u64 {
         self.log.end
     }
 
-    /// Up to here the program is done with it, and so many elements.
+    /// Position up to which the program has processed the stream, and the number of elements before
+    /// it.
     pub fn read(&self) -> (u64, u64) {
         (self.log.cursor.position, self.log.cursor.elements)
     }
 
-    /// Up to here it is safe.
+    /// Position up to which the stream is durable.
     pub fn durable(&self) -> u64 {
         self.log.synced_end()
     }
 
-    /// Whole elements have arrived.
+    /// Appends received data, which must be whole elements.
     ///
     /// # Errors
-    /// The disk; the journal has none of them.
+    /// The disk failed; nothing was appended.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         self.log.append(RecordKind::Data, self.log.end, bytes)
     }
 
-    /// The stream ends there.
+    /// Records the end of the stream.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn end(&mut self, end: StreamClose) -> Result<(), JournalError> {
         self.log.append_end(end)
     }
 
-    /// Where the stream ends, if that is known and safe.
+    /// The end of the stream, if known and durable.
     pub fn safe_end(&self) -> Option<StreamClose> {
         let is_safe = self.log.synced() == self.log.appended();
         self.log.cursor.end.filter(|_| is_safe)
     }
 
-    /// The program is done with everything before `position`, where `elements` elements end. It is
-    /// as safe as it is to be when [`is_safe`](Self::is_safe) says so of [`mark`](Self::mark).
+    /// Records that the program has processed everything before `position`, where `elements`
+    /// elements end. The commit is as durable as configured once [`is_safe`](Self::is_safe) returns
+    /// true for [`mark`](Self::mark).
     ///
     /// # Errors
-    /// The disk; nothing was committed.
+    /// The disk failed; nothing was committed.
     pub fn commit(&mut self, position: u64, elements: u64) -> Result<(), JournalError> {
         if position <= self.log.cursor.position {
             return Ok(());
         }
         let payload = elements.to_le_bytes();
         self.log.append(RecordKind::Read, position, &payload)?;
-        // Files that stay a while longer do no harm.
+        // On failure the files only stay a while longer.
         let _ = self.log.trim(position, elements);
         Ok(())
     }
 
-    /// The number of what was appended last.
+    /// The number of the last appended record.
     pub fn mark(&self) -> u64 {
         self.log.appended()
     }
 
-    /// Whether what has this number is as safe as it is to be.
+    /// Returns true if the record with this number is as durable as configured.
     ///
     /// # Errors
-    /// It is not known what is on the disk.
+    /// The state of the disk is unknown.
     pub fn is_safe(&self, mark: u64) -> Result<bool, JournalError> {
         match self.log.broken() {
             Some(error) => Err(error.clone()),
@@ -176,36 +178,36 @@ impl ReaderJournal {
         }
     }
 
-    /// Who is at the other end.
+    /// Stores the identity of the other end.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         self.log.set_peer(peer)
     }
 
-    /// The program has read everything, and the end: the journal is empty again.
+    /// Empties the journal, after the program has read everything and the end.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
         self.log.finish(lineage)
     }
 
-    /// Something could not be done with it, for this reason.
+    /// Creates an error for an operation on this journal.
     pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
         self.log.error(action, cause)
     }
 
-    /// What is to be made safe; `None`: nothing.
+    /// The data to sync; `None` if everything is durable.
     pub fn sync_job(&self) -> Option<SyncJob> {
         self.log.sync_job()
     }
 
-    /// That was done.
+    /// Records the result of a sync.
     ///
     /// # Errors
-    /// It was not: it is not known what is on the disk, and nothing more is written to it.
+    /// The sync failed: the state of the disk is unknown, and nothing more is written to it.
     pub fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
         self.log.finish_sync(done)
     }

@@ -1,16 +1,17 @@
-//! How a journal lies on the disk: docs/reference/stream-journal.md. Little endian throughout.
+//! The format of a journal on the disk: docs/reference/stream-journal.md. Little-endian throughout.
 
 use trunkline_proto::stream::{Pair, Secret, StreamClose};
 
-/// The other part of an incarnation is new in each life of an endpoint; this one stays.
+/// The part of an incarnation that stays the same; the other part changes each time the endpoint is
+/// created.
 pub type Lineage = [u8; 8];
 
 /// Bytes before the records of a segment.
 pub(super) const SEGMENT_HEAD: usize = 40;
-/// Bytes before those of a record.
+/// Length of a record's head, in bytes.
 pub(super) const RECORD_HEAD: usize = 24;
 
-/// Bytes behind the head of a record of an end.
+/// Payload length of an `End` record.
 const END_PAYLOAD: usize = 9;
 
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"TLJSEG\0\x01");
@@ -19,72 +20,74 @@ const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"TLJCUR\0\x01");
 /// Longest URL in a cursor, in bytes.
 const URL_MAX: usize = 4096;
 
-/// What every segment begins with.
+/// The head of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHead {
-    /// Segments are counted from 1.
+    /// Number of the segment, counted from 1.
     pub seq: u64,
-    /// Where its first bytes belong in the stream.
+    /// Stream position of its first data.
     pub position: u64,
-    /// Of the journal.
+    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// The start of the machine in which it was begun; 0: unknown.
+    /// The boot of the machine in which the segment began; 0: unknown.
     pub boot: u32,
 }
 
-/// What a record is of.
+/// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
-    /// Bytes of the stream, from `position` on.
+    /// Data of the stream, starting at `position`.
     Data,
-    /// The program has read up to `position`, and so many elements.
+    /// The program has read up to `position`; the payload is the number of elements.
     Read,
-    /// The stream ends at `position`; how many bytes were written, and whether it was aborted.
+    /// The stream ends at `position`; the payload is the number of bytes written, and a flag for an
+    /// abort.
     End,
-    /// Nothing more in this segment: what follows was there before, when the file was another one.
+    /// The end of this segment; the bytes after it are old content of a reused file.
     Seal,
 }
 
-/// What every record begins with, but for its checksum.
+/// The head of a record, without its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHead {
-    /// What it is of.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// A place in the stream.
+    /// A position in the stream.
     pub position: u64,
-    /// Bytes behind this head.
+    /// Length of the payload, in bytes.
     pub len: u32,
-    /// Bytes of the segment that were safe when it was written, below 2^56.
+    /// Length of the durable part of the segment when the record was written, below 2^56.
     pub safe: u64,
 }
 
-/// The cursor file: whose journal it is, and what of it is done with.
+/// The cursor file: the owner of the journal, and the part that is no longer needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor {
-    /// Of the journal.
+    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// Whether it is a writer's.
+    /// True for a writer's journal.
     pub is_writer: bool,
-    /// Bytes of an element; 0 where they vary.
+    /// Bytes per element; 0 if elements vary in size.
     pub element_bytes: u32,
-    /// The URL of the endpoint.
+    /// URL of the endpoint.
     pub url: String,
-    /// The segment that was written to then; 0 before there is one.
+    /// The segment in use when the cursor was written; 0 before there is one.
     pub seq: u64,
-    /// A writer: what lies before is safe with the reader. A reader: what lies before was read.
+    /// For a writer: the reader has everything before this position durably. For a reader:
+    /// everything before it was read.
     pub position: u64,
-    /// Elements before that.
+    /// Elements before `position`.
     pub elements: u64,
-    /// What makes the endpoint's shares of secrets.
+    /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
-    /// The other end, and what the two have to know each other again.
+    /// The other end, and the secrets by which the two recognise each other.
     pub peer: Option<Pair>,
-    /// Where the stream ends, once that is known.
+    /// The end of the stream, once known.
     pub end: Option<StreamClose>,
 }
 
 impl SegmentHead {
-    /// The bytes, and what the checksums of its records begin with.
+    /// Returns the bytes, and the seed for the checksums of the segment's records.
     pub(super) fn encode(&self) -> ([u8; SEGMENT_HEAD], u32) {
         let mut bytes = [0; SEGMENT_HEAD];
         bytes[..8].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
@@ -97,7 +100,7 @@ impl SegmentHead {
         (bytes, seed)
     }
 
-    /// `None`: these are not the bytes of one.
+    /// Returns `None` if the bytes are not a valid head.
     pub(super) fn decode(bytes: &[u8; SEGMENT_HEAD]) -> Option<(Self, u32)> {
         let head = Self {
             seq: u64_at(bytes, 8),
@@ -111,7 +114,7 @@ impl SegmentHead {
 }
 
 impl RecordHead {
-    /// The bytes, with the checksum of them and of `payload`.
+    /// Returns the bytes, with a checksum over them and `payload`.
     pub(super) fn encode(&self, seed: u32, payload: &[u8]) -> [u8; RECORD_HEAD] {
         let mut bytes = [0; RECORD_HEAD];
         bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
@@ -128,7 +131,8 @@ impl RecordHead {
         bytes
     }
 
-    /// `None`: no such record can be. Whether it is one is for [`is_whole`](Self::is_whole) to say.
+    /// Returns `None` if no record can begin like this. [`is_whole`](Self::is_whole) checks that
+    /// the record is intact.
     pub(super) fn decode(bytes: &[u8; RECORD_HEAD]) -> Option<Self> {
         let kind = match bytes[16] {
             1 => RecordKind::Data,
@@ -147,13 +151,13 @@ impl RecordHead {
         })
     }
 
-    /// Whether these are the bytes that the record was written with.
+    /// Returns true if these are the bytes of the record as it was written.
     pub(super) fn is_whole(&self, seed: u32, head: &[u8; RECORD_HEAD], payload: &[u8]) -> bool {
         self.len as usize == payload.len() && self.encode(seed, payload) == *head
     }
 }
 
-/// What a record of an end has behind its head.
+/// The payload of an `End` record.
 pub(super) fn end_payload(end: StreamClose) -> [u8; END_PAYLOAD] {
     let mut payload = [0; END_PAYLOAD];
     payload[..8].copy_from_slice(&end.written.to_le_bytes());
@@ -161,7 +165,7 @@ pub(super) fn end_payload(end: StreamClose) -> [u8; END_PAYLOAD] {
     payload
 }
 
-/// The end that such a record at `position` is of; `None`: these are not the bytes of one.
+/// Decodes the payload of an `End` record at `position`; `None` if it is invalid.
 pub(super) fn end_of(position: u64, payload: &[u8]) -> Option<StreamClose> {
     let payload: &[u8; END_PAYLOAD] = payload.try_into().ok()?;
     Some(StreamClose {
@@ -201,7 +205,7 @@ impl Cursor {
         for secret in [self.secret, shared, offered] {
             out.extend_from_slice(&secret.0);
         }
-        // An endpoint's URL is far shorter.
+        // The URL of an endpoint is far shorter.
         out.extend_from_slice(&(self.url.len() as u32).to_le_bytes());
         out.extend_from_slice(self.url.as_bytes());
         let crc = crc32c::crc32c(&out);
@@ -209,7 +213,7 @@ impl Cursor {
         out
     }
 
-    /// `None`: these are not the bytes of one.
+    /// Returns `None` if the bytes are not a valid cursor.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         const FIXED: usize = 172;
         if !(FIXED + 4..=FIXED + 4 + URL_MAX).contains(&bytes.len()) {
@@ -238,7 +242,7 @@ impl Cursor {
             end: (fixed[46] == 1).then_some(end),
             url: std::str::from_utf8(url).ok()?.to_owned(),
         };
-        // Whatever is not looked at above is found here, checksum and all.
+        // Compares everything not checked above, including the checksum.
         (cursor.encode() == bytes).then_some(cursor)
     }
 }
@@ -247,7 +251,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
-/// Of bytes that are long enough.
+/// `bytes` must be long enough.
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[at..at + N]);

@@ -1,7 +1,8 @@
-//! What of a journal is there after a crash.
+//! Recovery of a journal after a crash.
 //!
-//! Only the last segment can be torn, because each one was safe before the next was begun: what is
-//! not whole there is cut off. What is not whole anywhere else was damaged later, and is said.
+//! Only the last segment can be torn, because each segment is synced before the next one begins; an
+//! incomplete record there is cut off. An incomplete record anywhere else means later damage, and
+//! is reported.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,25 +17,25 @@ use super::record::{
     Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead, end_of,
 };
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// Whose journal it is.
+/// The owner of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
-    /// Whether it is a writer's.
+    /// True for a writer.
     pub is_writer: bool,
-    /// Bytes of an element; 0 where they vary.
+    /// Bytes per element; 0 if elements vary in size.
     pub element_bytes: u32,
-    /// The URL of the endpoint, in canonical form.
+    /// URL of the endpoint, in canonical form.
     pub url: String,
-    /// Of the journal if it is begun now. Any random number.
+    /// Lineage for a newly created journal: any random number.
     pub lineage: Lineage,
-    /// What makes the endpoint's shares of secrets, if the journal is begun now.
+    /// Secret for a newly created journal, from which the endpoint's shared secrets are derived.
     pub secret: Secret,
 }
 
-/// Opens the journal on `disk`, or begins one. True when it was begun.
+/// Opens the journal on `disk`, or creates one. The flag is true if it was created.
 pub(super) fn open(
     disk: Arc<dyn Disk>,
     owner: &Owner,
@@ -112,23 +113,23 @@ struct Recovery {
     cursor: Cursor,
 }
 
-/// A segment with a whole head.
+/// A segment with an intact head.
 struct Found {
     segment: Segment,
-    /// Bytes of the file, of which the segment's are known to be whole.
+    /// Length of the file; its records up to `segment.len` are known to be intact.
     len: u64,
-    /// Its last record says that what follows was there before.
+    /// Its last record is a seal: bytes after it are old content.
     is_sealed: bool,
-    /// The start of the machine in which it was begun.
+    /// The boot of the machine in which the segment began.
     boot: u32,
 }
 
-/// What a file of a segment is.
+/// The state of a segment file.
 enum Looked {
     Whole(Found),
-    /// Its head is not whole, and nothing follows it.
+    /// Its head is incomplete, and nothing follows.
     Torn,
-    /// It is of another lineage.
+    /// It belongs to another lineage.
     Other,
 }
 
@@ -156,16 +157,16 @@ impl Recovery {
         for (i, seq) in seqs.iter().enumerate() {
             match self.look(*seq)? {
                 Looked::Whole(segment) => found.push_back(segment),
-                // Of a stream that has ended.
+                // Left from a stream that has ended.
                 Looked::Other => self.remove(*seq)?,
-                // It was being begun.
+                // The crash came while the segment was being created.
                 Looked::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
                 Looked::Torn => {
                     return Err(self.damaged(format!("{} has no head", segment_name(*seq))));
                 }
             }
         }
-        // Some that were removed may have come back.
+        // Segments that were removed may be back after a loss of power.
         let begins = |found: &Found| {
             found.segment.seq <= self.cursor.seq && found.segment.position <= self.cursor.position
         };
@@ -205,7 +206,7 @@ impl Recovery {
                 }
             }
             if i + 1 == count {
-                // What is there now may be known to this program and not yet to the disk.
+                // The data may be visible to this program without being on the disk.
                 let settle = || {
                     found.segment.file.truncate(found.segment.len)?;
                     found.segment.file.sync()
@@ -233,12 +234,13 @@ impl Recovery {
         ))
     }
 
-    /// Where a whole record of the last segment lies that was written behind what is not whole
-    /// there, although that was there before: the disk has damaged it. `None`: it may be torn.
+    /// Searches the last segment for an intact record after a damaged one, and returns its offset.
+    /// Such a record was written after the damaged one had been complete, so the disk is at fault.
+    /// `None`: the segment may be torn.
     ///
-    /// While the machine runs, nothing that was written gets lost. If power has failed since, what
-    /// was not safe may be there in any part, so only a record counts that knows that what is not
-    /// whole was safe.
+    /// While the machine runs, no written data is lost. After a loss of power, any part of the
+    /// unsynced data may be missing, so a record only counts if it shows that the damaged part was
+    /// durable.
     fn record_behind(&self, found: &Found) -> Result<Option<u64>, JournalError> {
         let Segment {
             len: hole,
@@ -251,7 +253,8 @@ impl Recovery {
         let read = found.segment.file.read_at(hole, &mut bytes);
         let count = read.map_err(|cause| self.read_error(cause))?;
         bytes.truncate(count);
-        // Not at the hole itself: there is none. How long that was is not known.
+        // The search does not start at the hole itself, which is not a valid record. Its length is
+        // unknown.
         let is_behind = |at: &usize| {
             let Some(head_bytes) = bytes.get(*at..).and_then(<[u8]>::first_chunk) else {
                 return false;
@@ -308,12 +311,12 @@ impl Recovery {
         }
     }
 
-    /// Goes over the records of a segment up to the first that is not whole, and says where the
-    /// stream goes on.
+    /// Replays the records of a segment up to the first incomplete one. Returns the position at
+    /// which the stream continues.
     fn replay(&mut self, found: &mut Found, mut end: u64) -> Result<u64, JournalError> {
         let is_new = found.segment.seq >= self.cursor.seq;
         let mut buffer = Vec::new();
-        // Where in the file the buffer begins.
+        // Offset of the buffer in the file.
         let mut at = found.segment.len;
         loop {
             let offset = found.segment.len;

@@ -1,5 +1,4 @@
-//! What makes records safe from a loss of power, apart from the files it is done to,
-//! because it takes a while.
+//! Makes records durable against power loss. Separate from the files, because it takes a while.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,21 +6,22 @@ use std::sync::Arc;
 use super::disk::DiskFile;
 use super::error::{JournalError, SYNCED};
 
-/// Bytes that are to be made safe, which takes the disk a while: run it without any lock.
+/// Data to sync. Syncing takes as long as the disk does, so run it without holding a lock.
 #[derive(Debug)]
 pub struct SyncJob {
-    /// Of the journal; not its disk, which stays locked for as long as anybody has it.
+    /// Folder of the journal. The job does not hold the disk itself, whose lock would be kept as
+    /// long as the job exists.
     pub(super) folder: PathBuf,
     pub(super) file: Arc<dyn DiskFile>,
-    /// Number of the last record, and where the stream went on then.
+    /// Number of the last record, and the end of the stream, when the job was created.
     pub(super) records: u64,
     pub(super) end: u64,
-    /// The segment, and its bytes then.
+    /// The segment, and its length when the job was created.
     pub(super) seq: u64,
     pub(super) len: u64,
 }
 
-/// What became of a [`SyncJob`].
+/// The result of a [`SyncJob`].
 #[derive(Debug)]
 pub struct Synced {
     pub(super) records: u64,
@@ -32,7 +32,7 @@ pub struct Synced {
 }
 
 impl SyncJob {
-    /// Does it.
+    /// Runs the sync.
     pub fn run(self) -> Synced {
         let result = match () {
             #[cfg(feature = "planted")]

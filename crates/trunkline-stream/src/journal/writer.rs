@@ -1,4 +1,4 @@
-//! The journal of a writing end: what its program has written and the reader has not made safe.
+//! The journal of a writing end: written data that is not durable at the reader yet.
 
 use std::io;
 use std::sync::Arc;
@@ -21,49 +21,50 @@ use super::{Durability, form_of};
 /// ```text
 ///   kept <= pushed <= visible <= written
 /// ```
-/// `kept` is where the reader's acknowledgements are, `pushed` what was put into the ring from
-/// which is sent, `visible` what may be put there: all that was written, or what of it is safe.
+/// `kept` is the position of the reader's acknowledgements, `pushed` that of the data put into the
+/// ring for sending. `visible` is the limit for pushing: everything written, or only the durable
+/// part.
 #[derive(Debug)]
 pub struct WriterJournal {
     log: Log,
     durability: Durability,
     form: ElementForm,
     written_elements: u64,
-    /// Read back and not pushed yet, whole elements.
+    /// Data read back and not pushed yet, in whole elements.
     pending: Vec<u8>,
-    /// How many of its bytes were pushed.
+    /// Number of its bytes already pushed.
     taken: usize,
-    /// Where the records behind it are; of use only while there are any.
+    /// The place of the records after `pending`; only used while there are any.
     place: Option<Place>,
     pushed: u64,
 }
 
-/// What a writer goes on from.
+/// The state from which a writer continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriterStart {
-    /// Of the journal.
+    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// It was begun just now.
+    /// True if the journal was just created.
     pub is_new: bool,
-    /// From here on it has the bytes of the stream, and so many elements lie before.
+    /// Position from which the journal has the stream.
     pub kept: u64,
-    /// Elements before that.
+    /// Elements before `kept`.
     pub kept_elements: u64,
-    /// Up to here.
+    /// Position up to which the journal has the stream.
     pub written: u64,
-    /// What makes the endpoint's shares of secrets.
+    /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
-    /// The other end, if it ever was there.
+    /// The other end, if it was ever known.
     pub peer: Option<Pair>,
-    /// The program has closed it: nothing more is written.
+    /// The program has closed the stream: nothing more is written.
     pub is_ended: bool,
 }
 
 impl WriterJournal {
-    /// Opens the journal on `disk`, or begins one.
+    /// Opens the journal on `disk`, or creates one.
     ///
     /// # Errors
-    /// The disk, or what is on it.
+    /// The disk failed, or its contents are invalid.
     pub fn open(
         disk: Arc<dyn Disk>,
         owner: &Owner,
@@ -98,7 +99,7 @@ impl WriterJournal {
         Ok((journal, start))
     }
 
-    /// The next bytes to push are those from `position` on.
+    /// Makes `position` the next byte to push.
     fn rewind(&mut self, position: u64) -> Result<(), JournalError> {
         self.pending.clear();
         self.taken = 0;
@@ -116,14 +117,14 @@ impl WriterJournal {
             }
             at += self.pending.len() as u64;
         }
-        // What lies behind the position is at the end of what was read last.
+        // The bytes after `position` are at the end of the last data read.
         let behind = usize::try_from(at.saturating_sub(position)).unwrap_or(0);
         self.taken = self.pending.len().saturating_sub(behind);
         self.place = Some(place);
         Ok(())
     }
 
-    /// Elements at the end of the journal.
+    /// Number of elements up to the end of the journal.
     fn count(&mut self, before: u64) -> Result<u64, JournalError> {
         if let ElementForm::Fixed(size) = self.form {
             return Ok(self.log.end / u64::from(size.max(1)));
@@ -134,36 +135,36 @@ impl WriterJournal {
             if rest.is_empty() {
                 return Ok(walk.elements());
             }
-            // No element is too long for a bound that there is not.
+            // Cannot fail: there is no bound on the length of an element.
             let _ = walk.advance(rest, u64::MAX);
             let count = rest.len();
             self.pushed(count);
         }
     }
 
-    /// Up to here the program has written.
+    /// Position up to which the program has written.
     pub fn written(&self) -> u64 {
         self.log.end
     }
 
-    /// Elements before that.
+    /// Elements before that position.
     pub fn written_elements(&self) -> u64 {
         self.written_elements
     }
 
-    /// Whether a run of so many bytes fits the bound.
+    /// Returns true if a run of this length fits the size limit.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn has_room(&mut self, bytes: usize) -> Result<bool, JournalError> {
         self.log.has_room(bytes as u64)
     }
 
-    /// The program writes `bytes`, which are `elements` whole elements. They count as written when
-    /// [`is_safe`](Self::is_safe) says so of [`mark`](Self::mark).
+    /// Appends `bytes`, which are `elements` whole elements. They count as written once
+    /// [`is_safe`](Self::is_safe) returns true for [`mark`](Self::mark).
     ///
     /// # Errors
-    /// The disk; nothing was written.
+    /// The disk failed; nothing was written.
     pub fn append(&mut self, bytes: &[u8], elements: u64) -> Result<(), JournalError> {
         let is_next = self.pushed == self.log.end;
         self.log.append(RecordKind::Data, self.log.end, bytes)?;
@@ -179,15 +180,15 @@ impl WriterJournal {
         Ok(())
     }
 
-    /// The number of what was appended last.
+    /// The number of the last appended record.
     pub fn mark(&self) -> u64 {
         self.log.appended()
     }
 
-    /// Whether what has this number is as safe as it is to be.
+    /// Returns true if the record with this number is as durable as configured.
     ///
     /// # Errors
-    /// It is not known what is on the disk.
+    /// The state of the disk is unknown.
     pub fn is_safe(&self, mark: u64) -> Result<bool, JournalError> {
         match self.log.broken() {
             Some(error) => Err(error.clone()),
@@ -195,7 +196,7 @@ impl WriterJournal {
         }
     }
 
-    /// Up to here bytes may be sent.
+    /// Position up to which data may be sent.
     pub fn visible(&self) -> u64 {
         match self.durability {
             Durability::Process => self.log.end,
@@ -203,10 +204,10 @@ impl WriterJournal {
         }
     }
 
-    /// What is to be pushed next: whole elements; nothing when there is no more.
+    /// The next data to push, in whole elements; empty if there is no more.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn next_bytes(&mut self) -> Result<&[u8], JournalError> {
         if self.taken == self.pending.len() {
             self.pending.clear();
@@ -219,34 +220,35 @@ impl WriterJournal {
         Ok(&self.pending[self.taken..])
     }
 
-    /// Where the bytes of [`next_bytes`](Self::next_bytes) belong in the stream.
+    /// Stream position of the data returned by [`next_bytes`](Self::next_bytes).
     pub fn position(&self) -> u64 {
         self.pushed
     }
 
-    /// So many bytes of [`next_bytes`](Self::next_bytes) were pushed.
+    /// Marks this many bytes of [`next_bytes`](Self::next_bytes) as pushed.
     pub fn pushed(&mut self, bytes: usize) {
         self.taken += bytes;
         self.pushed += bytes as u64;
     }
 
-    /// Whether the run that was appended last is what is to be pushed next, and may be.
+    /// Returns true if the last appended run of this length is the next to push, and may be pushed.
     pub fn is_next(&self, bytes: usize) -> bool {
-        // What waits for the disk is not pushed before that.
+        // Data that waits for the disk is not pushed before it is durable.
         self.durability == Durability::Process && self.pushed + bytes as u64 == self.log.end
     }
 
-    /// That run was pushed, by who still had it.
+    /// Marks the last run as pushed, by a caller that still had its bytes.
     pub fn pushed_last(&mut self) {
         self.pushed = self.log.end;
         self.place = self.log.last_place();
     }
 
-    /// The reader has made everything before `position` safe, where `elements` elements end. What
-    /// was not pushed stays until it was, needed or not.
+    /// Releases everything before `position`, where `elements` elements end, because it is durable
+    /// at the reader. Data that was not pushed is kept until it was, even if it is no longer
+    /// needed.
     ///
     /// # Errors
-    /// The disk; it is tried again the next time.
+    /// The disk failed; it is tried again the next time.
     pub fn trim(&mut self, position: u64, elements: u64) -> Result<(), JournalError> {
         if position > self.pushed {
             return Ok(());
@@ -254,18 +256,18 @@ impl WriterJournal {
         self.log.trim(position, elements)
     }
 
-    /// Who is at the other end.
+    /// Stores the identity of the other end.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
         self.log.set_peer(peer)
     }
 
-    /// The program writes nothing more. When this returns, that is safe.
+    /// Records the end of the stream. It is durable when this returns.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn end(&mut self) -> Result<(), JournalError> {
         let position = self.log.end;
         self.log.append_end(StreamClose {
@@ -279,22 +281,23 @@ impl WriterJournal {
         }
     }
 
-    /// The reader has everything, and the end: the journal is empty again, and another stream of
-    /// this lineage may begin in it.
+    /// Empties the journal, after the reader has everything and the end. Another stream, with this
+    /// lineage, may begin in it.
     ///
     /// # Errors
-    /// The disk.
+    /// The disk failed.
     pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
         self.log.finish(lineage)
     }
 
-    /// Something could not be done with it, for this reason.
+    /// Creates an error for an operation on this journal.
     pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
         self.log.error(action, cause)
     }
 
-    /// What is to be made safe; `None`: nothing, or it need not be. What need not be is from time
-    /// to time, so that the program does not wait for all of it when a segment is full.
+    /// The data to sync; `None` if there is none, or it is not due. With `Durability::Process` data
+    /// is synced from time to time, so that the program does not wait for all of it when a segment
+    /// is full.
     pub fn sync_job(&self) -> Option<SyncJob> {
         let due = match self.durability {
             Durability::Process => self.log.bounds.segment_bytes >> 3,
@@ -305,15 +308,15 @@ impl WriterJournal {
             .filter(|_| self.log.unsafe_bytes() >= due)
     }
 
-    /// The same where nobody asks whether it is due.
+    /// Like `sync_job`, without regard to what is due.
     pub fn sync_job_now(&self) -> Option<SyncJob> {
         self.log.sync_job()
     }
 
-    /// That was done.
+    /// Records the result of a sync.
     ///
     /// # Errors
-    /// It was not: it is not known what is on the disk, and nothing more is written to it.
+    /// The sync failed: the state of the disk is unknown, and nothing more is written to it.
     pub fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
         self.log.finish_sync(done)
     }

@@ -1,4 +1,4 @@
-//! The reading end, in bytes: what every kind of reader does.
+//! The reading end in bytes: the common core of every kind of reader.
 
 use std::io;
 use std::sync::Arc;
@@ -19,31 +19,31 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
 
-/// Bytes of the memory for copies that a reader keeps between calls.
+/// Memory for copies, in bytes, that a reader keeps between calls.
 const COPIED_KEPT: usize = 1 << 20;
 
-/// What every kind of reader is made of.
+/// The common core of every kind of reader.
 pub struct ReaderCore {
     pub(crate) link: Held<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
-    /// Elements of this end's buffer; a ring that both ends use holds more.
+    /// Capacity of this end's buffer, in elements; a ring shared by both ends holds more.
     capacity: u64,
-    /// When the program has read up to here, the writer waits for credit.
+    /// Read position at which the writer needs new credit.
     credit_at: u64,
-    /// The ring is that of both ends' processes.
+    /// The ring is shared with the other end's process.
     is_shared: bool,
     patience: Patience,
-    /// Elements that vary in size, as they were copied out of the ring.
+    /// Copies of elements that vary in size.
     copied: Vec<u8>,
-    /// Where the next elements are missing, of a writer that drops some.
+    /// Position of the next gap, if the writer drops elements.
     lost_at: Option<Arc<AtomicU64>>,
-    /// It has a journal.
+    /// Set if the end has a journal.
     pub(super) journal: Option<Commits>,
     pub(super) registration: Option<Registration>,
 }
 
-/// Waiting for so many elements.
+/// The wait for these bytes and elements.
 struct Elements<'a> {
     ring: &'a mut ElementConsumer,
     bytes: u64,
@@ -52,7 +52,7 @@ struct Elements<'a> {
 
 impl Ring for Elements<'_> {
     fn has(&mut self) -> bool {
-        // What the other program may have written there is found by the link.
+        // Invalid positions from the other program are detected by the link.
         self.ring.has(self.bytes, self.elements).unwrap_or(false)
     }
 
@@ -66,7 +66,7 @@ impl Ring for Elements<'_> {
     }
 }
 
-/// How many elements a read is for.
+/// The number of elements that a read asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     Exactly(usize),
@@ -101,31 +101,30 @@ impl ReaderCore {
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        // A capacity came as a usize.
+        // The capacity was configured as a `usize`.
         usize::try_from(self.capacity).unwrap_or(usize::MAX)
     }
 
-    /// Elements that can be read now.
     pub(crate) fn available(&mut self) -> usize {
-        // Nobody but this program has the memory, so its positions are true.
+        // Only this program has the memory, so its positions are valid.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
         let elements = elements.min(self.capacity).min(self.before_lost());
         usize::try_from(elements).unwrap_or(usize::MAX)
     }
 
-    /// Elements before the next place where some are missing.
+    /// Elements before the next gap.
     #[inline]
     fn before_lost(&self) -> u64 {
         match &self.lost_at {
             None => u64::MAX,
-            // What lies behind it was given to the ring after this was set.
+            // Acquire: elements after the gap were put into the ring after this was set.
             Some(at) => at
                 .load(Ordering::Acquire)
                 .saturating_sub(self.ring.read_elements()),
         }
     }
 
-    /// Copies elements of one size out, if all are there.
+    /// Copies out elements of fixed size, if all of them are available.
     #[inline(always)]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
         let is_read = self.journal.is_none()
@@ -138,8 +137,8 @@ impl ReaderCore {
         is_read
     }
 
-    /// Waits until the elements are there, and says how many the call gets: all that it wants, or
-    /// what is left of a stream that has ended (NS-48).
+    /// Waits until the elements are available, and returns how many the call gets: all that it asks
+    /// for, those before a gap, or the rest of a stream that has ended (NS-48).
     pub(crate) async fn wait_for(
         &mut self,
         waits: &impl Waits,
@@ -157,7 +156,8 @@ impl ReaderCore {
                 if count > 0 {
                     return Ok(count);
                 }
-                // What has arrived and was not taken in yet is available too; and an end is told.
+                // Takes in data that has arrived but is not in the ring yet, and detects the end of
+                // the stream.
                 match self.wait_long(waits, 1, Some(Duration::ZERO)).await {
                     Ok(_) => Ok(self.available()),
                     Err(StreamError::Timeout { .. }) => Ok(0),
@@ -167,7 +167,7 @@ impl ReaderCore {
         }
     }
 
-    /// Whether the elements are there, and nothing is to be done before they are read.
+    /// Returns true if the elements are available and nothing has to be done before reading them.
     #[inline]
     pub(crate) fn is_at_hand(&mut self, count: usize) -> bool {
         self.journal.is_none() && self.has(count)
@@ -179,14 +179,14 @@ impl ReaderCore {
             ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
             ElementForm::Variable => 0,
         };
-        // Looked for first: a loss that is not known by then lies behind these.
+        // The ring is checked first: a loss that is not known at that point comes after these
+        // elements.
         count as u64 <= self.capacity
             && self.ring.has(bytes, count as u64).unwrap_or(false)
             && count as u64 <= self.before_lost()
     }
 
-    /// What a call gets that comes to a place where elements are missing: those before it, and then
-    /// word of it.
+    /// The result of a call that reaches a gap: first the elements before it, then the loss.
     fn at_lost(&mut self, end: &mut End<ReaderEnd>) -> Option<Result<usize, StreamError>> {
         let (at, elements) = end.link.next_lost()?;
         match at.saturating_sub(self.ring.read_elements()) {
@@ -228,12 +228,12 @@ impl ReaderCore {
                 return Some(Ok(count));
             }
             if let Some(error) = failed {
-                // What was stored before stays where it is: a call gets all that it asks for, or
-                // nothing.
+                // Elements that were stored earlier stay in the ring: a call gets everything it
+                // asks for, or nothing.
                 return Some(Err(error.into()));
             }
             let error = over(&end.link)?;
-            // Everything that came is in the ring by now.
+            // At this point everything that arrived is in the ring.
             let left = self.available();
             Some(if left > 0 { Ok(left) } else { Err(error) })
         });
@@ -297,13 +297,13 @@ impl ReaderCore {
         }
     }
 
-    /// The bytes of the next `count` elements, which are there.
+    /// The bytes of the next `count` elements, which must be available.
     ///
-    /// Elements that vary in size are a copy. The ring may be memory that the writing program can
-    /// still alter, so a length or text that is checked in it may be another when it is used.
+    /// Elements that vary in size are copied. The ring may be memory that the writing program can
+    /// still modify, so a length or text checked in place could differ when it is used.
     ///
     /// # Errors
-    /// [`StreamError::Element`]: the lengths lead beyond what is there. [`StreamError::Memory`].
+    /// [`StreamError::Element`]: the lengths exceed the available bytes. [`StreamError::Memory`].
     pub(crate) fn region(&mut self, count: usize) -> Result<&[u8], StreamError> {
         match self.form {
             ElementForm::Fixed(size) => Ok(self.known_region(count * size as usize)),
@@ -314,7 +314,7 @@ impl ReaderCore {
         }
     }
 
-    /// Copies the next `count` elements with their lengths, each of which it reads once.
+    /// Copies the next `count` elements with their lengths, reading each length only once.
     fn copy_varying(&mut self, count: usize) -> Result<(), StreamError> {
         self.copied.clear();
         for _ in 0..count {
@@ -329,7 +329,7 @@ impl ReaderCore {
     fn copy_next(&mut self, bytes: usize) -> Result<(), StreamError> {
         let offset = self.copied.len();
         let position = self.ring.read() + offset as u64;
-        // Mirrored memory: it lies in one piece.
+        // The memory is mirrored: the region is in one piece.
         let Some([piece, _]) = self.ring.region_at(position, bytes) else {
             let (present, _) = self.ring.available().unwrap_or((0, 0));
             return Err(StreamError::Element(DecodeError::Truncated {
@@ -348,9 +348,9 @@ impl ReaderCore {
         Ok(())
     }
 
-    /// So many bytes of the next elements, which are known to be there.
+    /// The next `bytes` bytes, which are known to be available.
     pub(crate) fn known_region(&self, bytes: usize) -> &[u8] {
-        // Mirrored memory: it lies in one piece.
+        // The memory is mirrored: the region is in one piece.
         let [bytes, _] = self
             .ring
             .region_at(self.ring.read(), bytes)
@@ -358,12 +358,12 @@ impl ReaderCore {
         bytes
     }
 
-    /// Elements that the writer has dropped, as far as it is known.
+    /// Elements that the writer is known to have dropped.
     pub(crate) fn lost_total(&self) -> u64 {
         self.link.with(|end, _, _| end.link.lost())
     }
 
-    /// The next elements were read: so many, of so many bytes.
+    /// Releases the next `count` elements of `bytes` bytes, after they were read.
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize, count: usize) {
         self.ring.release(bytes as u64, count as u64);
@@ -377,7 +377,7 @@ impl ReaderCore {
         self.gave_back();
     }
 
-    /// Something was given back to the ring: sees to it that the writer learns of it.
+    /// Makes sure that the writer learns that room was returned to the ring.
     #[inline(always)]
     fn gave_back(&mut self) {
         if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
@@ -394,20 +394,21 @@ impl ReaderCore {
                 false => (false, end.link.wants_read_at()),
             }
         });
-        // At least one element further, or every read would take the lock.
+        // At least one element ahead; otherwise every read would take the lock.
         self.credit_at = self.credit_at.max(self.ring.read() + 1);
     }
 }
 
-/// Why nothing more comes; what has come may still be read.
+/// The reason why nothing more arrives; elements that have arrived can still be read.
 fn over(link: &ReaderLink) -> Option<StreamError> {
-    // An end before a fault: the connection of a stream that has ended is gone too.
+    // The end takes precedence over a fault: the connection of a stream that has ended is also
+    // gone.
     if let Some(close) = link.end().filter(|close| close.position <= link.arrived()) {
         let missing = close.written.saturating_sub(close.position);
         if missing == 0 && !close.is_aborted {
             return Some(StreamError::Ended);
         }
-        // A journal keeps that it was aborted, and not why.
+        // A journal records that the stream was aborted, but not why.
         let reason = link
             .abort_reason()
             .unwrap_or("its program did not close it");

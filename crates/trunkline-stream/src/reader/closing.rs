@@ -1,4 +1,4 @@
-//! How a reading end goes.
+//! Closing a reading end.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::end::{End, ReaderEnd};
 use crate::error::StreamError;
 use crate::wait::Waits;
 
-/// How long a reader that has everything waits, at most, for its writer to know that.
+/// Longest time that a reader that has everything waits until its writer knows.
 const LINGER: Duration = Duration::from_secs(3);
 
 impl ReaderCore {
-    /// Destroys the end: the writer is told how far it came.
+    /// Destroys the end, and sends the writer the position that was reached.
     ///
     /// # Errors
     /// The journal could not be emptied.
@@ -21,9 +21,10 @@ impl ReaderCore {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
             let soon = self.link.now().saturating_add(LINGER);
-            // Where that was lost with the connection, the writer comes again to be told: otherwise
-            // it would not know what the reader had. One with a journal might be at its next stream
-            // by now, and is not to be met as the one that had this one.
+            // If the final acknowledgement was lost with the connection, the writer reconnects to
+            // get it; otherwise it would not know what the reader has. A writer with a journal
+            // might already be at its next stream, and must not be taken for the one that wrote
+            // this stream.
             let has_journal = self.journal.is_some();
             let told = |end: &mut End<ReaderEnd>, _| {
                 let is_gone = has_journal && !end.link.is_connected();
@@ -46,7 +47,7 @@ impl ReaderCore {
         Ok(emptied?)
     }
 
-    /// Destroys an end without a journal, of which nothing can fail.
+    /// Destroys an end without a journal, which cannot fail.
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
         let _nothing = self.destroy(waits).await;
     }
@@ -62,7 +63,7 @@ impl Drop for ReaderCore {
     }
 }
 
-/// Whether everything has come, and the writer is not known to know.
+/// Returns true if everything has arrived, but the writer is not known to know.
 fn is_at_end(link: &ReaderLink) -> bool {
     let has_end = |close: StreamClose| close.position <= link.arrived();
     !link.is_over() && link.end().is_some_and(has_end)

@@ -5,12 +5,12 @@ use crate::error::StreamError;
 use crate::journal::{Commit, Durability, JournalError, JournalOptions};
 use crate::wait::Waits;
 
-/// When what was read counts as read, and how safe that is then.
+/// When elements count as read, and how durable that is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commits {
     commit: Commit,
     durability: Durability,
-    /// Up to here it counts.
+    /// Position up to which elements count as read.
     position: u64,
 }
 
@@ -24,7 +24,8 @@ impl ReaderCore {
         self
     }
 
-    /// The program reads again, so it is done with what it has.
+    /// Commits before the next read, in the mode `ByNextRead`: reading again means that the program
+    /// is done with the previous elements.
     pub(super) async fn commit_before_read(
         &mut self,
         waits: &impl Waits,
@@ -35,7 +36,7 @@ impl ReaderCore {
         }
     }
 
-    /// Everything that was read counts as read.
+    /// Commits everything that was read.
     pub(crate) async fn commit(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
         let Some(mark) = self.append_commit()? else {
             return Ok(());
@@ -56,7 +57,7 @@ impl ReaderCore {
         Ok(())
     }
 
-    /// The number of what was appended; `None`: there was nothing to say.
+    /// Returns the mark of the appended commit; `None` if there was nothing to commit.
     fn append_commit(&mut self) -> Result<Option<u64>, StreamError> {
         let (position, elements) = (self.ring.read(), self.ring.read_elements());
         let Some(commits) = self.journal.as_mut().filter(|c| c.position < position) else {
@@ -67,13 +68,13 @@ impl ReaderCore {
         Ok(Some(mark))
     }
 
-    /// The program goes on purpose, so it is done with what it has read.
+    /// Commits everything that was read, because the program closes the end on purpose.
     pub(super) fn commit_all(&mut self) {
-        // If not, it comes again, unless the journal is emptied.
+        // On failure the elements are delivered again, unless the journal is emptied.
         let _ = self.append_commit();
     }
 
-    /// The end was destroyed.
+    /// Ends the use of the journal after the end was destroyed.
     ///
     /// # Errors
     /// The journal could not be emptied.
@@ -82,7 +83,7 @@ impl ReaderCore {
         self.link.with(|end, _, _| end.finish_journal(lineage))
     }
 
-    /// Goes without a word: the stream is left to the next life.
+    /// Closes the end, and leaves the stream to the next incarnation.
     pub(super) fn leave(&mut self) {
         if self.link.is_closed() {
             return;

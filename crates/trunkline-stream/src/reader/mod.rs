@@ -25,11 +25,11 @@ pub use self::value::{ByteRegion, ValueReader, element_bytes};
 
 /// The reading end of a stream of elements of type `T`.
 ///
-/// What arrives lies in the end's own buffer until it is read; as it is read, the writer may send
-/// more (NS-62). When the writer is gone, reading goes on until nothing is left (NS-47).
+/// Elements that arrive stay in the end's own buffer until they are read; reading allows the writer
+/// to send more (NS-62). After the writer is gone, reading continues until nothing is left (NS-47).
 ///
-/// Dropping it destroys it: the writer is told how far it came. With a journal, dropping it leaves
-/// the stream to the next endpoint of this name with that journal.
+/// Dropping the reader destroys it, and the writer learns how far it has read. With a journal,
+/// dropping it leaves the stream to the next endpoint of this name with the same journal.
 ///
 /// # Example
 /// ```no_run
@@ -42,24 +42,24 @@ pub use self::value::{ByteRegion, ValueReader, element_bytes};
 /// ```
 pub struct Reader<T: Element> {
     core: ReaderCore,
-    /// Empty, with the memory for one.
+    /// Empty; provides the memory for one element.
     one: Vec<T>,
 }
 
 impl<T: Element> Reader<T> {
-    /// Creates the reading end `url` and waits until it is connected with its writer (NS-12).
+    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
     ///
     /// # Errors
-    /// [`StreamError`] says who is at fault: the URL, the name, memory; the peer of another type or
-    /// direction; nobody came in time.
+    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
+    /// direction; or no peer in time.
     pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
         block(Self::create_over(&Blocking, url, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
         Self::create_over(&Task, url, options).await
     }
@@ -76,10 +76,12 @@ impl<T: Element> Reader<T> {
         })
     }
 
-    /// Reads one element, waiting for it for at most `timeout` (`None`: for ever).
+    /// Reads one element, waiting for at most `timeout` (`None`: no limit).
     ///
     /// # Errors
-    /// [`StreamError::Timeout`]: there was none. [`StreamError::Ended`]: there will be none.
+    /// [`StreamError::Timeout`]: no element arrived. [`StreamError::Ended`]: there are no more
+    /// elements. `StreamError::Lost`: elements are missing here; the next call continues after
+    /// them.
     #[inline]
     pub fn read(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
         if let Some(element) = T::try_take(&mut self.core) {
@@ -98,11 +100,12 @@ impl<T: Element> Reader<T> {
         self.one.pop().ok_or(StreamError::Ended)
     }
 
-    /// Reads `count` elements, or none (NS-30). Fewer only where the stream has ended and fewer are
-    /// left (NS-48).
+    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// (NS-48), or before elements that the writer has dropped.
     ///
     /// # Errors
-    /// As of [`read`](Self::read); [`StreamError::TooMany`] at once when the buffer holds fewer.
+    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
+    /// the buffer's capacity.
     pub fn read_many(
         &mut self,
         count: usize,
@@ -111,10 +114,10 @@ impl<T: Element> Reader<T> {
         block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
     }
 
-    /// [`read_many`](Self::read_many) for tasks.
+    /// Async version of [`read_many`](Self::read_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `read_many`.
     ///
     /// # Cancel safety
     /// A future that is dropped has read nothing.
@@ -126,10 +129,10 @@ impl<T: Element> Reader<T> {
         self.read_over(&Task, Wanted::Exactly(count), timeout).await
     }
 
-    /// Reads everything that is there, which may be nothing, without waiting (NS-36).
+    /// Reads all available elements, possibly none, without waiting (NS-36).
     ///
     /// # Errors
-    /// [`StreamError::Ended`], or why the stream is over.
+    /// [`StreamError::Ended`], or the reason why the stream is over.
     pub fn read_available(&mut self) -> Result<Vec<T>, StreamError> {
         block(self.read_over(&Blocking, Wanted::Available, None))
     }
@@ -156,11 +159,11 @@ impl<T: Element> Reader<T> {
 forward!(reader [T: Element] Reader<T>);
 
 impl<T: Plain> Reader<T> {
-    /// Reads as many elements as `into` is long, or none; how many they were, which is fewer only
-    /// where the stream has ended and fewer are left.
+    /// Reads as many elements as `into` holds, or none, and returns their number. It is smaller
+    /// only at the end of the stream, or before elements that the writer has dropped.
     ///
     /// # Errors
-    /// As of [`read_many`](Self::read_many).
+    /// Those of [`read_many`](Self::read_many).
     #[inline]
     pub fn read_into(
         &mut self,
@@ -180,11 +183,12 @@ impl<T: Plain> Reader<T> {
         Ok(count)
     }
 
-    /// The next `count` elements where they have arrived, without a copy; they are given back when
-    /// the region is dropped. Fewer only where the stream has ended and fewer are left.
+    /// Returns the next `count` elements in place, without a copy; they are released when the
+    /// region is dropped. Returns fewer only at the end of the stream, or before elements that the
+    /// writer has dropped.
     ///
     /// # Errors
-    /// As of [`read_many`](Self::read_many).
+    /// Those of [`read_many`](Self::read_many).
     #[inline]
     pub fn acquire(
         &mut self,

@@ -1,4 +1,4 @@
-//! Elements used where they have arrived.
+//! Access to elements in place.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -7,10 +7,11 @@ use crate::element::Plain;
 
 use super::ReaderCore;
 
-/// Elements of a reader's buffer, in one piece. Dropping it gives them back: they have been read.
+/// Elements of a reader's buffer, in one piece. Dropping the region releases them: they count as
+/// read.
 ///
-/// Both programs of a stream on one machine share this memory. A writing program that breaks the
-/// rules can alter the elements while you use them, so copy what you check before you rely on it.
+/// Both programs of a stream on one machine share this memory. A faulty or hostile writing program
+/// can modify the elements while you use them, so copy what you check before you rely on it.
 pub struct Region<'a, T: Plain> {
     core: &'a mut ReaderCore,
     count: usize,
@@ -18,7 +19,7 @@ pub struct Region<'a, T: Plain> {
 }
 
 impl<'a, T: Plain> Region<'a, T> {
-    /// The next `count` elements, which are there.
+    /// The next `count` elements, which must be available.
     pub(crate) fn new(core: &'a mut ReaderCore, count: usize) -> Self {
         Self {
             core,
@@ -32,7 +33,7 @@ impl<T: Plain> Deref for Region<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // At a multiple of the element's size in memory that begins at a page.
+        // The offset is a multiple of the element's size, in memory that begins at a page boundary.
         bytemuck::cast_slice(self.core.known_region(self.count * size_of::<T>()))
     }
 }

@@ -1,4 +1,4 @@
-//! A reading end of elements whose type is known when the program runs.
+//! A reading end whose element type is known only at run time.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The reading end of a stream of elements of any type of Trunkline, which is said at its creation.
+/// The reading end of a stream of any Trunkline type, which is given at creation.
 ///
-/// It is a [`Reader`](crate::Reader) in everything else, and its writer may be of either kind.
+/// In all other respects it is a [`Reader`](crate::Reader); its writer can be of either kind.
 pub struct ValueReader {
     core: ReaderCore,
     data_type: DataType,
 }
 
 impl ValueReader {
-    /// Creates the reading end `url` and waits until it is connected with its writer (NS-12).
+    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
     ///
     /// # Errors
-    /// As [`Reader::create`](crate::Reader::create).
+    /// Those of [`Reader::create`](crate::Reader::create).
     pub fn create(url: &str, data_type: &DataType, options: Options) -> Result<Self, StreamError> {
         block(Self::create_over(&Blocking, url, data_type, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(
         url: &str,
         data_type: &DataType,
@@ -58,26 +58,28 @@ impl ValueReader {
         })
     }
 
-    /// The type of the elements.
+    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Reads one element, waiting for it for at most `timeout` (`None`: for ever).
+    /// Reads one element, waiting for at most `timeout` (`None`: no limit).
     ///
     /// # Errors
-    /// [`StreamError::Timeout`]: there was none. [`StreamError::Ended`]: there will be none.
+    /// [`StreamError::Timeout`]: no element arrived. [`StreamError::Ended`]: there are no more
+    /// elements. `StreamError::Lost`: elements are missing here; the next call continues after
+    /// them.
     pub fn read(&mut self, timeout: Option<Duration>) -> Result<Value, StreamError> {
         let mut one = self.read_many(1, timeout)?;
         one.pop().ok_or(StreamError::Ended)
     }
 
-    /// Reads `count` elements, or none (NS-30). Fewer only where the stream has ended and fewer are
-    /// left (NS-48).
+    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// (NS-48), or before elements that the writer has dropped.
     ///
     /// # Errors
-    /// As of [`read`](Self::read); [`StreamError::TooMany`] at once when the buffer holds fewer;
-    /// [`StreamError::Lengths`] when arrays are not of equal lengths (NS-35).
+    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
+    /// the buffer's capacity. [`StreamError::Lengths`] if arrays are not of equal lengths (NS-35).
     pub fn read_many(
         &mut self,
         count: usize,
@@ -86,10 +88,10 @@ impl ValueReader {
         block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
     }
 
-    /// [`read_many`](Self::read_many) for tasks.
+    /// Async version of [`read_many`](Self::read_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `read_many`.
     ///
     /// # Cancel safety
     /// A future that is dropped has read nothing.
@@ -101,10 +103,10 @@ impl ValueReader {
         self.read_over(&Task, Wanted::Exactly(count), timeout).await
     }
 
-    /// Reads everything that is there, which may be nothing, without waiting (NS-36).
+    /// Reads all available elements, possibly none, without waiting (NS-36).
     ///
     /// # Errors
-    /// [`StreamError::Ended`], or why the stream is over.
+    /// [`StreamError::Ended`], or the reason why the stream is over.
     pub fn read_available(&mut self) -> Result<Vec<Value>, StreamError> {
         block(self.read_over(&Blocking, Wanted::Available, None))
     }
@@ -119,11 +121,11 @@ impl ValueReader {
         self.take(count, element::check_equal_values)
     }
 
-    /// Reads elements one by one as they come: waits for one, and takes what else is there, at most
-    /// `most`. Arrays may be of any lengths.
+    /// Waits for one element, then reads all that are available, at most `most`. Arrays may have
+    /// different lengths.
     ///
     /// # Errors
-    /// As of [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn read_up_to(
         &mut self,
         most: usize,
@@ -133,7 +135,7 @@ impl ValueReader {
         self.take(count, |_| Ok(()))
     }
 
-    /// Waits for one element and says how many there are, at most `most`.
+    /// Waits for one element, then returns the number available, at most `most`.
     fn wait_for_some(
         &mut self,
         most: usize,
@@ -158,12 +160,12 @@ impl ValueReader {
         Ok(values)
     }
 
-    /// The next elements of one size where they have arrived, as bytes, little-endian, without a
-    /// copy: waits for one, and takes what else is there, at most `most`. They are given back when
-    /// the region is dropped.
+    /// Returns the next elements of fixed size in place, as little-endian bytes, without a copy.
+    /// Waits for one element, then takes all that are available, at most `most`. They are released
+    /// when the region is dropped.
     ///
     /// # Errors
-    /// [`StreamError::Varying`] where elements vary in size; otherwise as of [`read`](Self::read).
+    /// [`StreamError::Varying`] if elements vary in size; otherwise those of [`read`](Self::read).
     pub fn acquire_bytes(
         &mut self,
         most: usize,
@@ -177,8 +179,8 @@ impl ValueReader {
 
 forward!(reader [] ValueReader);
 
-/// Bytes of whole elements of a reader's buffer, in one piece. Dropping it gives them back: they
-/// have been read. The writing program may share this memory: see [`Region`](crate::Region).
+/// Bytes of whole elements of a reader's buffer, in one piece. Dropping the region releases them:
+/// they count as read. The writing program may share this memory: see [`Region`](crate::Region).
 pub struct ByteRegion<'a> {
     core: &'a mut ReaderCore,
     bytes: usize,
@@ -186,7 +188,7 @@ pub struct ByteRegion<'a> {
 }
 
 impl<'a> ByteRegion<'a> {
-    /// The next `count` elements of `size` bytes, which are there.
+    /// The next `count` elements of `size` bytes, which must be available.
     pub(crate) fn new(core: &'a mut ReaderCore, size: usize, count: usize) -> Self {
         Self {
             core,
@@ -195,7 +197,7 @@ impl<'a> ByteRegion<'a> {
         }
     }
 
-    /// How many elements they are.
+    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.count
     }
@@ -224,7 +226,7 @@ impl std::fmt::Debug for ByteRegion<'_> {
     }
 }
 
-/// Elements of this type all have so many bytes; `None` where they vary.
+/// Returns the size of an element of this type, in bytes; `None` if elements vary in size.
 pub fn element_bytes(data_type: &DataType) -> Option<usize> {
     match element::form(data_type) {
         ElementForm::Fixed(size) => Some(size as usize),

@@ -1,4 +1,4 @@
-//! Where those who come to an endpoint are let in.
+//! Admits the connections that arrive for an endpoint.
 
 use std::os::fd::OwnedFd;
 use std::sync::Weak;
@@ -11,10 +11,10 @@ use crate::held::Held;
 use crate::properties::{Asked, Properties};
 use crate::registry;
 
-/// Where those who come to an endpoint are let in.
+/// Admits the connections that arrive for an endpoint.
 pub(super) struct Door<S: Inner + 'static> {
     pub(super) link: Weak<Link<End<S>>>,
-    /// Whether bytes carry checksums, where the program has said so.
+    /// Checksums on or off, if the program has chosen; `None`: only between machines.
     pub(super) is_checked: Option<bool>,
 }
 
@@ -23,7 +23,7 @@ impl<S: Asked + 'static> Arrivals for Door<S> {
         let Some(link) = self.link.upgrade() else {
             return;
         };
-        // What cannot be used is closed, and comes again.
+        // A socket that cannot be used is closed; the peer dials again.
         let Ok(transport) = registry::transport_of(socket) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Endpoints with several peers, which dial them.
+//! Endpoints with several peers; the peers dial them.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Plan {
         }
     }
 
-    /// Registers the name, and waits until so many peers have come.
+    /// Registers the name, and waits until `wanted` peers have connected.
     async fn gather<O: Lanes>(
         &self,
         waits: &impl Waits,

@@ -1,4 +1,4 @@
-//! Endpoints that go on from their journals.
+//! Endpoints that continue from their journals.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::reader::ReaderCore;
 use crate::wait::Waits;
 use crate::writer::WriterCore;
 
-/// Creates a writing end, or goes on with it.
+/// Creates a writing end, or continues one from its journal.
 pub(super) async fn writer(
     waits: &impl Waits,
     mut plan: Plan,
@@ -57,16 +57,16 @@ pub(super) async fn writer(
         written: start.written,
     };
     let mut link = WriterLink::restored_writer(plan.link.clone(), at, plan.machine.now());
-    // An end that is closed is told nothing more.
+    // A closed end accepts no further notifications.
     link.handle_written(start.written, written_elements);
     if start.is_ended {
         link.close();
     }
     let met = plan.meet(waits, link, inner, None).await?;
     met.link.start_syncing(wakes).map_err(no_thread)?;
-    // The program's end of the ring is with its journal. What is asked here is only its shape, for
-    // which another one will do: no memory is touched for it, and it is full from the beginning, so
-    // that nothing can go into it and be lost.
+    // The program's end of the ring belongs to the journal's store. Only the shape of this ring is
+    // used, so another ring will do: no memory is touched for it, and it is full from the start, so
+    // nothing can be written into it and lost.
     let outer = StreamMemory::create(plan.shape, RingStart::default(), false);
     let outer = outer.map_err(|cause| plan.no_memory(cause))?;
     let mut ring = outer.element_memory().producer();
@@ -75,7 +75,7 @@ pub(super) async fn writer(
     Ok(core.with_journal(options.durability))
 }
 
-/// Creates a reading end, or goes on with it.
+/// Creates a reading end, or continues one from its journal.
 pub(super) async fn reader(
     waits: &impl Waits,
     mut plan: Plan,
@@ -85,7 +85,7 @@ pub(super) async fn reader(
     let (disk, owner) = (plan.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
     plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
-    // What the journal has lies in the buffer again.
+    // The elements in the journal go back into the buffer.
     plan.is_met |= start.end.is_some();
     let begin = RingStart {
         position: start.read,
@@ -162,7 +162,7 @@ impl Plan {
         })
     }
 
-    /// This is another life of the endpoint with that journal.
+    /// Sets up a new incarnation of the endpoint that owns this journal.
     fn go_on(
         &mut self,
         lineage: Lineage,

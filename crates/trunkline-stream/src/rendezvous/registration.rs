@@ -1,4 +1,4 @@
-//! How an endpoint has its name.
+//! Registration of an endpoint's name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::listener::{Listener, own_address};
 use crate::registry::{self, Name, Registry};
 use crate::wait::Waits;
 
-/// How long a name that is taken is asked for again. The engine sees that the endpoint before has
-/// gone when it comes to the end of its connection, which may be after this one has asked.
+/// Time during which a taken name is requested again. The engine notices that the previous endpoint
+/// has gone when it reads the end of its connection, possibly after this request.
 const NAME_GRACE: Duration = Duration::from_millis(500);
 
-/// What keeps an endpoint's name.
+/// Keeps an endpoint's name registered.
 pub(crate) enum Registration {
-    /// A port of its own.
+    /// Behind a port of its own.
     Port { listener: Listener, number: u64 },
-    /// The engine of this machine.
+    /// With the engine of this machine.
     Engine(Arc<Registry>),
-    /// A directory of a simulated world.
+    /// With a directory of a simulated world.
     #[cfg(feature = "sim")]
     Simulated {
         host: Arc<crate::directory::DirectoryHost>,
@@ -86,7 +86,7 @@ impl Plan {
         let grace = Clock::new().now().saturating_add(NAME_GRACE);
         let name = waits.wait(&registry, self.until, |end, now| match end.name() {
             Name::Asking => None,
-            // It asks again by itself.
+            // The registry asks again by itself.
             Name::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
             name => Some(name.clone()),
         });
@@ -96,7 +96,7 @@ impl Plan {
         match name {
             Some(Name::Ours) => Ok(Some(registration)),
             Some(Name::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
-            // Who dials is not looked for, so it needs nobody who knows its name.
+            // Nobody looks up an end that dials, so it needs no registered name.
             _ if self.peer.is_some() => Ok(Some(registration)),
             Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory { cause }),
             _ => Err(StreamError::NoPeer {

@@ -1,5 +1,5 @@
-//! The two ends as a simulated program has them: what the writers and readers of every type of
-//! element do, in bytes.
+//! The two ends as a simulated program uses them: the operations of the typed writers and readers,
+//! in bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct SimWriter(WriterCore);
 
 impl SimWriter {
     /// # Errors
-    /// As of [`Writer::create`](crate::Writer::create).
+    /// Those of [`Writer::create`](crate::Writer::create).
     pub async fn create(
         process: &Arc<Process>,
         url: &str,
@@ -35,10 +35,10 @@ impl SimWriter {
         Ok(Self(core))
     }
 
-    /// As [`Writer::write_many`](crate::Writer::write_many).
+    /// Like [`Writer::write_many`](crate::Writer::write_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `write_many`.
     pub async fn write(
         &mut self,
         bytes: &[u8],
@@ -55,7 +55,7 @@ impl SimWriter {
     }
 
     /// # Errors
-    /// As of [`Writer::flush`](crate::Writer::flush).
+    /// Those of [`Writer::flush`](crate::Writer::flush).
     pub async fn flush(
         &mut self,
         until: Until,
@@ -82,7 +82,7 @@ pub struct SimReader(ReaderCore);
 
 impl SimReader {
     /// # Errors
-    /// As of [`Reader::create`](crate::Reader::create).
+    /// Those of [`Reader::create`](crate::Reader::create).
     pub async fn create(
         process: &Arc<Process>,
         url: &str,
@@ -94,12 +94,12 @@ impl SimReader {
         Ok(Self(core))
     }
 
-    /// As [`Reader::read_many`](crate::Reader::read_many), or
-    /// [`read_available`](crate::Reader::read_available) where `count` is `None`. The bytes lie in
-    /// the buffer until `take` has seen them.
+    /// Like [`Reader::read_many`](crate::Reader::read_many), or
+    /// [`read_available`](crate::Reader::read_available) if `count` is `None`. The bytes stay in
+    /// the buffer until `take` returns.
     ///
     /// # Errors
-    /// As there.
+    /// Those of `read_many`.
     pub async fn read(
         &mut self,
         count: Option<usize>,
@@ -116,13 +116,13 @@ impl SimReader {
     }
 
     /// # Errors
-    /// As of [`Reader::commit`](crate::Reader::commit).
+    /// Those of [`Reader::commit`](crate::Reader::commit).
     pub async fn commit(&mut self) -> Result<(), StreamError> {
         self.0.commit(&Task).await
     }
 
     /// # Errors
-    /// As of [`Reader::close`](crate::Reader::close).
+    /// Those of [`Reader::close`](crate::Reader::close).
     pub async fn close(mut self) -> Result<(), StreamError> {
         self.0.destroy(&Task).await
     }

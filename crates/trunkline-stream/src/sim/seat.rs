@@ -1,4 +1,4 @@
-//! An end in the place where it has a link otherwise.
+//! An end in a simulated process, in the place of its link.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,13 +25,13 @@ pub(crate) struct Seat<S: Inner + 'static> {
     is_checked: bool,
     state: Mutex<State<S>>,
     arrived: Mutex<VecDeque<(u64, Vec<u8>)>>,
-    /// Itself, for who asks for properties.
+    /// A reference to itself, for reading its properties.
     own: Mutex<Weak<Seat<S>>>,
 }
 
 struct State<S: Inner> {
     end: End<S>,
-    /// A program waits, and until when.
+    /// Set while a program waits, with the deadline of the wait.
     waits: Option<Option<Tick>>,
     is_touched: bool,
     closes_by: Option<Tick>,
@@ -93,14 +93,14 @@ impl<S: Inner + 'static> Seat<S> {
 }
 
 impl<S: Asked> Seat<S> {
-    /// Where those who come to it are let in.
+    /// The door through which arrivals reach this end.
     pub(super) fn door(self: &Arc<Self>) -> Arc<dyn Arrivals> {
         *lock(&self.own) = Arc::downgrade(self);
         Arc::new(Door(Arc::downgrade(self)))
     }
 }
 
-/// A seat that somebody has. It is closed when its program has it no more, as a link is.
+/// A handle on a seat. Dropping the program's handle closes the seat, as it closes a link.
 pub(crate) struct Placed<S: Inner + 'static> {
     seat: Arc<Seat<S>>,
     is_of_program: bool,
@@ -196,7 +196,7 @@ impl<S: Asked> Driven for Seat<S> {
             Some(seat) => S::properties(&Held::Simulated(Placed::of_monitor(seat))),
             None => unreachable!("it has a door"),
         };
-        // Who looks on moves nothing.
+        // Reading properties does not count as use by the program.
         lock(&self.state).is_touched = touched;
         properties
     }
@@ -246,7 +246,7 @@ impl<S: Asked> Driven for Seat<S> {
     }
 }
 
-/// In the place of the thread that makes a journal safe.
+/// Replaces the thread that syncs a journal.
 pub(crate) fn start_syncing<S: Syncs + 'static>(seat: &Arc<Seat<S>>, wakes: Wakes) {
     lock(&seat.state).wakes = Some(wakes);
 }

@@ -1,4 +1,4 @@
-//! The writing end, in bytes: what every kind of writer does.
+//! The writing end in bytes: the common core of every kind of writer.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,39 +14,39 @@ use crate::rendezvous::{Met, Registration};
 use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
 
-/// What every kind of writer is made of.
+/// The common core of every kind of writer.
 pub struct WriterCore {
     pub(crate) link: Held<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
-    /// Elements and bytes of this end's buffer; a ring that both ends use holds more.
+    /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
     capacity: u64,
     bytes_max: u64,
-    /// Written since the link last had reason to look.
+    /// Bytes written since the link last looked at the ring.
     pub(super) unsent: u64,
-    /// Elements that were written at the last flush.
+    /// Total of elements written at the last flush.
     pub(super) flushed: u64,
-    /// The last flush was of one element.
+    /// The last flush covered at most one element.
     pub(super) flushes_each: bool,
-    /// What was written last went out when it was, so that a flush has nothing to send.
+    /// The last write was already sent, so a flush has nothing to send.
     pub(super) has_sent: bool,
-    /// The ring is that of both ends' processes.
+    /// The ring is shared with the other end's process.
     pub(super) is_shared: bool,
-    /// Elements that were written when the other end was woken last, until it has read them: it may
-    /// sleep again, for more of them, without saying so at once.
+    /// Total of elements written at the last wake of the other end, until it has read them: it may
+    /// sleep again, waiting for more elements, without saying so at once.
     pub(super) woken_at: Option<u64>,
     pub(super) patience: Patience,
-    /// Held while it writes, where the ring's memory may be given back.
+    /// Locked during a write, if the ring's memory may be released.
     writing: Option<Writing>,
-    /// Has a value once the stream is over.
+    /// Set once the stream is over.
     over: Arc<OnceLock<()>>,
-    /// It has a journal: what is written goes there, and not into the ring from here.
+    /// Set if the end has a journal: writes go into the journal, and not directly into the ring.
     pub(super) journal: Option<Durability>,
-    /// Ends with the endpoint.
+    /// Lives as long as the endpoint.
     pub(super) registration: Option<Registration>,
 }
 
-/// Waiting for so much room.
+/// The wait for room for these bytes and elements.
 struct Room<'a> {
     ring: &'a mut ElementProducer,
     bytes: u64,
@@ -55,7 +55,7 @@ struct Room<'a> {
 
 impl Ring for Room<'_> {
     fn has(&mut self) -> bool {
-        // What the other program may have written there is found by the link.
+        // Invalid positions from the other program are detected by the link.
         self.ring
             .has_room(self.bytes, self.elements)
             .unwrap_or(false)
@@ -98,27 +98,26 @@ impl WriterCore {
     }
 
     pub(crate) fn capacity(&self) -> usize {
-        // A capacity came as a usize.
+        // The capacity was configured as a `usize`.
         usize::try_from(self.capacity).unwrap_or(usize::MAX)
     }
 
-    /// As [`write`](Self::write) where there is room; false where there is none, or the stream is
-    /// over.
+    /// Like [`write`](Self::write), without waiting. Returns false if there is no room or the
+    /// stream is over.
     #[inline(always)]
     pub(crate) fn try_write(&mut self, bytes: &[u8], elements: usize) -> bool {
         self.journal.is_none() && self.over.get().is_none() && self.push(bytes, elements as u64)
     }
 
-    /// Elements that fit now.
     pub(crate) fn room(&mut self) -> usize {
-        // Nobody but this program has the memory, so its positions are true.
+        // Only this program has the memory, so its positions are valid.
         let freed = self.ring.read_elements().unwrap_or(0);
         let kept = self.ring.written_elements().saturating_sub(freed);
         let room = self.ring.shape().capacity().saturating_sub(kept);
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
-    /// Writes `elements` that lie in `bytes`: all of them, or none.
+    /// Writes `elements` elements from `bytes`: all of them, or none.
     pub(crate) async fn write(
         &mut self,
         waits: &impl Waits,
@@ -148,7 +147,7 @@ impl WriterCore {
     }
 
     /// # Errors
-    /// The stream is over, and nobody would ever read it (NS-46).
+    /// The stream is over, so the elements would never be read (NS-46).
     #[inline]
     pub(crate) fn check_open(&self) -> Result<(), StreamError> {
         match self.over.get() {
@@ -163,7 +162,7 @@ impl WriterCore {
         over.unwrap_or(StreamError::Closed)
     }
 
-    /// Appends to the ring, if there is room, and sees to it that it is sent.
+    /// Appends to the ring if there is room, and makes sure that the elements are sent.
     #[inline(always)]
     fn push(&mut self, bytes: &[u8], elements: u64) -> bool {
         if !self.can_ever_fit(bytes.len(), elements) || !self.push_into_ring(bytes, elements) {
@@ -175,20 +174,20 @@ impl WriterCore {
 
     #[inline(always)]
     fn push_into_ring(&mut self, bytes: &[u8], elements: u64) -> bool {
-        // It protects nothing that could be half done.
+        // A poisoned lock is fine: it protects no state that could be left half changed.
         let writing = self.writing.as_ref();
         let _held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
-        // Nobody but this program has the memory, so its positions are true.
+        // Only this program has the memory, so its positions are valid.
         self.ring.push(bytes, elements).unwrap_or(false)
     }
 
-    /// Whether so much is no more than the end's own buffer holds (NS-33).
+    /// Returns true if this much fits the end's own buffer when empty (NS-33).
     #[inline]
     pub(crate) fn can_ever_fit(&self, bytes: usize, elements: u64) -> bool {
         elements <= self.capacity && bytes as u64 <= self.bytes_max
     }
 
-    /// So many bytes were given to the ring.
+    /// Called after `bytes` bytes were added to the ring.
     #[inline(always)]
     pub(crate) fn wrote(&mut self, bytes: u64) {
         self.unsent += bytes;
@@ -213,11 +212,11 @@ impl WriterCore {
 
     fn send(&mut self) {
         self.unsent = 0;
-        // Who asks for the endpoint sends what there is.
+        // Accessing the end sends what is due.
         self.link.with(|_, _, _| ());
     }
 
-    /// Waits until so much fits.
+    /// Waits until this much fits.
     #[cold]
     pub(crate) async fn wait_for_room(
         &mut self,
@@ -285,7 +284,7 @@ impl WriterCore {
     }
 
     /// # Errors
-    /// It can never fit (NS-33).
+    /// The elements can never fit (NS-33).
     pub(super) fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
         if !self.can_ever_fit(bytes, elements as u64) {
             if elements == 1 {
@@ -311,15 +310,14 @@ impl WriterCore {
     }
 }
 
-/// What a write waits for.
+/// The condition in the time-out error of a write.
 const NO_ROOM: &str = "the buffer has no room for all of the elements";
 
-/// Whether both ends use one ring.
 fn is_shared(link: &Held<WriterEnd>) -> bool {
     link.with(|end, _, _| end.inner.shared().is_some())
 }
 
-/// Why nothing more can be written.
+/// The reason why nothing more can be written, if any.
 pub(super) fn over(link: &WriterLink) -> Option<StreamError> {
     match link.fault() {
         Some(fault) => Some(fault.clone().into()),

@@ -1,4 +1,4 @@
-//! How a writing end goes, and what it leaves behind.
+//! Closing and aborting a writing end.
 
 use std::time::Duration;
 
@@ -9,29 +9,30 @@ use crate::end::{End, WriterEnd};
 use crate::journal::JournalError;
 use crate::wait::Waits;
 
-/// How long closing waits for what the writer still has, where nothing else is said.
+/// Default time that closing waits until the reader has everything.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why the reader of a writer that was closed does not get everything.
+/// Reason that the reader of a closed writer gets if it is missing elements.
 pub(crate) const NOT_TAKEN_IN_TIME: &str =
     "it was closed, and the reader did not take what was left in time";
 
-/// Why the reader of a writer that was aborted without a reason does not get everything.
+/// Reason that the reader of an aborted writer gets if the program gave none.
 pub(crate) const ABORTED: &str = "its program aborted it";
 
-/// Why the writer of a program that panics is aborted.
+/// Reason for aborting the writer of a program that panics.
 pub(crate) const PANICKED: &str = "its program panicked";
 
-/// What became of a writing end that its program has closed or destroyed.
+/// The result of closing or destroying a writing end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
-    /// Elements that were written and that the reader is not known to have.
+    /// Elements written that the reader is not known to have.
     pub elements: u64,
-    /// Of those the ones that were on their way when the connection was lost: the reader may have
-    /// them. 0 when the two ends have settled it.
+    /// Number of `elements` that were in flight when the connection was lost: the reader may have
+    /// them. 0 once the two ends have settled it.
     pub in_doubt: u64,
-    /// Why the journal does not know that the stream has ended, or was not emptied: an endpoint
-    /// that is created with it again goes on with this stream, and may be closed then.
+    /// The reason why the end of the stream is not in the journal, or why the journal was not
+    /// emptied. An endpoint created with the same journal continues this stream, and can then be
+    /// closed.
     pub journal: Option<JournalError>,
 }
 
@@ -47,9 +48,9 @@ impl Closed {
 }
 
 impl WriterCore {
-    /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
-    /// it has not by then is given up, and the reader told so: otherwise it would wait for it. With
-    /// a journal it is kept.
+    /// Ends the stream: waits until the reader has everything, and returns what it lacks. On
+    /// timeout the rest is given up, and the reader is notified, because it would otherwise wait
+    /// for it. With a journal the rest is kept.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
         let ended = self.link.with(|end, _, _| {
             end.end_journal()?;
@@ -58,7 +59,7 @@ impl WriterCore {
             Ok(())
         });
         if let Err(error) = ended {
-            // The stream goes on in the next life.
+            // The stream continues in the next incarnation.
             return self.end(Some(error));
         }
         let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
@@ -68,26 +69,26 @@ impl WriterCore {
             .await;
         match is_closed {
             Some(()) => self.end(None),
-            // The rest is for the next life of this end.
+            // The next incarnation of this end sends the rest.
             None if self.journal.is_some() => self.end(None),
             None => self.abort(waits, NOT_TAKEN_IN_TIME).await,
         }
     }
 
-    /// Nothing more is sent, and the reader is told why.
+    /// Stops sending, and sends the reader the reason.
     pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
             end.look();
             end.link.abort(reason);
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
-        // Until the reader has said how far it came, or the connection is gone.
+        // Until the reader has reported its position, or the connection is gone.
         let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
         let _is_settled = self.link.wait(waits, Some(soon), settled).await;
         self.end(None)
     }
 
-    /// `failed`: what its journal could not be told.
+    /// `failed`: the error of the journal, if the end could not be written to it.
     fn end(&mut self, failed: Option<JournalError>) -> Closed {
         let left = self.link.with(|end, _, _| end.left());
         let emptied = self.leave_journal();
@@ -103,8 +104,8 @@ impl Drop for WriterCore {
             self.leave();
         } else if self.link.is_closed() {
         } else if std::thread::panicking() {
-            // What it has written is not the whole, and its reader is not to take it for that.
-            // Without waiting: what would be waited for may be what has panicked.
+            // The stream is incomplete, and the reader must not take it for complete. There is no
+            // wait, because it could be for the part of the program that panicked.
             self.link.with(|end, _, _| {
                 end.look();
                 end.link.abort(PANICKED);

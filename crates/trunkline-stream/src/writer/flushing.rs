@@ -1,4 +1,4 @@
-//! Waiting until what was written has come so far.
+//! Flushing: waiting until everything written has been sent, is available, read or durable.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::StreamError;
 use crate::wait::Waits;
 use crate::wait_shared::{Ring, wait_shared};
 
-/// Waiting until so many elements have been read in all.
+/// The wait until this many elements have been read in total.
 struct Read<'a> {
     ring: &'a mut ElementProducer,
     elements: u64,
@@ -20,13 +20,13 @@ struct Read<'a> {
 
 impl Ring for Read<'_> {
     fn has(&mut self) -> bool {
-        // What the other program may have written there is found by the link.
+        // Invalid positions from the other program are detected by the link.
         let read = self.ring.read_elements();
         read.is_ok_and(|read| read >= self.elements)
     }
 
     fn say(&mut self) -> bool {
-        // Of more room than there is.
+        // Asks for more room than can exist, so that any change wakes this end.
         let _ = self.ring.wait_for_room(u64::MAX, 0);
         self.has()
     }
@@ -37,7 +37,7 @@ impl Ring for Read<'_> {
 }
 
 impl WriterCore {
-    /// Sends everything now, and waits until it has come so far.
+    /// Sends everything now, and waits until it has reached `until`.
     pub(crate) async fn flush(
         &mut self,
         waits: &impl Waits,
@@ -50,7 +50,7 @@ impl WriterCore {
         if self.is_shared {
             self.wake_reader();
         }
-        // Waking it has shown whether it is still there.
+        // Waking the reader has shown if it still shares the ring.
         if self.is_shared {
             return self.flush_shared(waits, until, timeout).await;
         }
@@ -88,8 +88,8 @@ impl WriterCore {
         }
     }
 
-    /// Wakes the other end of the ring if it sleeps. One that looks for itself is not disturbed,
-    /// and costs a fence.
+    /// Wakes the other end of the ring if it sleeps. An end that is spinning is not disturbed, at
+    /// the cost of a fence.
     fn wake_reader(&mut self) {
         if let Some(at) = self.woken_at {
             let has_read = self.ring.read_elements().is_ok_and(|read| read >= at);
@@ -100,7 +100,7 @@ impl WriterCore {
         }
     }
 
-    /// [`flush`](Self::flush) where the buffers of both ends are one ring: nothing has to be sent.
+    /// [`flush`](Self::flush) for a ring shared by both ends: nothing has to be sent.
     async fn flush_shared(
         &mut self,
         waits: &impl Waits,
@@ -116,7 +116,7 @@ impl WriterCore {
                 };
                 written.saturating_sub(self.link.with(fills))
             }
-            // Ends with journals share no ring, so nobody waits for a disk here.
+            // Ends with journals share no ring, so nothing here waits for a disk.
             Until::Read | Until::Durable => written,
         };
         let mut read = Read {

@@ -1,4 +1,4 @@
-//! Writing while the memory of the ring is looked after.
+//! Writing while the idle check holds the memory of the ring.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,12 +9,12 @@ use crate::{Options, Reader};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-/// How often the one that looks gives way before it is done: a program that does not wait for it
-/// has written long before.
+/// Number of times that the checking thread yields: a program that did not wait for the lock would
+/// have written long before.
 const TURNS: u32 = 10_000;
 
-/// Who gives back the memory of a ring holds a lock meanwhile; a program writes nothing into it
-/// before that is over.
+/// Releasing the memory of a ring happens under a lock, and a program writes nothing into the ring
+/// while that lock is held.
 ///
 /// Behaviour: NS-60.
 #[test]

@@ -15,7 +15,8 @@ impl WriterCore {
         self
     }
 
-    /// Writes all of it, or nothing. A task that is dropped while the disk works has written.
+    /// Writes all elements, or none. If the future is dropped while it waits for the disk, the
+    /// elements have been written.
     #[cold]
     pub(super) async fn write_journaled(
         &mut self,
@@ -26,7 +27,7 @@ impl WriterCore {
     ) -> Result<(), StreamError> {
         self.check_size(bytes.len(), elements)?;
         let count = elements as u64;
-        // Sends it at once, where it can be sent.
+        // Sends the elements at once if possible.
         let written = self.link.with(|end, _, _| match over(&end.link) {
             Some(error) => Err(error),
             None => end.write(bytes, count),
@@ -67,7 +68,7 @@ impl WriterCore {
     }
 
     /// # Errors
-    /// What was asked for cannot come.
+    /// The requested state can never be reached.
     pub(super) fn check_durable(&self, until: Until) -> Result<(), StreamError> {
         self.link.with(|end, _, _| {
             if let Some(error) = end.journal_error() {
@@ -82,19 +83,19 @@ impl WriterCore {
         })
     }
 
-    /// The endpoint goes: its journal is for the next life, unless the stream is at its end.
+    /// Leaves the journal to the next incarnation, or empties it if the stream has ended.
     ///
     /// # Errors
-    /// It could not be emptied.
+    /// The journal could not be emptied.
     pub(super) fn leave_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.leave_journal(lineage))
     }
 
-    /// Goes without a word: the stream is not at its end.
+    /// Closes the end without ending the stream.
     pub(super) fn leave(&mut self) {
         if !self.link.is_closed() {
-            // Nobody is there to be told; the properties say it.
+            // There is no caller to return the error to; the properties show it.
             let _ = self.leave_journal();
             self.link.close(self.link.now());
             self.registration = None;

@@ -31,16 +31,17 @@ pub use trunkline_proto::message::stream::Until;
 
 /// The writing end of a stream of elements of type `T`.
 ///
-/// What is written goes into the end's own buffer, and from there to the reader's as far as that
-/// has room; it is kept until the reader has it, whatever becomes of the connection. While there is
-/// none, writing goes on until the buffer is full (NS-60, NS-67).
+/// Elements go into the end's own buffer, and from there to the reader's as far as that has room.
+/// They are kept until the reader has them, across lost connections. While disconnected, writing
+/// continues until the buffer is full (NS-60, NS-67).
 ///
-/// Dropping it is closing it: what it still has is sent, for up to ten seconds. While the thread
-/// panics, dropping it is aborting it. A program that cannot write the whole calls
-/// [`abort_because`](Self::abort_because): otherwise its reader takes what came for the whole.
+/// Dropping the writer closes it: remaining elements are sent, for up to ten seconds. If the thread
+/// is panicking, dropping aborts the stream instead. A program that cannot write everything calls
+/// [`abort_because`](Self::abort_because); otherwise the reader takes the elements it got for the
+/// complete stream.
 ///
-/// With a journal, dropping it leaves the stream to the next endpoint of this name with that
-/// journal.
+/// With a journal, dropping the writer leaves the stream to the next endpoint of this name with the
+/// same journal.
 ///
 /// # Example
 /// ```no_run
@@ -55,25 +56,25 @@ pub use trunkline_proto::message::stream::Until;
 pub struct Writer<T: Element> {
     core: WriterCore,
     scratch: Vec<u8>,
-    /// The longest element that was found to fit both buffers.
+    /// Length of the longest element known to fit both buffers.
     fits: usize,
     of: PhantomData<fn(T)>,
 }
 
 impl<T: Element> Writer<T> {
-    /// Creates the writing end `url` and waits until it is connected with its reader (NS-12).
+    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
     ///
     /// # Errors
-    /// [`StreamError`] says who is at fault: the URL, the name, memory; the peer of another type or
-    /// direction; nobody came in time.
+    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
+    /// direction; or no peer in time.
     pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
         block(Self::create_over(&Blocking, url, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
         Self::create_over(&Task, url, options).await
     }
@@ -92,11 +93,11 @@ impl<T: Element> Writer<T> {
         })
     }
 
-    /// Writes one element, waiting for room for at most `timeout` (`None`: for ever).
+    /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
     ///
     /// # Errors
-    /// [`StreamError::Timeout`]: there was no room, and nothing was written. Otherwise the stream
-    /// is over.
+    /// [`StreamError::Timeout`]: there was no room, and nothing was written. Any other error means
+    /// that the stream is over.
     #[inline]
     pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
         if element.try_put(&mut self.core) {
@@ -108,7 +109,8 @@ impl<T: Element> Writer<T> {
     /// Writes all of `elements`, or none (NS-30).
     ///
     /// # Errors
-    /// As of [`write`](Self::write); [`StreamError::TooMany`] at once when the buffer holds fewer.
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
     #[inline]
     pub fn write_many(
         &mut self,
@@ -124,13 +126,14 @@ impl<T: Element> Writer<T> {
         block(self.write_over(&Blocking, elements, timeout))
     }
 
-    /// [`write_many`](Self::write_many) for tasks.
+    /// Async version of [`write_many`](Self::write_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `write_many`.
     ///
     /// # Cancel safety
-    /// A future that is dropped has written nothing.
+    /// A future that is dropped has written nothing, with one exception: with a journal on
+    /// `Durability::Disk`, a future dropped while it waits for the disk has written everything.
     pub async fn write_many_async(
         &mut self,
         elements: &[T],
@@ -162,11 +165,11 @@ impl<T: Element> Writer<T> {
 forward!(writer [T: Element] Writer<T>);
 
 impl<T: Plain> Writer<T> {
-    /// Writes `count` elements where they are sent from: `fill` is given their memory, of which it
-    /// writes all. No copy is made of them in this program.
+    /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
+    /// write all of it. This program makes no copy of them.
     ///
     /// # Errors
-    /// As of [`write_many`](Self::write_many).
+    /// Those of [`write_many`](Self::write_many).
     pub fn write_with<R>(
         &mut self,
         count: usize,
@@ -182,7 +185,7 @@ impl<T: Plain> Writer<T> {
         let core = &mut self.core;
         core.check_open()?;
         if core.journal.is_some() {
-            // What the journal gets has to be there first.
+            // The journal needs the elements before the ring does.
             core.check_size(bytes, count)?;
             let mut elements = vec![T::zeroed(); count];
             let answer = fill(&mut elements);
@@ -195,7 +198,7 @@ impl<T: Plain> Writer<T> {
         }
         let position = core.ring.written();
         let space = core.ring.free_at(position, bytes);
-        // Mirrored memory: it lies in one piece, at a multiple of the element's size.
+        // The memory is mirrored: the space is in one piece, aligned to the element's size.
         let space = space.map(|[piece, _]| piece).unwrap_or_default();
         let answer = fill(bytemuck::cast_slice_mut(space));
         core.ring.commit(bytes as u64, count as u64);

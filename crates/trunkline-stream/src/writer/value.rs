@@ -1,4 +1,4 @@
-//! A writing end of elements whose type is known when the program runs.
+//! A writing end whose element type is known only at run time.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writing end of a stream of elements of any type of Trunkline, which is said at its creation.
+/// The writing end of a stream of any Trunkline type, which is given at creation.
 ///
-/// It is a [`Writer`](crate::Writer) in everything else, and its reader may be of either kind.
+/// In all other respects it is a [`Writer`](crate::Writer); its reader can be of either kind.
 ///
 /// # Example
 /// ```no_run
@@ -32,28 +32,28 @@ use crate::wait::{Blocking, Task, Waits, block};
 pub struct ValueWriter {
     core: WriterCore,
     data_type: DataType,
-    /// Whether every bytes of an element's length are one.
+    /// Any bytes of the right length are a valid element.
     takes_any_bytes: bool,
-    /// Elements for the journal that it had no room for yet.
+    /// Elements that `fill` produced but the journal had no room for yet.
     unwritten: Vec<u8>,
     scratch: Vec<u8>,
-    /// The longest element that was found to fit both buffers.
+    /// Length of the longest element known to fit both buffers.
     fits: usize,
 }
 
 impl ValueWriter {
-    /// Creates the writing end `url` and waits until it is connected with its reader (NS-12).
+    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
     ///
     /// # Errors
-    /// As [`Writer::create`](crate::Writer::create).
+    /// Those of [`Writer::create`](crate::Writer::create).
     pub fn create(url: &str, data_type: &DataType, options: Options) -> Result<Self, StreamError> {
         block(Self::create_over(&Blocking, url, data_type, options))
     }
 
-    /// [`create`](Self::create) for tasks.
+    /// Async version of [`create`](Self::create).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `create`.
     pub async fn create_async(
         url: &str,
         data_type: &DataType,
@@ -79,16 +79,16 @@ impl ValueWriter {
         })
     }
 
-    /// The type of the elements.
+    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Writes one element, waiting for room for at most `timeout` (`None`: for ever).
+    /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
     ///
     /// # Errors
-    /// [`StreamError::Type`]: it is of another type. [`StreamError::Timeout`]: there was no room.
-    /// Nothing was written then. Otherwise the stream is over.
+    /// [`StreamError::Type`]: the value is of another type. [`StreamError::Timeout`]: there was no
+    /// room. In both cases nothing was written. Any other error means that the stream is over.
     pub fn write(&mut self, value: &Value, timeout: Option<Duration>) -> Result<(), StreamError> {
         self.write_many(std::slice::from_ref(value), timeout)
     }
@@ -96,7 +96,8 @@ impl ValueWriter {
     /// Writes all of `values`, or none (NS-30).
     ///
     /// # Errors
-    /// As of [`write`](Self::write); [`StreamError::TooMany`] at once when the buffer holds fewer.
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
     pub fn write_many(
         &mut self,
         values: &[Value],
@@ -105,13 +106,14 @@ impl ValueWriter {
         block(self.write_over(&Blocking, values, timeout))
     }
 
-    /// [`write_many`](Self::write_many) for tasks.
+    /// Async version of [`write_many`](Self::write_many).
     ///
     /// # Errors
-    /// As there.
+    /// Those of `write_many`.
     ///
     /// # Cancel safety
-    /// A future that is dropped has written nothing.
+    /// A future that is dropped has written nothing, with one exception: with a journal on
+    /// `Durability::Disk`, a future dropped while it waits for the disk has written everything.
     pub async fn write_many_async(
         &mut self,
         values: &[Value],
@@ -144,17 +146,17 @@ impl ValueWriter {
             .await
     }
 
-    /// Writes elements of one size where they are sent from. Waits for room for one, and gives
-    /// `fill` the memory of as many as there is room for, at most `most`; it answers how many bytes
-    /// it has written there, as the elements lie in memory, little-endian. Bytes of a part of an
-    /// element at the end are not taken. Returns how many elements were written.
+    /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
+    /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
+    /// memory layout, little-endian, and returns the number of bytes written; a partial element at
+    /// the end is ignored. Returns the number of elements written.
     ///
-    /// With a journal, elements that `fill` has given and that could not be written are kept: the
-    /// next call writes them, and does not call `fill`.
+    /// With a journal, elements that `fill` has produced but that could not be written are kept:
+    /// the next call writes them, and does not call `fill`.
     ///
     /// # Errors
-    /// What `fill` says: nothing was written then. [`StreamError::Varying`] where elements vary in
-    /// size, [`StreamError::Type`] where the bytes are none; otherwise as of
+    /// The error of `fill`; nothing was written then. [`StreamError::Varying`] if elements vary in
+    /// size, [`StreamError::Type`] if the bytes are not valid elements; otherwise those of
     /// [`write`](Self::write).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,
@@ -174,10 +176,10 @@ impl ValueWriter {
             room => room,
         };
         let (position, core) = (self.core.ring.written(), &mut self.core);
-        // Looked at again, so that it is known to be free.
+        // Refreshes the ring's view of the free space, which `free_at` relies on.
         let is_free = core.ring.has_room((room * size) as u64, room as u64);
         debug_assert_eq!(is_free.ok(), Some(true));
-        // Mirrored memory: it lies in one piece.
+        // The memory is mirrored: the space is in one piece.
         let space = self.core.ring.free_at(position, room * size);
         let space = space.map(|[piece, _]| piece).unwrap_or_default();
         let bytes = fill(&mut *space)?.min(space.len());
@@ -194,7 +196,7 @@ impl ValueWriter {
         Ok(count)
     }
 
-    /// The same with a journal, which has to get the bytes first.
+    /// The same with a journal, which needs the bytes before the ring does.
     fn write_bytes_journaled<E: From<StreamError>>(
         &mut self,
         size: usize,

@@ -1,11 +1,11 @@
-//! What a reading program got and was told.
+//! Checks of the reading program's calls and their results.
 
 use trunkline_stream::Properties;
 
 use super::{Checker, Lineage, Reading};
 
 impl Checker {
-    /// A reading end is there. `peer`: the writer that it is connected with.
+    /// Called when a reading end was created. `peer`: the writer that it is connected to.
     pub fn reader_is_here(&mut self, own: Lineage, peer: Option<Lineage>, found: &Properties) {
         self.totals.ends += 1;
         let life = peer.map(|peer| self.life_of(peer));
@@ -33,7 +33,7 @@ impl Checker {
         let next = if self.journals[1] { found.total } else { 0 };
         let before = before.and_then(|before| before.life);
         let reading = Reading {
-            // One that has read nothing yet may have been connected with another one before.
+            // A reader that has read nothing yet may have been connected to another writer before.
             life: before.filter(|_| found.total > 0).or(life).or(before),
             next,
             committed: next,
@@ -43,11 +43,11 @@ impl Checker {
             found: life.map_or(0, |life| self.life(life).accepted),
             was_short: false,
         };
-        // Of readers without a journal only the last one is there.
+        // Of readers without a journal, only the last one exists.
         if !self.journals[1] {
             self.readings.clear();
         }
-        // Until it has, nobody has had everything that comes.
+        // Until this reader has read everything, no reader has.
         if let Some(life) = reading.life {
             self.life_mut(life).finished = None;
         }
@@ -58,16 +58,16 @@ impl Checker {
         self.readings.get(&own).copied().unwrap_or_default()
     }
 
-    /// A reading program has got elements. `peer`: whose they are.
+    /// Checks elements that a reading program got. `peer`: their writer.
     pub fn deliver(&mut self, own: Lineage, peer: Option<Lineage>, bytes: &[u8], count: usize) {
         let mut reading = self.reading(own);
         let peer = peer.map(|peer| self.life_of(peer));
         if reading.life.is_none() {
-            // Of a journal that was begun before its program was told: there is one stream only.
+            // The journal began before its program knew the peer; there is only one stream.
             let last = (self.lives.len() as u64).checked_sub(1);
             reading.life = peer.or(last);
         } else if reading.total == 0 && !self.takes_successor {
-            // One that it was connected with before may have given up before it knew.
+            // A writer that it was connected to before may have given up before it knew.
             reading.life = peer.or(reading.life);
         }
         let kind = self.kind;
@@ -107,7 +107,7 @@ impl Checker {
         self.readings.insert(own, reading);
     }
 
-    /// Whose an element is, where that may change.
+    /// Determines the stream of an element, if the stream may change.
     fn follow(&mut self, own: Lineage, reading: &mut Reading, element: &[u8]) {
         let Some((life, index)) = self.kind.name(element) else {
             return;
@@ -121,12 +121,12 @@ impl Checker {
             return;
         }
         match reading.base {
-            // A successor of the writer begins with its first.
+            // The stream of a writer's successor begins with its first element.
             Some(_) if index == 0 => {}
             Some(_) => {
                 self.violate(|| format!("I2: a successor's stream {life} begins at {index}"));
             }
-            // A successor of the reader begins behind what the one before had for sure.
+            // A reader's successor begins after the elements that its predecessor certainly had.
             None => {
                 let it = self.life(life);
                 let others = it.received.iter().filter(|(by, _)| **by != own);
@@ -144,7 +144,7 @@ impl Checker {
         (reading.life, reading.next) = (Some(life), index);
     }
 
-    /// A call of a reading program has ended: `asked` for so many, it got `got`.
+    /// Checks the end of a read: `got` elements of the `asked` ones.
     pub fn has_read(&mut self, own: Lineage, asked: Option<usize>, got: usize, found: &Properties) {
         let mut reading = self.reading(own);
         if reading.was_short && got > 0 && asked.is_some() {
@@ -172,11 +172,11 @@ impl Checker {
         self.readings.insert(own, reading);
     }
 
-    /// How far everything had come at a reader that is no more.
+    /// Records the position of a reader that is gone.
     pub fn reader_gone(&mut self, own: Lineage, found: &Properties) {
         let reading = self.reading(own);
         if self.takes_successor {
-            // Of a writer of which it has read nothing nobody knows how much had come.
+            // Of a writer from which it has read nothing, the position is unknown.
             let first = reading.life.map_or(0, |life| life + 1);
             for it in self.lives.iter_mut().skip(first as usize) {
                 it.reached = it.tried;
@@ -187,8 +187,8 @@ impl Checker {
         };
         let capacity = self.capacity[1];
         let it = self.life_mut(life);
-        // More may have come while it was closed; and who has read nothing does not know where it
-        // begins.
+        // More may have arrived during the close; and a reader that has read nothing does not know
+        // where it begins.
         let there = reading.base.map_or(it.tried, |base| {
             (base + found.total + found.in_buffer + capacity).min(it.tried)
         });

@@ -1,11 +1,12 @@
-//! What a writing program did and was told.
+//! Checks of the writing program's calls and their results.
 
 use trunkline_stream::{Left, Properties, Until};
 
 use super::{Checker, Lineage};
 
 impl Checker {
-    /// A writing end is there, and says how many elements it has written.
+    /// Called when a writing end was created, with the number of elements that it reports as
+    /// written.
     pub fn writer_is_here(&mut self, lineage: Lineage, found: &Properties) -> u64 {
         self.totals.ends += 1;
         let is_known = self.known.contains_key(&lineage);
@@ -32,14 +33,14 @@ impl Checker {
         life
     }
 
-    /// A call of the writing program begins.
+    /// Called when the writing program begins a write.
     pub fn tries(&mut self, life: u64, count: u64) {
         let it = self.life_mut(life);
         it.tried += count;
         it.most = it.most.max(it.tried);
     }
 
-    /// It was accepted.
+    /// Called when the write was accepted.
     pub fn wrote(&mut self, life: u64, count: u64, found: &Properties) {
         self.totals.written += count;
         let it = self.life_mut(life);
@@ -61,7 +62,7 @@ impl Checker {
         }
     }
 
-    /// It was not, and is not to have moved anything.
+    /// Called when the write was not accepted: checks that it moved nothing.
     pub fn wrote_not(&mut self, life: u64, found: &Properties) {
         self.totals.late += 1;
         let it = self.life_mut(life);
@@ -80,8 +81,8 @@ impl Checker {
         }
     }
 
-    /// A flush of the first `count` elements was done. `reader`: the end at the other side, if it
-    /// is there.
+    /// Called when a flush of the first `count` elements has completed. `reader`: the other end, if
+    /// it exists.
     pub fn flushed(
         &mut self,
         life: u64,
@@ -120,7 +121,7 @@ impl Checker {
         }
     }
 
-    /// The writer has gone, and says what it leaves behind.
+    /// Called when the writer has gone, with its count of undelivered elements.
     pub fn writer_left(&mut self, life: u64, left: Left, in_order: bool) {
         let it = self.life_mut(life);
         it.is_over = true;
@@ -128,25 +129,24 @@ impl Checker {
         self.compare_ends(life);
     }
 
-    /// The program ends the stream.
+    /// Called when the program ends the stream.
     pub fn closing(&mut self, life: u64, in_order: bool) {
         let it = self.life_mut(life);
         it.is_closing = in_order;
         it.ending = Some(in_order);
-        // A reader that is not there then is told when the next stream comes.
+        // A reader that is away learns this only when the next stream begins.
         self.has_failed |= !in_order && self.journals[0];
     }
 
-    /// Of its readers the one that is ahead.
+    /// The reader of this stream that is furthest ahead.
     fn reader_of(&self, life: u64) -> Option<super::Reading> {
         let readings = self.readings.values();
         let of_life = readings.filter(|reading| reading.life == Some(life));
         of_life.max_by_key(|reading| reading.next).copied()
     }
 
-    /// From now on everything is as it is without a fault. More than `most` elements may not pass
-    /// in the time that there is: nobody holds back a writer whose reader has not said where it
-    /// begins.
+    /// Called when all faults have ended. More than `most` elements may not pass in the remaining
+    /// time: a writer whose reader has not reported its start is not limited.
     pub fn healed(&mut self, most: u64) {
         for life in 0..self.lives.len() as u64 {
             let it = self.life(life);
@@ -156,7 +156,7 @@ impl Checker {
         }
     }
 
-    /// Elements that were written and not read.
+    /// Returns the number of elements written but not read.
     pub fn backlog(&self, life: u64) -> u64 {
         let reading = self.reader_of(life);
         let accepted = self.life(life).accepted;
@@ -166,7 +166,7 @@ impl Checker {
         accepted.saturating_sub(read)
     }
 
-    /// The writer has gone without a word.
+    /// Called when the writer has gone without reporting undelivered elements.
     pub fn writer_gone(&mut self, life: u64) {
         let it = self.life_mut(life);
         it.is_over = true;

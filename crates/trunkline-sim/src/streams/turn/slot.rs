@@ -1,4 +1,4 @@
-//! An end of a process, as the world has it.
+//! An end of a process, as the world sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ pub struct Slot {
     pub number: u64,
     pub end: Arc<dyn Driven>,
     pub conn: Option<u64>,
-    /// When the dial that runs ends.
+    /// Time at which the current dial ends.
     pub dial: Option<Tick>,
     pub(super) out: Vec<u8>,
     pub(super) sent: usize,
     pub(super) is_blocked: bool,
     pub(super) close_by: Option<Tick>,
     pub sync: Option<(Tick, SyncJob)>,
-    /// When the end wants its next turn by itself.
+    /// Time at which the end wants its next turn.
     pub due: Option<Tick>,
-    /// It has its turns late.
+    /// Delay of its turns.
     pub lag: Duration,
-    /// When it was connected last, and how often a connection was lost by then.
+    /// Time at which it was last connected, and the number of lost connections at that time.
     pub up: (Tick, u64),
-    /// Since when it has this connection.
+    /// Time at which this connection was established.
     pub since: Tick,
 }
 
@@ -50,7 +50,7 @@ impl Slot {
         }
     }
 
-    /// When it has something to do; what the network has for it comes on top.
+    /// Returns the time at which the end has something to do, including arrivals from the network.
     pub fn next(&self, conn: Option<&Conn>) -> Option<Tick> {
         let sync = self.sync.as_ref().map(|(at, _)| *at);
         let mut next = [self.due, self.dial, sync, self.close_by]

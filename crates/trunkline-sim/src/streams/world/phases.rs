@@ -1,4 +1,4 @@
-//! A whole run: faults, the heal, and what has to hold then.
+//! A whole run: faults, the heal, and the checks afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use trunkline_types::Tick;
 use super::{Machine, START, World};
 use crate::streams::ctx::{self, Exit, Phase};
 
-/// How long writing goes on after the heal.
+/// Time after the heal during which writing continues.
 const CALM_WRITES: Duration = Duration::from_secs(4);
-/// By then everything has to be there.
+/// Time after the heal by which everything must have arrived.
 const CALM: Duration = Duration::from_secs(10);
-/// By then the stream has to be at its end.
+/// Time by which the stream must be at its end.
 const FINISH: Duration = Duration::from_secs(20);
-/// Turns at one instant, or somebody turns for ever.
+/// Largest number of turns at one instant; more indicate an endless loop.
 const TURNS_MAX: u64 = 200_000;
 
 impl World {
-    /// What everybody waits for, for people.
+    /// The state of all waits, for people.
     fn state(&self) -> String {
         let mut out = String::new();
         for (side, machine) in self.sides.iter().enumerate() {
@@ -43,7 +43,7 @@ impl World {
         out
     }
 
-    /// Lets time pass until then, or until something must not have been.
+    /// Lets time pass until `until`, or until a violation.
     fn run_until(&mut self, until: Tick) {
         let mut turns = 0;
         while self.shared.checker.borrow().violation.is_none() {
@@ -75,7 +75,7 @@ impl World {
         self.clock.set(self.now);
     }
 
-    /// Journals that are of no use are removed, and both programs start again.
+    /// Removes journals that can no longer be used, and starts both programs again.
     fn see_to_wipes(&mut self) {
         let wants = |side: &Machine| {
             side.running
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// The whole run: faults, the heal, and what has to hold then.
+    /// Runs the whole plan: faults, the heal, and the checks afterwards.
     pub fn run(&mut self) {
         let healed = START.saturating_add(self.plan().safety);
         self.run_until(healed);
@@ -101,7 +101,7 @@ impl World {
         self.shared
             .phase
             .set(Phase::Calm(healed.saturating_add(CALM_WRITES)));
-        // Whatever they were waiting for.
+        // Lets the programs notice the new phase, whatever they wait for.
         (0..2).for_each(|side| self.poll(side));
         let calm = healed.saturating_add(CALM);
         self.run_until(calm);
@@ -119,13 +119,13 @@ impl World {
                     .violate(|| format!("I5: side {side} does not come to its end: {exit:?}"));
             }
         }
-        // Programs that are left are not to find that their ends go on without a world.
+        // Remaining programs must not find that their ends continue without a world.
         for side in 0..2 {
             self.kill(side, Crash::Killed);
         }
     }
 
-    /// Both ends are there, and everything was read.
+    /// Checks that both ends exist and that everything was read.
     fn compare(&mut self) {
         let ends = self.shared.ends.borrow();
         let [Some(writer), Some(reader)] = &*ends else {

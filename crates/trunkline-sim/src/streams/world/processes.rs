@@ -1,4 +1,4 @@
-//! The processes of the two machines: they start, go on, and are killed.
+//! The processes of the two machines: starting, running and killing them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::streams::turn::Slot;
 use crate::streams::{reading, writing};
 
 impl World {
-    /// A session at the directory of a side, if somebody listens there.
+    /// Opens a session at the directory of a side, if the side is listening.
     pub(in crate::streams) fn session(&mut self, side: usize) -> Option<Holder> {
         let has_engine = self.plan().sides[side].has_engine;
         let machine = &self.sides[side];
@@ -72,7 +72,7 @@ impl World {
         self.poll(side);
     }
 
-    /// The process is gone, without a word.
+    /// Kills the process of a side.
     pub(in crate::streams) fn kill(&mut self, side: usize, crash: Crash) {
         let now = self.now;
         self.shared.checker.borrow_mut().killed(side);
@@ -118,7 +118,7 @@ impl World {
         self.shared.ends.borrow_mut()[side] = None;
     }
 
-    /// Lets the program of a side go on.
+    /// Lets the program of a side continue.
     pub(in crate::streams) fn poll(&mut self, side: usize) {
         let now = self.now;
         let Some(running) = &mut self.sides[side].running else {

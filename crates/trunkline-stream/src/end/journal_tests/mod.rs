@@ -1,4 +1,4 @@
-//! Both ends with journals on disks that crash at every call, judged by the checker of the
+//! Both ends with journals on disks that crash at every call, verified by the checker of the
 //! journals' own tests.
 
 #[path = "../../../tests/journal/model.rs"]
@@ -120,8 +120,8 @@ fn ends_whose_disk_fails_once_at_any_call_lose_and_double_nothing() {
 
 /// Behaviour: B-60.
 ///
-/// The reader's disk is full: its program is told with the folder, the writer hears the same, and
-/// when there is room everything comes.
+/// When the reader's disk is full, its program gets an error that names the folder, the writer gets
+/// the same error, and once there is room everything arrives.
 #[test]
 fn a_readers_full_disk_is_told_to_both_programs() {
     let mut world = World::new(Durability::Process, None);
@@ -167,8 +167,8 @@ fn a_readers_full_disk_is_told_to_both_programs() {
 
 /// Behaviour: B-60.
 ///
-/// A writer that was told that its end is known may go for good: the reader's journal has all of
-/// it.
+/// Once the writer knows that the reader has the end of the stream, it may go for good: the
+/// reader's journal has everything.
 #[test]
 fn an_end_that_is_known_is_safe() {
     let mut world = World::new(Durability::Process, None);
@@ -197,7 +197,7 @@ fn an_end_that_is_known_is_safe() {
     let (_, start) = ReaderJournal::open(disk, &owner(1), BOUNDS, Durability::Process).unwrap();
     assert_eq!(start.bytes, model::bytes(0, 5 * ELEMENT));
     assert_eq!(start.end.map(|end| end.position), Some(5 * ELEMENT));
-    // The writer's empties its own then.
+    // Then the writer empties its own journal.
     world
         .writer
         .as_mut()
@@ -212,8 +212,8 @@ fn an_end_that_is_known_is_safe() {
 
 /// Behaviour: B-60.
 ///
-/// The writer's disk is full: nothing of what it refuses is in the stream, what it has passes, and
-/// it goes on when there is room.
+/// When the writer's disk is full, nothing that it refuses is in the stream, everything it has is
+/// delivered, and it continues once there is room.
 #[test]
 fn a_writers_full_disk_is_told_to_its_program_and_the_rest_passes() {
     let mut world = World::new(Durability::Process, None);

@@ -1,4 +1,4 @@
-//! Both ends with journals, whole but for their threads and sockets, and their programs.
+//! Both ends with journals, complete except for threads and sockets, and their programs.
 
 mod programs;
 
@@ -24,7 +24,7 @@ use crate::journal::{
 };
 
 pub(super) const ELEMENT: u64 = 8;
-/// Elements of either buffer: far fewer than what is written while there is no connection.
+/// Capacity of each buffer, in elements: far fewer than are written while disconnected.
 pub(super) const CAPACITY: u64 = 6;
 const URLS: [&str; 2] = ["tl://localhost/writer", "tl://localhost/reader"];
 pub(super) const BOUNDS: Bounds = Bounds {
@@ -37,7 +37,7 @@ pub(super) enum Step {
     Write(u64),
     Read(u64),
     Commit,
-    /// Everything passes that can.
+    /// Exchanges data until nothing is left to exchange.
     Run,
     Cut,
     Sync(usize),
@@ -138,7 +138,7 @@ impl World {
         Arc::new(self.disks[side].clone())
     }
 
-    /// Starts what does not run.
+    /// Starts every side that is not running.
     pub(super) fn start(&mut self) {
         while self.try_start().is_err() {
             self.crash();
@@ -208,7 +208,7 @@ impl World {
         Ok(())
     }
 
-    /// The side whose disk has stopped is gone, and finds what that left.
+    /// Removes the side whose disk has stopped, and restarts it from what is left on the disk.
     fn crash(&mut self) {
         let Some(plan) = self.plan.filter(|plan| self.disks[plan.side].is_stopped()) else {
             return;
@@ -234,7 +234,7 @@ impl World {
         self.is_connected = false;
     }
 
-    /// Bytes that an end sends now.
+    /// The bytes that an end sends now.
     fn output<S: Inner>(end: &mut End<S>, now: Tick) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Lets everything pass, for a while.
+    /// Exchanges data between both ends for a while.
     pub(super) fn run(&mut self) {
         for _ in 0..12 {
             self.now = self.now.saturating_add(Duration::from_millis(2));
@@ -287,7 +287,7 @@ impl World {
             let durable = w.link.position(Until::Durable);
             self.model.durable = self.model.durable.max(durable);
             if w.wants_close().is_some() || r.wants_close().is_some() {
-                // A journal cannot be written: the other end was told.
+                // A journal cannot be written, and the other end has been notified.
                 self.cut();
             }
             self.crash();

@@ -12,18 +12,18 @@ pub(in crate::journal) struct Segment {
     pub(in crate::journal) seq: u64,
     pub(in crate::journal) position: u64,
     pub(in crate::journal) file: Arc<dyn DiskFile>,
-    /// Bytes of the file that are records, and what comes before them.
+    /// Length of the head and the records, in bytes.
     pub(in crate::journal) len: u64,
-    /// Bytes of the file when it was begun: of one that is written again, what stands behind `len`
-    /// up to here was there before.
+    /// Length of the file when the segment began. In a reused file, the bytes from `len` up to here
+    /// are old content.
     pub(in crate::journal) old_len: u64,
     pub(in crate::journal) seed: u32,
-    /// Bytes of it that are safe.
+    /// Length of the durable part, in bytes.
     pub(in crate::journal) safe: u64,
 }
 
 impl Segment {
-    /// Bytes on the disk.
+    /// Size on the disk, in bytes.
     pub(in crate::journal) fn file_len(&self) -> u64 {
         self.len.max(self.old_len)
     }

@@ -1,4 +1,4 @@
-//! Files that were segments, and will be others.
+//! Former segment files, kept for reuse.
 
 use std::io;
 use std::sync::Arc;
@@ -9,36 +9,38 @@ use crate::journal::error::JournalError;
 
 const SPARE_SUFFIX: &str = ".spare";
 
-/// Files that are kept to be written again, because a file that has its room on the disk and in the
-/// system's cache takes bytes several times faster than a new one.
+/// Number of files kept for reuse: a file that has its space on the disk and in the page cache can
+/// be written several times faster than a new one.
 const SPARES_MAX: usize = 4;
 
-/// Segments that are retired together, because each time costs a cursor and three syncs.
+/// Segments that are retired together, because each time costs one write of the cursor and three
+/// syncs.
 pub(super) const RETIRED_TOGETHER: usize = 4;
 
-/// A file that was a segment, and will be another one.
+/// A former segment file, to be reused for another segment.
 #[derive(Debug)]
 pub(super) struct Spare {
     pub(super) name: String,
     file: Arc<dyn DiskFile>,
     len: u64,
-    /// Its name is safe: what is written to it is not taken for the segment that it was.
+    /// Its new name is durable, so its next content cannot be mistaken for the former segment.
     is_settled: bool,
 }
 
-/// Whether that file is one that would have been written again.
+/// Returns true if this is the name of a file kept for reuse.
 pub(in crate::journal) fn is_spare(name: &str) -> bool {
     name.ends_with(SPARE_SUFFIX)
 }
 
 impl Log {
-    /// Bytes of the file that the next segment will be, if there is one.
+    /// Size of the file that the next segment will reuse, if any.
     pub(super) fn next_spare(&self) -> Option<u64> {
         let next = self.spares.iter().find(|spare| spare.is_settled);
         next.map(|spare| spare.len)
     }
 
-    /// A file with that head, safe under that name, and its length if it is one that was there.
+    /// Creates a segment file with this head, durable under this name. Returns its previous length
+    /// if it is reused, otherwise 0.
     pub(super) fn create_segment(
         &mut self,
         name: &str,
@@ -52,7 +54,8 @@ impl Log {
             self.sync_folder()?;
             return Ok((0, file));
         };
-        // Its head is safe before it has the name: what has the name has the head.
+        // The head is durable before the file gets the name, so a file of that name always has a
+        // head.
         let spare = &self.spares[index];
         spare.file.write_at(0, [head, &[]])?;
         spare.file.sync()?;
@@ -71,7 +74,7 @@ impl Log {
         Ok(())
     }
 
-    /// Removes the files that are kept to be written again, but for so many.
+    /// Removes all but `kept` of the files kept for reuse.
     pub(super) fn remove_spares(&mut self, kept: usize) -> Result<(), JournalError> {
         while self.spares.len() > kept {
             let Some(spare) = self.spares.last() else {
@@ -84,7 +87,7 @@ impl Log {
         Ok(())
     }
 
-    /// The first segment is done with: its file is removed, or kept to be written again.
+    /// Retires the first segment: its file is kept for reuse, or removed.
     pub(super) fn retire_first(&mut self) -> io::Result<()> {
         let Some(first) = self.segments.front() else {
             return Ok(());

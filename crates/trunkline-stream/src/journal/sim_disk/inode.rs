@@ -1,32 +1,31 @@
-//! A file of a simulated disk: what it has, and what of that is safe.
+//! A file of a simulated disk: its content, and the durable part.
 
-/// What is there, after a loss of power, of what was not synced.
+/// The unsynced data that is left after a loss of power.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tear {
-    /// So many bytes of each file's unsynced writes are as they were written.
+    /// Bytes of each file's unsynced writes that are left intact.
     pub bytes: u64,
-    /// The rest of them.
+    /// The state of the bytes after them.
     pub rest: Rest,
-    /// Which changes of names have been kept: bit i that of the i-th one since the folder was
-    /// synced.
+    /// The changes of names that are kept: bit i is the i-th change since the folder was synced.
     pub names: u64,
 }
 
-/// Bytes behind a tear.
+/// The bytes after a tear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
-    /// The file ends there.
+    /// The file ends at the tear.
     Gone,
-    /// The file is as long as it was, and these are zero.
+    /// The file keeps its length, and the bytes are zero.
     Zeroes,
-    /// The same, and these are something else.
+    /// The file keeps its length, and the bytes are arbitrary.
     Nonsense,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Inode {
     pub(super) bytes: Vec<u8>,
-    /// As of the last sync, and what was done since.
+    /// The content at the last sync, and the writes since.
     pub(super) safe: Vec<u8>,
     pub(super) writes: Vec<Write>,
 }

@@ -1,15 +1,16 @@
-//! A disk in memory that can be stopped at every call, and then shows what a crash can leave.
+//! A disk in memory that can be stopped at every call, and then shows the states that a crash can
+//! leave.
 //!
-//! It is plain code without dependencies and stands beside the real disk, not behind a feature or
-//! in the tests, because the simulator uses it as well, and so that it cannot be built differently
-//! from what it stands in for. A program that does not use it does not contain it.
+//! It is plain code without dependencies, next to the real disk. It is not behind a feature or in
+//! the tests, because the simulator uses it too, and so that it cannot be built differently from
+//! the code that it replaces. A program that does not use it does not contain it.
 //!
-//! What it takes into account:
-//! - a program is killed: what its calls have written is there; of the call it was in, any part;
-//! - power fails: bytes that were not synced are lost from some byte on, or what lies behind some
-//!   byte is zero or nonsense; names that were changed and whose folder was not synced have any
-//!   part of these changes;
-//! - a call fails, once or from then on; a full disk has written a part of the bytes.
+//! It models these events:
+//! - The program is killed: everything written by its calls is kept, and any part of the
+//!   interrupted call.
+//! - Power fails: unsynced bytes after some byte are lost, zero or arbitrary; any subset of the
+//!   changes of names since the last sync of the folder is kept.
+//! - A call fails, once or permanently; a full disk has written a part of the bytes.
 
 mod inode;
 
@@ -23,29 +24,29 @@ use inode::{Inode, Write, at};
 
 pub use inode::{Rest, Tear};
 
-/// What becomes of what was not synced.
+/// The effect of a crash on unsynced data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crash {
-    /// The program was killed: everything that it wrote is there.
+    /// The program was killed: everything that it wrote is kept.
     Killed,
     /// Power failed.
     PowerFailed(Tear),
 }
 
-/// A call that goes wrong.
+/// A range of calls that fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The number of the first such call, from 0.
+    /// Number of the first failing call, counted from 0.
     pub from: u64,
-    /// The number after the last one.
+    /// Number after the last failing call.
     pub until: u64,
-    /// What it says.
+    /// Kind of the error.
     pub kind: io::ErrorKind,
     /// Calls that only read succeed.
     pub only_changes: bool,
 }
 
-/// A folder of such a disk. Clones are the same folder.
+/// A folder on a simulated disk. Clones refer to the same folder.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     folder: PathBuf,
@@ -61,9 +62,9 @@ struct State {
     stop_at: Option<(u64, u64)>,
     is_stopped: bool,
     failures: Vec<Failure>,
-    /// Bytes that all files may have together.
+    /// Limit for the size of all files together, in bytes.
     room: Option<u64>,
-    /// How often power has failed.
+    /// Number of power failures.
     power_failures: u32,
 }
 
@@ -88,40 +89,40 @@ impl Default for SimDisk {
 }
 
 impl SimDisk {
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         lock(&self.state).calls
     }
 
-    /// The program stops in call number `call`, from 0 on: a write has written `bytes` of its bytes
-    /// by then, and every other call has done nothing. All later calls fail.
+    /// Stops the program in call number `call`, counted from 0. A write has then written `bytes` of
+    /// its bytes; any other call has done nothing. All later calls fail.
     pub fn stop_at(&self, call: u64, bytes: u64) {
         lock(&self.state).stop_at = Some((call, bytes));
     }
 
-    /// Whether it has stopped.
+    /// Returns true once the program has stopped.
     pub fn is_stopped(&self) -> bool {
         lock(&self.state).is_stopped
     }
 
-    /// Calls go wrong.
+    /// Adds a range of calls that fail.
     pub fn fail(&self, failure: Failure) {
         lock(&self.state).failures.push(failure);
     }
 
-    /// Calls go wrong no more.
+    /// Ends all failures, and removes the size limit.
     pub fn mend(&self) {
         let mut state = lock(&self.state);
         state.failures.clear();
         state.room = None;
     }
 
-    /// All files together may have so many bytes.
+    /// Limits the size of all files together.
     pub fn set_room(&self, bytes: u64) {
         lock(&self.state).room = Some(bytes);
     }
 
-    /// Bytes of all files.
+    /// Size of all files together, in bytes.
     pub fn used(&self) -> u64 {
         lock(&self.state).used()
     }
@@ -130,7 +131,7 @@ impl SimDisk {
     pub fn after(&self, crash: Crash) -> Self {
         let state = lock(&self.state);
         let next = match crash {
-            // Nothing is lost, and nothing is safer than it was.
+            // Nothing is lost, and nothing becomes more durable.
             Crash::Killed => State {
                 names: state.names.clone(),
                 safe_names: state.safe_names.clone(),
@@ -167,13 +168,13 @@ impl SimDisk {
         }
     }
 
-    /// The bytes of a file; `None`: it is not there.
+    /// The content of a file; `None` if it does not exist.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = lock(&self.state);
         state.names.get(name).map(|inode| lock(inode).bytes.clone())
     }
 
-    /// Alters bytes as a disk may that wears out.
+    /// Flips bits of a byte, like a failing disk.
     pub fn alter(&self, name: &str, offset: u64, bits: u8) {
         if let Some(inode) = lock(&self.state).names.get(name) {
             let inode = &mut *lock(inode);
@@ -211,7 +212,7 @@ impl State {
         names
     }
 
-    /// One more call. `Err` with the bytes that are written nevertheless.
+    /// Counts a call. On failure also returns how many bytes are written nevertheless.
     fn call(&mut self, is_change: bool, len: u64) -> Result<(), (u64, io::Error)> {
         let gone = || io::Error::other("the program has stopped");
         if self.is_stopped {

@@ -21,7 +21,7 @@ impl World {
         let Some(mark) = writer.end.write(&run, (to - from) / ELEMENT)? else {
             return Ok(());
         };
-        // Sometimes the disk is busy for a while.
+        // In half of the calls the sync of the disk comes later.
         if count.is_multiple_of(2) {
             self.sync(0);
         }
@@ -91,7 +91,7 @@ impl World {
         match done {
             Ok(()) => {}
             Err(StreamError::Journal(error)) if error.is_passing() => {}
-            // Both programs end and begin again, where nobody has crashed.
+            // If no side has crashed, both programs end and start again.
             Err(StreamError::Journal(_)) => self.restart(),
             Err(error) => panic!("{error}"),
         }
@@ -130,7 +130,7 @@ impl World {
         )
     }
 
-    /// All the steps, then whatever is missing.
+    /// Runs all steps, then repeats rounds until everything is committed.
     pub(in crate::end::journal_tests) fn play(&mut self, steps: &[Step]) {
         let written = |step: &Step| match step {
             Step::Write(count) => count * ELEMENT,
