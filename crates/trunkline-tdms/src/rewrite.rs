@@ -28,7 +28,8 @@ pub struct Rewritten {
     pub bytes: u64,
     /// Values written, over all channels.
     pub values: u64,
-    /// Values that could not be read. Empty strings replace them, so that rows keep their numbers.
+    /// Values that could not be read. Empty strings or zeros replace them, so that rows keep their
+    /// numbers.
     pub unreadable: u64,
     /// Channels that were left out, with the reason: no plain channel can represent them, or they
     /// cannot be read.

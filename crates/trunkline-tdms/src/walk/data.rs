@@ -10,8 +10,8 @@ use crate::map::{Extent, LastSegment, Run};
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Columns of layouts that any file may have, and bytes of the file for each further column. Files
-/// have at least a byte of data for each column; only a file made to exhaust memory has more
+/// Number of layout columns that any file may have, and bytes of the file for each further column.
+/// Files have at least a byte of data for each column; only a file made to exhaust memory has more
 /// columns.
 const COLUMNS_FREE: u64 = 1 << 14;
 const BYTES_PER_COLUMN: u64 = 4;

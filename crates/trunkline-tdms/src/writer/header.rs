@@ -131,7 +131,7 @@ impl Writer {
         })
     }
 
-    /// Appends a segment that contains only zeros, so that the next one begins on a block boundary:
+    /// Appends an empty segment padded with zeros, so that the next one begins on a block boundary:
     /// for raw data that has ended within a block. Appends nothing if the next segment is already
     /// aligned, or if there are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).
     ///
