@@ -15,7 +15,7 @@ pub enum RoomState {
     Enough,
     /// Less space than the alarm threshold.
     Low,
-    /// No space: no data is accepted.
+    /// No space: nothing is written.
     Full,
 }
 
