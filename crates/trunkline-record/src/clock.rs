@@ -1,10 +1,11 @@
-//! The monotonic clock, by which waits are bounded.
+//! The monotonic clock that bounds waits.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since some point in the past, the same for all of this machine.
+/// Returns the time since an arbitrary point in the past, the same for all processes of this
+/// machine.
 pub(crate) fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -1,11 +1,11 @@
-//! Why something is not written.
+//! Errors of writing.
 
 use std::io;
 use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 
-/// Which step of a segment has failed.
+/// The step of writing a segment that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FailedStep {
@@ -15,11 +15,12 @@ pub enum FailedStep {
     Header,
     /// Writing checksums.
     Sums,
-    /// `fdatasync`. What was written since the last one may be lost, even if a later one succeeds.
+    /// `fdatasync`. Data written since the last successful one may be lost, even if a later one
+    /// succeeds.
     Sync,
-    /// The file was removed or replaced while it was written: nothing of it is left.
+    /// The file was removed or replaced while it was written; none of its data is left.
     Removed,
-    /// Cutting the file to its length when it ends.
+    /// Truncating the file to its length when it ends.
     Trim,
 }
 
@@ -36,16 +37,16 @@ impl std::fmt::Display for FailedStep {
     }
 }
 
-/// Why a file takes nothing more.
+/// The failure after which a file accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// What was being done.
+    /// The step that failed.
     pub step: FailedStep,
-    /// Where in the file the segment begins that is not in it, or the region.
+    /// The position in the file of the first segment or region that is missing.
     pub position: u64,
-    /// The number of the system's error.
+    /// The operating system's error number.
     pub os_error: i32,
-    /// Everything before is in the file.
+    /// Length of the complete beginning of the file, in bytes.
     pub written: u64,
 }
 
@@ -69,96 +70,96 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Why the queue does not take something, or did not come to an end.
+/// An error of appending to a queue or of closing it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// All writes that may be outstanding are, and none was done in time.
+    /// The maximum number of writes is outstanding, and none completed in time.
     #[error(
         "all {outstanding} writes that may be outstanding still are after {waited:?}; the disk is \
          too slow, or stands: write less, wait for longer, or allow more"
     )]
     Busy {
-        /// How many are outstanding.
+        /// Number of outstanding writes.
         outstanding: usize,
-        /// How long was waited for one of them.
+        /// Time spent waiting for one of them.
         waited: Duration,
     },
-    /// Not everything was done in time.
+    /// Some writes did not complete in time.
     #[error("{outstanding} writes were not done after {waited:?}; the disk is too slow, or stands")]
     NotDone {
-        /// How many are outstanding; 0 where only the sync was.
+        /// Number of outstanding writes; 0 if only the sync did not complete.
         outstanding: usize,
-        /// How long was waited.
+        /// Time spent waiting.
         waited: Duration,
     },
-    /// The file takes nothing more.
+    /// The file has failed and accepts no more data.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The file was closed.
     #[error("the file is closed; go on in another one")]
     Closed,
-    /// The region does not begin where a direct write may, and may not be copied.
+    /// The region is not aligned for a direct write and may not be copied.
     #[error(
         "the region begins at address {address:#x}, and direct writes need a multiple of \
          {block_bytes}; acquire regions of whole blocks, write through the system's cache, or allow \
          regions of {bytes} bytes to be copied (copying; now {copy_bytes_max})"
     )]
     Unaligned {
-        /// Where it begins.
+        /// The address at which the region begins.
         address: usize,
-        /// What it has to be a multiple of.
+        /// The required alignment in bytes.
         block_bytes: usize,
-        /// Bytes of the region.
+        /// The length of the region.
         bytes: usize,
-        /// Longest region that is copied; 0: none is.
+        /// The longest region that is copied; 0 if copying is off.
         copy_bytes_max: usize,
     },
-    /// The header does not fit into the memory set aside for it.
+    /// The header does not fit into the memory reserved for it.
     #[error(
         "the header has {bytes} bytes and the memory for it {limit}; set header_bytes_max, or name \
          fewer channels and properties"
     )]
     HeaderTooLong {
-        /// Its bytes.
+        /// The length of the header.
         bytes: usize,
-        /// The most.
+        /// The longest header that fits.
         limit: usize,
     },
-    /// Header and region do not make whole blocks.
+    /// The header and the region do not end on block boundaries.
     #[error(
         "header and body end at byte {end} of the file, and direct writes need whole blocks of \
          {block_bytes} bytes; pad them"
     )]
     OddBlocks {
-        /// Where they end, one of them.
+        /// The end position of the header or of the body.
         end: u64,
-        /// Bytes of a block.
+        /// The block size.
         block_bytes: usize,
     },
-    /// There is no room on the disk for what is to come. Nothing of it was written.
+    /// The disk has no room for the next bytes to be reserved. Nothing was written.
     #[error("there is no room on the disk for {bytes} more bytes; free some, or record elsewhere")]
     DiskFull {
-        /// How many were to be reserved.
+        /// The number of bytes that could not be reserved.
         bytes: u64,
     },
-    /// The backend itself has failed.
+    /// The backend itself failed.
     #[error("the system does not take the call: {0}")]
     Backend(#[from] io::Error),
 }
 
-/// A region that was not taken, and why. It can be appended again.
+/// A region that was not accepted, with the error. It can be appended again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
     /// The region, still held.
     pub region: ReadRegion,
-    /// Why.
+    /// The reason why it was not accepted.
     #[source]
     pub error: QueueError,
 }
 
-/// The number of the system's error; that of an error of reading or writing where there is none.
+/// Returns the operating system's error number, or `EIO` if the error has none.
 pub(crate) fn os_error(error: &io::Error) -> i32 {
     let unknown = rustix::io::Errno::IO.raw_os_error();
     error.raw_os_error().unwrap_or(unknown)

@@ -1,4 +1,4 @@
-//! The recorder: from the memory where data was put to a file, where it lies, at the disk's speed.
+//! The recorder: writes data at disk speed from the memory where a device put it.
 //!
 //! ```text
 //!   device --> ring of regions --> WriteQueue --> Backend --> file
@@ -6,41 +6,44 @@
 //!                  +-- given back -----+            +-- io_uring | plain writes | simulated disk
 //! ```
 //!
-//! A region is written from where the device has put it, and the CPU copies nothing; but regions
-//! that are small or begin within a block are copied, unless [`Copying`] is switched off. Several
-//! writes run at a time, in any order; the file has them in the order of the calls.
+//! A region is written from where the device put it, without a copy by the CPU. Regions that are
+//! small or do not begin on a block boundary are copied, unless [`Copying`] is switched off.
+//! Several writes run at a time and complete in any order; the file holds the data in the order of
+//! the calls.
 //!
 //! # Every prefix opens
 //!
-//! What is appended is a *segment*: a header, and regions behind it. Those are written first, and
-//! the header only when they are in the file. So a program that is killed anywhere leaves whole
-//! segments, and behind them nothing that looks like one. Nothing that was written is ever changed.
+//! The unit of appending is a *segment*: a header followed by regions. The regions are written
+//! first, and the header only once they are in the file. A program that is killed at any point
+//! therefore leaves whole segments, followed at most by a placeholder that readers take for an
+//! incomplete one. Only placeholders are ever overwritten.
 //!
 //! # Durable
 //!
-//! [`Durability`] says what a figure of this crate means: in the file, which outlives the program;
-//! or on the disk, which outlives a loss of power. The second is true only when `fdatasync` has
-//! returned. With checksums in a file beside it ([`QueueOptions::has_sums`]) either is true only
-//! when it is so of the checksum as well, and what a loss of power has spoiled can be told.
+//! [`Durability`] defines what a count of this crate means: the data is in the file and outlives
+//! the program, or it is on the disk and outlives a power loss. The second holds only after
+//! `fdatasync` has returned. With a checksum file ([`QueueOptions::has_sums`]) both also cover the
+//! checksum, so that data damaged by a power loss can be recognised.
 //!
 //! # Layout
-//! - [`WriteQueue`] in `queue`: the state machine. It has no thread, and its clock is its
-//!   backend's.
-//! - [`Backend`] in `backend`: what it writes with. [`Uring`], [`PlainWrites`], [`SimDisk`].
-//! - [`TdmsRecording`] in `tdms_recording`: rows of a ring as TDMS channels.
-//! - [`TdmsSeries`] in `tdms_series`: one recording in several files, by size, by time, and when
-//!   one has failed. [`tdms_queue`] in `tdms_file` opens one of them.
-//! - [`ReadQueue`] in `read_queue`: the same reversed, from a file into regions.
-//! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: a recording into a ring, and when
-//!   each of its rows is due.
-//! - [`VariableRecording`], [`RecordedVariables`] in `variables`: updates of variables, each with
-//!   its time, to a file and back. [`ElementSeries`]: elements of a stream in the same channels.
-//! - [`card`]: a simulated acquisition card, the bench of it all.
+//! - [`WriteQueue`] in `queue`: the state machine. It has no thread and uses the clock of its
+//!   backend.
+//! - [`Backend`] in `backend`: how the queue writes. [`Uring`], [`PlainWrites`], [`SimDisk`].
+//! - [`TdmsRecording`] in `tdms_recording`: records the rows of a ring as TDMS channels.
+//! - [`TdmsSeries`] in `tdms_series`: one recording in several files, rotated by size, by time, and
+//!   after a failure. [`tdms_queue`] in `tdms_file` opens one of them.
+//! - [`ReadQueue`] in `read_queue`: the reverse, from a file into regions.
+//! - [`Recording`], [`TdmsPlayback`], [`Pacer`] in `playback`: play a recording into a ring, and
+//!   compute when each of its rows is due.
+//! - [`VariableRecording`], [`RecordedVariables`] in `variables`: write timestamped updates of
+//!   variables to a file and read them back. [`ElementSeries`]: stream elements in the same
+//!   channels.
+//! - [`card`]: a simulated acquisition card, the test bench for all of these.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
-// It hands memory to the kernel.
+// Passes memory to the kernel.
 #[allow(unsafe_code)]
 mod backend;
 pub mod card;
@@ -48,10 +51,10 @@ mod clock;
 mod error;
 mod place;
 mod playback;
-// It promises the backend that memory stays where it is.
+// Guarantees to the backend that memory stays mapped.
 #[allow(unsafe_code)]
 mod queue;
-// It promises the backend that nobody else has the memory.
+// Guarantees to the backend exclusive access to the memory.
 #[allow(unsafe_code)]
 mod read_queue;
 #[allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Whether the name of a file that is being written still leads to it.
+//! Checks that the name of a file being written still refers to that file.
 
 use std::fmt;
 use std::fs::File;
@@ -7,19 +7,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where a file is that is no longer at the name it was made with.
+/// The location of a file that is no longer at the name it was created with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Whereabouts {
-    /// It has no name any more: it was removed, or another file took its name. Its data is lost
-    /// when the file is closed.
+    /// The file has no name any more: it was removed, or another file took its name. Its data is
+    /// lost when the file is closed.
     Removed {
-        /// Where its data can be copied from until then, on this machine.
+        /// A path on this machine from which the data can be copied until the file is closed.
         copy_from: Option<PathBuf>,
     },
-    /// It was renamed, and is whole.
+    /// The file was renamed and is complete.
     Renamed {
-        /// Its name now, where the system knows it.
+        /// The new name, if the system reports it.
         to: Option<PathBuf>,
     },
 }
@@ -27,14 +27,14 @@ pub enum Whereabouts {
 /// A file that was removed, replaced or renamed while it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Displaced {
-    /// The name it was made with.
+    /// The name the file was created with.
     pub path: PathBuf,
-    /// Where it is instead.
+    /// The file's present location.
     pub now: Whereabouts,
 }
 
 impl Displaced {
-    /// Whether its data is lost.
+    /// Returns true if the data is lost.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         matches!(self.now, Whereabouts::Removed { .. })
@@ -61,7 +61,7 @@ impl fmt::Display for Displaced {
     }
 }
 
-/// The name of an open file.
+/// The name of an open file, made absolute.
 #[derive(Debug)]
 pub(crate) struct Place {
     path: PathBuf,
@@ -69,18 +69,18 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        // The program may change its folder.
+        // Made absolute because the program may change its working directory.
         let path = std::path::absolute(path)?;
         Ok(Self { path })
     }
 
-    /// None: the name leads to the file, or the system does not say.
+    /// Returns `None` if the name still refers to the file, or if the system cannot tell.
     pub(crate) fn displaced(&self, file: &File) -> Option<Displaced> {
         let own = file.metadata().ok()?;
         let is_own = |path: &Path| match std::fs::symlink_metadata(path) {
             Ok(there) => Some(there.dev() == own.dev() && there.ino() == own.ino()),
             Err(error) if is_absence(&error) => Some(false),
-            // As when a server of files does not answer: that proves nothing.
+            // Other errors, such as a file server that does not answer, prove nothing.
             Err(_) => None,
         };
         if is_own(&self.path)? {
@@ -108,7 +108,7 @@ impl Place {
     }
 }
 
-/// There is no such name.
+/// Returns true if the error proves that the name does not exist.
 fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -132,7 +132,7 @@ mod tests {
         let found = sut.displaced(&file).unwrap();
         let to = other.canonicalize().unwrap();
         assert_eq!(found.now, Whereabouts::Renamed { to: Some(to) });
-        // Another file has its name.
+        // Another file now has its name.
         std::fs::write(&path, "another").unwrap();
         assert!(!sut.displaced(&file).unwrap().is_removed());
         std::fs::remove_file(&other).unwrap();

@@ -1,18 +1,19 @@
-//! Memory for headers and for the odd ends of regions: aligned for direct writes, made once.
+//! Memory for headers and the unaligned ends of regions: aligned for direct writes, allocated once.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, madvise};
 
-/// Aligned to this whatever the block of the disk is.
+/// Alignment of each place, whatever the disk's block size.
 const ALIGN: usize = 4096;
 
-/// A large page. From this length on it is asked for such pages: a write of memory that lies in one
-/// piece costs the kernel and the disk less than one of scattered pages.
+/// The size of a huge page. Allocations of at least this size ask for huge pages: writing from
+/// physically contiguous memory costs the kernel and the disk less than writing from scattered
+/// pages.
 const LARGE_BYTES: usize = 2 << 20;
 
-/// As many places as there may be writes.
+/// Staging memory with one place for each write that may be outstanding.
 #[derive(Debug)]
 pub(crate) struct Staging {
     start: NonNull<u8>,
@@ -20,16 +21,16 @@ pub(crate) struct Staging {
     place_bytes: usize,
 }
 
-// SAFETY: memory of this alone; who writes into it has it mutably.
+// SAFETY: the memory belongs to this value alone; writing into it requires `&mut`.
 unsafe impl Send for Staging {}
 // SAFETY: as above.
 unsafe impl Sync for Staging {}
 
 impl Staging {
-    /// `places`, at least one, of at least `place_bytes` each.
+    /// Allocates `places` places, at least one, of at least `place_bytes` each.
     ///
     /// # Panics
-    /// There is no such memory: a mistake in the options.
+    /// Panics if the total size is not a valid allocation size: a mistake in the options.
     pub(crate) fn new(places: usize, place_bytes: usize) -> Self {
         let place_bytes = place_bytes.max(1).next_multiple_of(ALIGN);
         let bytes = place_bytes.saturating_mul(places.max(1));
@@ -42,11 +43,11 @@ impl Staging {
             handle_alloc_error(layout)
         };
         if is_large {
-            // SAFETY: memory that was just made, and the advice changes nothing that lies there. A
-            // system without large pages has others.
+            // SAFETY: the memory was just allocated, and the advice does not change its contents. A
+            // system without huge pages uses normal ones.
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
-        // SAFETY: all of what was just made.
+        // SAFETY: covers exactly the memory just allocated.
         unsafe { start.write_bytes(0, bytes) };
         Self {
             start,
@@ -55,28 +56,27 @@ impl Staging {
         }
     }
 
-    /// Bytes of a place.
     pub(crate) fn place_bytes(&self) -> usize {
         self.place_bytes
     }
 
-    /// All of it.
+    /// Returns the whole memory.
     pub(crate) fn span(&self) -> (NonNull<u8>, usize) {
         (self.start, self.layout.size())
     }
 
-    /// Where a place begins, below the number of places.
+    /// Returns the start of a place. `place` must be below the number of places.
     pub(crate) fn place(&self, place: usize) -> NonNull<u8> {
         let at = place * self.place_bytes;
         assert!(at < self.layout.size());
-        // SAFETY: within the memory.
+        // SAFETY: the assertion keeps it within the memory.
         unsafe { self.start.add(at) }
     }
 
-    /// The bytes of a place, which no write is running from.
+    /// Returns the bytes of a place, from which no write may be running.
     pub(crate) fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
         let start = self.place(place);
-        // SAFETY: within the memory, which was initialised, and this has it mutably.
+        // SAFETY: within the memory, which is initialised and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.place_bytes) }
     }
 }

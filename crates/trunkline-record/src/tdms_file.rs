@@ -1,4 +1,4 @@
-//! TDMS files by their paths.
+//! Paths and queues of TDMS files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use trunkline_ring::RegionMemory;
 use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_file};
 use crate::queue::{QueueOptions, WriteQueue};
 
-/// The path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
+/// Returns the path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
 ///
 /// # Errors
-/// `InvalidInput`: the name is no name of a file.
+/// `InvalidInput`: `name` is not a valid file name.
 pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf> {
     let is_name = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
     if !is_name {
@@ -27,8 +27,8 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
     }))
 }
 
-/// The path of a file of the series that begins with `first`: of `run.tdms` that, `run_0002.tdms`,
-/// and so on.
+/// Returns the path of file `number` of the series that begins with `first`: for `run.tdms` that is
+/// `run.tdms`, `run_0002.tdms`, and so on.
 #[must_use]
 pub fn series_file(first: &Path, number: u32) -> PathBuf {
     if number < 2 {
@@ -43,9 +43,10 @@ pub fn series_file(first: &Path, number: u32) -> PathBuf {
     first.with_file_name(name)
 }
 
-/// A new TDMS file, and the queue that writes it; with [`sums_path`] beside it where the options
-/// say so. An index file and checksums of an earlier one with this name are removed: readers would
-/// believe them. A file into which nothing has come when the queue is dropped is removed.
+/// Creates a TDMS file and the queue that writes it, with a checksum file at [`sums_path`] if the
+/// options ask for one. Removes an index file and checksums left over from an earlier file of this
+/// name, because readers would trust them. If the queue is dropped before anything was written, the
+/// new file is removed.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -68,7 +69,7 @@ pub fn tdms_queue(
         }
     }
     if options.has_sums {
-        // Of a write and a sync.
+        // For one write and one sync.
         let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
         queue = queue.with_sums(sums?.backend).map_err(io::Error::other)?;
         paths.push(sums_path);
@@ -77,7 +78,7 @@ pub fn tdms_queue(
     Ok((queue, opened.report))
 }
 
-/// Where the checksums of a file are: `x.tdms.sums` of `x.tdms`.
+/// Returns the path of a file's checksums: `x.tdms.sums` for `x.tdms`.
 #[must_use]
 pub fn sums_path(path: &Path) -> PathBuf {
     let mut sums = path.as_os_str().to_owned();

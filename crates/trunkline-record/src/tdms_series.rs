@@ -12,12 +12,12 @@ use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
 use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
 
-/// When a recording goes on in another file. It does so too when one has failed.
+/// When a recording continues in another file. It always does so after a file has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rotation {
-    /// A file takes no further region when it has as many bytes. Unless set, there is no bound.
+    /// The file length in bytes from which a file accepts no further region. No limit by default.
     pub bytes_max: u64,
-    /// Nor when it is so old. Unless set, there is no bound.
+    /// The age from which a file accepts no further region. No limit by default.
     pub age_max: Duration,
 }
 
@@ -30,26 +30,26 @@ impl Default for Rotation {
     }
 }
 
-/// A file of a series that takes nothing more.
+/// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EndedFile {
-    /// Which of the series, counted from 1.
+    /// The number of the file in the series, counted from 1.
     pub number: u32,
-    /// What it has come to.
+    /// The final state of the file.
     pub closed: Closed,
-    /// Rows in it.
+    /// Rows in the file.
     pub rows: u64,
-    /// Rows that were taken for it and are not in it, because it has failed. The next file says so
+    /// Rows accepted for this file that are not in it because it failed. The next file records them
     /// as a gap.
     pub rows_lost: u64,
 }
 
-/// A recording that goes on in another file when one is large, old, or has failed.
+/// A recording that continues in another file when one is large, old, or has failed.
 ///
-/// The next file is opened before the one before is closed, which then ends on its own while the
-/// next is written: at most two are open. Each has all channels, and its group the property
-/// `series_row`: how many rows the files before have.
+/// The next file is opened before the previous one is closed. The previous one then finishes while
+/// the next is written, so at most two are open. Every file has all channels, and its group has the
+/// property `series_row`: the number of rows in the files before it.
 #[derive(Debug)]
 pub struct TdmsSeries<B: Backend, O> {
     open: O,
@@ -58,32 +58,33 @@ pub struct TdmsSeries<B: Backend, O> {
     wait: Duration,
     number: u32,
     current: TdmsRecording<B>,
-    /// When it was begun, by the backend's clock.
+    /// When the current file was begun, by the backend's clock.
     since: Duration,
-    /// The file before, until it is closed.
+    /// The previous file, until it is closed.
     ending: Option<Ending<B>>,
     ended: VecDeque<EndedFile>,
-    /// Rows in the files before the current one; of the one that is ending, those it has taken.
+    /// Rows in the files before the current one. A file that is still closing counts with the rows
+    /// it accepted.
     rows_before: u64,
-    /// Rows that the device has had so far, with those that are in no file.
+    /// Rows that the device has delivered so far, including those in no file.
     taken: u64,
-    /// Rows that were taken for files that have failed, and bytes of the files before.
+    /// Rows that were accepted for files that failed.
     rows_lost: u64,
     bytes_before: u64,
 }
 
-/// A file that takes nothing more and is not closed yet.
+/// A file that accepts no more data and is not closed yet.
 #[derive(Debug)]
 struct Ending<B: Backend> {
     number: u32,
     recording: TdmsRecording<B>,
-    /// Its rows in `rows_before`.
+    /// The rows of this file that `rows_before` includes.
     rows: u64,
 }
 
 impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
-    /// Begins the first file. `open` makes the queue for a file by its number, counted from 1;
-    /// `wait` bounds how long opening and closing a file take.
+    /// Begins the first file. `open` creates the queue for a file, given its number counted from 1.
+    /// `wait` bounds the time for opening and closing a file.
     ///
     /// # Errors
     /// [`RecordError`].
@@ -112,12 +113,12 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         })
     }
 
-    /// Writes the rows of a region, as [`TdmsRecording::write`] does, into this file or into the
+    /// Writes the rows of a region as [`TdmsRecording::write`] does, into the current file or the
     /// next.
     ///
     /// # Errors
-    /// [`RecordError`], as there. [`RecordError::Refused`], with the region, also where the next
-    /// file cannot be opened.
+    /// [`RecordError`], as for [`TdmsRecording::write`]. [`RecordError::Refused`], with the region,
+    /// also if the next file cannot be opened.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let rows = region.lost_before() + region.elements();
         let written = self.write_or_lose(region);
@@ -151,7 +152,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             false => region,
         };
         match self.write_here(region) {
-            // It has failed since: the next file takes it.
+            // The file has failed since the check; write into the next one.
             Err(RecordError::Refused(refused))
                 if matches!(refused.error, QueueError::Failed(_)) =>
             {
@@ -162,7 +163,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         }
     }
 
-    /// Whether rows are lost because of this error, instead of refused.
+    /// Returns true if this error means that rows are lost instead of refused.
     fn loses(&self, error: &QueueError) -> bool {
         let kind = match error {
             QueueError::DiskFull { .. } => io::ErrorKind::StorageFull,
@@ -177,7 +178,8 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         is_full && self.current.queue().options().full_disk == FullDisk::Lose
     }
 
-    /// What was lost while the disk was full, in all files. Only with [`FullDisk::Lose`].
+    /// Returns what was lost in all files while the disk was full; nothing unless
+    /// [`FullDisk::Lose`] is set.
     pub fn disk_stop(&self) -> DiskStop {
         self.current.disk_stop()
     }
@@ -190,16 +192,16 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         }
     }
 
-    /// Goes on in the next file.
+    /// Continues in the next file.
     ///
     /// # Errors
-    /// [`RecordError`]: the one before the current one does not end in time, or the next cannot be
-    /// opened. The current one stays what it is then.
+    /// [`RecordError`]: the previous file does not close in time, or the next cannot be opened. The
+    /// current file is then unchanged.
     pub fn rotate(&mut self) -> Result<(), RecordError> {
         self.end_ending(self.wait)?;
-        // No row comes behind what the file before has lost, and no header by itself.
+        // No row follows what this file has lost, and a header is not written by itself.
         match self.current.write_gaps() {
-            // Then the next one says it.
+            // The next file records the gap.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
             Err(error) => return Err(error),
         }
@@ -225,8 +227,8 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             self.current.note_gap_at(0, stopped)?;
         }
         if is_cut_short {
-            // What of it is lost is known when nothing of it runs any more, and the first header of
-            // the next file says it.
+            // The exact loss is known once none of its writes is running, and the first header of
+            // the next file records it.
             self.end_ending(self.wait)?;
         }
         Ok(())
@@ -237,7 +239,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         self.current.set(&group, "series_row", self.rows_before)
     }
 
-    /// The layout of a file whose first row has this number, with those that are lost.
+    /// Returns the layout of a file whose first row has this number, counting lost rows.
     fn layout_from(&self, row: u64) -> TdmsLayout {
         let waveform = self.layout.waveform.map(|waveform| Waveform {
             offset: waveform.offset + waveform.increment * row as f64,
@@ -249,7 +251,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         }
     }
 
-    /// Writes a region into the current file, which says when its first row was taken.
+    /// Writes a region into the current file, after setting the time of the file's first row.
     fn write_here(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         if self.current.rows() == 0 && self.layout.waveform.is_some() {
             let layout = self.layout_from(self.taken + region.lost_before());
@@ -279,7 +281,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             || age >= self.rotation.age_max
     }
 
-    /// Ends the file before, if there is one.
+    /// Closes the previous file, if there is one.
     fn end_ending(&mut self, wait: Duration) -> Result<(), RecordError> {
         let Some(ending) = &mut self.ending else {
             return Ok(());
@@ -294,20 +296,20 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
             self.current.note_gap_at(0, missing)?;
         }
         if counted != ended.rows {
-            // More cannot be in it than it has taken.
+            // The file cannot hold more rows than it accepted.
             self.rows_before -= counted - ended.rows;
             self.set_series_row()?;
         }
         Ok(())
     }
 
-    /// Takes completions that have come, without waiting.
+    /// Processes completions that have arrived, without waiting.
     ///
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn poll(&mut self) -> Result<(), RecordError> {
         match self.current.poll() {
-            // The next region goes on in another file.
+            // The next region goes into another file.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_))) => {}
             Err(error) => return Err(error),
         }
@@ -317,8 +319,9 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         }
     }
 
-    /// Waits until everything that was taken is as safe as said, in the current file and those
-    /// before. Where the current one fails, it goes on in the next, which says what is lost.
+    /// Waits until all accepted data has the given durability, in the current file and the previous
+    /// ones. If the current file fails, the recording continues in the next, which records the
+    /// loss.
     ///
     /// # Errors
     /// As [`TdmsRecording::flush`] and [`rotate`](Self::rotate).
@@ -333,50 +336,51 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         }
     }
 
-    /// Rows that were taken, for all files.
+    /// Returns the rows accepted, over all files.
     pub fn rows(&self) -> u64 {
         self.rows_before + self.rows_lost + self.current.rows()
     }
 
-    /// Of those, rows that are in no file, because the one that they were taken for has failed; as
-    /// far as it has ended.
+    /// Returns the accepted rows that are in no file because their file failed. A file counts once
+    /// it has closed.
     pub fn rows_lost(&self) -> u64 {
         self.rows_lost
     }
 
-    /// Bytes of the files before the current one.
+    /// Returns the bytes of the files before the current one.
     pub fn bytes_before(&self) -> u64 {
         self.bytes_before
     }
 
-    /// The file that is written, to be looked at.
+    /// Returns the file that is being written.
     pub fn file(&self) -> &TdmsRecording<B> {
         &self.current
     }
 
-    /// The file that is written.
+    /// Returns the file that is being written, mutably.
     pub fn current(&mut self) -> &mut TdmsRecording<B> {
         &mut self.current
     }
 
-    /// Its number.
+    /// Returns the number of the current file, counted from 1.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The next file that has ended. Kept until it is asked for.
+    /// Returns the next closed file. Closed files are kept until this method returns them.
     pub fn take_ended(&mut self) -> Option<EndedFile> {
         self.ended.pop_front()
     }
 
-    /// Ends the recording. [`take_ended`](Self::take_ended) says what its files have come to.
+    /// Ends the recording. [`take_ended`](Self::take_ended) returns the final states of the earlier
+    /// files.
     ///
     /// # Errors
-    /// [`RecordError::Queue`], after which it may be called again.
+    /// [`RecordError::Queue`]; the call may then be repeated.
     pub fn close(&mut self) -> Result<EndedFile, RecordError> {
         self.end_ending(self.wait)?;
         match self.current.write_gaps() {
-            // What each file has lost is in what it has come to, too.
+            // The loss of each file is also in its final state.
             Ok(())
             | Err(RecordError::Queue(
                 QueueError::Failed(_) | QueueError::Closed | QueueError::DiskFull { .. },

@@ -1,4 +1,4 @@
-//! A channel of an open file, and where its values stand.
+//! A channel of an open file, and the positions of its values.
 
 use std::io;
 use std::ops::Range;
@@ -16,18 +16,18 @@ use crate::raw_index::Scaler;
 use crate::read_at::ReadAt;
 use crate::waveform::Waveform;
 
-/// A channel: its values are numbered from 0 on through all segments.
+/// A channel. Its values are numbered from 0 through all segments.
 #[derive(Debug)]
 pub struct Channel<'a, R> {
     file: &'a TdmsFile<R>,
     number: u32,
     object: &'a Object,
-    /// The runs in which it has values: number of the first value, and the run.
+    /// The runs in which it has values: the number of the first value, and the run.
     starts: Vec<(u64, &'a Run)>,
     len: u64,
 }
 
-/// Why values cannot be read.
+/// The reason why values cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -36,45 +36,46 @@ pub enum ReadError {
     Source {
         /// The channel.
         path: ObjectPath,
-        /// Where.
+        /// The position in the file.
         position: u64,
-        /// What the source says.
+        /// The source's error.
         source: io::Error,
     },
-    /// The values are of another type than asked for.
+    /// The values are of another type than requested.
     #[error("{path} holds {holds}, and was read as {asked}")]
     WrongType {
         /// The channel.
         path: ObjectPath,
         /// The type of its values.
         holds: TdmsType,
-        /// The type asked for.
+        /// The requested type.
         asked: TdmsType,
     },
-    /// There is no such scaler, or none was named and there is not exactly one.
+    /// The named scaler does not exist, or none was named and the channel does not have exactly
+    /// one.
     #[error("{path} has {scalers} DAQmx scalers; name one that it has")]
     NoScaler {
         /// The channel.
         path: ObjectPath,
-        /// How many it has.
+        /// The number of its scalers.
         scalers: usize,
     },
-    /// The file is damaged where the values stand.
+    /// The file is damaged at the position of the values.
     #[error("{path}: {finding}")]
     Damaged {
         /// The channel.
         path: ObjectPath,
-        /// Where and what.
+        /// The position and kind of damage.
         finding: Finding,
     },
 }
 
-/// Values of a channel that stand in one piece of the file.
+/// Values of a channel that are stored in one piece of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span<'a> {
-    /// Where the first value of the chunk stands.
+    /// Position of the first value of the chunk.
     pub(crate) position: u64,
-    /// The first value wanted of those from `position` on, and how many.
+    /// The first value wanted, counted from `position`, and the number of values.
     pub(crate) first: u64,
     pub(crate) count: u64,
     pub(crate) stride: u64,
@@ -107,45 +108,46 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         })
     }
 
-    /// Its path.
+    /// Returns the channel's path.
     pub fn path(&self) -> &'a ObjectPath {
         &self.object.path
     }
 
-    /// The type of its values; [`TdmsType::Void`] where it never had any, [`TdmsType::Daqmx`] where
-    /// its scalers say it.
+    /// Returns the type of its values: [`TdmsType::Void`] if it never had any, [`TdmsType::Daqmx`]
+    /// if its scalers define it.
     pub fn data_type(&self) -> TdmsType {
         self.object.data_type
     }
 
-    /// How many values it has.
+    /// Returns the number of its values.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether it has no values.
+    /// Returns true if it has no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its properties.
+    /// Returns its properties.
     pub fn properties(&self) -> &'a Properties {
         &self.object.properties
     }
 
-    /// How its values lie in time or along another axis, where its properties say so.
+    /// Returns the spacing of its values in time or along another axis, if its properties define
+    /// it.
     pub fn waveform(&self) -> Option<Waveform> {
         Waveform::of(self.properties())
     }
 
-    /// Its DAQmx scalers, as first described; none on a plain channel.
+    /// Returns its DAQmx scalers as first described; empty for a plain channel.
     pub fn scalers(&self) -> &'a [Scaler] {
         let column = self.starts.first();
         let column = column.and_then(|(_, run)| run.layout.column(self.number));
         column.map_or(&[], |column| scalers(column))
     }
 
-    /// Whether its values are numbers, or what DAQmx scalers make numbers of.
+    /// Returns true if its values are numbers, or if its DAQmx scalers produce numbers.
     pub(crate) fn is_number(&self) -> bool {
         let of = |data_type: TdmsType| {
             !matches!(
@@ -160,7 +162,8 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         of(self.data_type()) && self.scalers().iter().all(|scaler| of(scaler.data_type))
     }
 
-    /// The values chunk by chunk, as they were written: the numbers of each chunk's values.
+    /// Returns the values chunk by chunk as they were written: the range of value numbers of each
+    /// chunk.
     pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> {
         self.starts
             .iter()
@@ -172,7 +175,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
                 let start = *start;
                 (0..chunks).map(move |n| {
                     let begin = start + n * count;
-                    // The last chunk may claim far more than there is.
+                    // The last chunk may claim far more values than exist.
                     begin..begin.saturating_add(count).min(end)
                 })
             })
@@ -195,7 +198,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         }
     }
 
-    /// Calls `visit` for every piece of the file in which values `start..start + count` stand.
+    /// Calls `visit` for every piece of the file that contains values of `start..start + count`.
     pub(crate) fn visit(
         &self,
         start: u64,
@@ -227,7 +230,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         Ok(count - left)
     }
 
-    /// The piece that begins with value `at` of a run.
+    /// Returns the piece that begins with value `at` of a run.
     fn span(
         &self,
         run: &'a Run,
@@ -269,7 +272,7 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         let first = at % per_chunk;
         let mut count = per_chunk - first;
         if per_chunk.checked_mul(place.stride) == Some(layout.chunk_bytes) {
-            // The next chunk's values follow as the next value would.
+            // The next chunk's values follow at the same stride.
             count += (extent.chunks - within - 1) * per_chunk;
         }
         Ok(Some(span(position, place, first, count)))
@@ -303,7 +306,7 @@ fn scalers(column: &Column) -> &[Scaler] {
     column.daqmx.as_ref().map_or(&[], |daqmx| &daqmx.scalers)
 }
 
-/// The extent that holds a chunk of a run.
+/// Returns the extent that contains a chunk of a run.
 fn extent_of(extents: &[Extent], chunk: u64) -> Option<&Extent> {
     let after = extents.partition_point(|extent| extent.chunks_before <= chunk);
     extents.get(after.checked_sub(1)?)

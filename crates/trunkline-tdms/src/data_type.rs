@@ -1,4 +1,4 @@
-//! The types of values in a file.
+//! Types of values in a file.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use trunkline_types::DataType;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum TdmsType {
-    /// No value; on channels that never had data.
+    /// No value; the type of channels that never had data.
     Void,
     /// Signed, 8 bits.
     I8,
@@ -48,9 +48,9 @@ pub enum TdmsType {
     ComplexF32,
     /// Two 64-bit floats: real, imaginary.
     ComplexF64,
-    /// What a driver of acquisition cards packed; its scalers say what is in it. Never written.
+    /// Values packed by an acquisition driver; the channel's scalers describe them. Never written.
     Daqmx,
-    /// A code this crate does not read, fixed-point numbers among them.
+    /// A type code this crate does not read, such as fixed-point numbers.
     Unknown(u32),
 }
 
@@ -79,13 +79,13 @@ const CODES: [(u32, TdmsType, u32, &str); 21] = [
 ];
 
 impl TdmsType {
-    /// The type of a code in a file.
+    /// Returns the type for a code in a file.
     pub fn from_code(code: u32) -> Self {
         let found = CODES.iter().find(|row| row.0 == code);
         found.map_or(Self::Unknown(code), |row| row.1)
     }
 
-    /// The code that files write.
+    /// Returns the code that identifies the type in a file.
     pub fn code(self) -> u32 {
         match self {
             Self::Unknown(code) => code,
@@ -93,7 +93,7 @@ impl TdmsType {
         }
     }
 
-    /// Bytes of one value; none where values have no fixed size or it is not known.
+    /// Returns the bytes of one value; `None` if values have no fixed size or the size is unknown.
     pub fn size(self) -> Option<u64> {
         match self {
             Self::String | Self::Daqmx | Self::Unknown(_) => None,
@@ -101,7 +101,7 @@ impl TdmsType {
         }
     }
 
-    /// The same type without a unit of its own: how values are read.
+    /// Returns the type without a unit, which is how values are read.
     #[must_use]
     pub fn without_unit(self) -> Self {
         match self {
@@ -112,7 +112,7 @@ impl TdmsType {
         }
     }
 
-    /// The type of a variable that holds the same values; none where no variable does.
+    /// Returns the variable type that holds the same values; `None` if there is none.
     pub fn of_variable(self) -> Option<DataType> {
         Some(match self.without_unit() {
             Self::Bool => DataType::Bool,

@@ -1,14 +1,14 @@
-//! Values of one size: how their bytes become Rust's and back.
+//! Fixed-size values: converting their bytes to Rust types and back.
 
 use crate::data_type::TdmsType;
 use crate::time::TdmsTime;
 
-/// In which order the bytes of numbers stand.
+/// The byte order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ByteOrder {
-    /// The lowest byte first.
+    /// Least significant byte first.
     Little,
-    /// The highest byte first.
+    /// Most significant byte first.
     Big,
 }
 
@@ -17,7 +17,7 @@ pub enum ByteOrder {
 pub struct Extended(pub [u8; 10]);
 
 impl Extended {
-    /// The nearest number of 64 bits.
+    /// Returns the nearest 64-bit float.
     pub fn to_f64(self) -> f64 {
         let b = self.0;
         let mantissa = u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
@@ -26,7 +26,7 @@ impl Extended {
         let size = match (exponent, mantissa << 1) {
             (0x7fff, 0) => f64::INFINITY,
             (0x7fff, _) => f64::NAN,
-            // In two steps: 2^exponent alone would leave the range of f64 too early.
+            // In two steps, because 2^exponent alone would leave the range of `f64` too early.
             _ => {
                 let exponent = exponent - 16_383 - 63;
                 let half = exponent / 2;
@@ -52,22 +52,22 @@ pub trait Element: Copy + Default + sealed::Sealed {
     #[doc(hidden)]
     fn encode(self, out: &mut Vec<u8>);
 
-    /// The memory of values that lie in it as in a little-endian file; none of other types, and on
-    /// machines where they lie otherwise.
+    /// Returns the memory of values whose layout in memory equals that in a little-endian file;
+    /// `None` for other types and on big-endian machines.
     #[doc(hidden)]
     fn as_bytes(values: &[Self]) -> Option<&[u8]> {
         let _ = values;
         None
     }
 
-    /// The same, to be written to.
+    /// Returns the same memory, mutably.
     #[doc(hidden)]
     fn as_bytes_mut(values: &mut [Self]) -> Option<&mut [u8]> {
         let _ = values;
         None
     }
 
-    /// Appends values, little-endian.
+    /// Appends the values' bytes, little-endian.
     #[doc(hidden)]
     fn encode_all(values: &[Self], out: &mut Vec<u8>) {
         match Self::as_bytes(values) {
@@ -76,7 +76,7 @@ pub trait Element: Copy + Default + sealed::Sealed {
         }
     }
 
-    /// One bit of a whole number, as 0 or 1; other types stay as they are.
+    /// Returns one bit of an integer, as 0 or 1; other types are returned unchanged.
     #[doc(hidden)]
     #[must_use]
     fn bit(self, shift: u32) -> Self {
@@ -84,7 +84,7 @@ pub trait Element: Copy + Default + sealed::Sealed {
         self
     }
 
-    /// The value as a number; none for times and complex numbers.
+    /// Returns the value as a number; `None` for times and complex numbers.
     #[doc(hidden)]
     fn to_f64(self) -> Option<f64> {
         None
@@ -95,7 +95,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// `bytes`, which are `N`, in an array and in little-endian order.
+/// Converts `bytes`, of length `N`, to an array in little-endian order.
 fn little<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
     let mut out = <[u8; N]>::try_from(bytes).unwrap_or([0; N]);
     if order == ByteOrder::Big {
@@ -104,7 +104,8 @@ fn little<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
     out
 }
 
-/// What every bit pattern is a value of lies in memory as in the file, or the other way round.
+/// Types for which every bit pattern is a value have the same layout in memory and in the file, on
+/// little-endian machines.
 macro_rules! as_in_memory {
     () => {
         fn as_bytes(values: &[Self]) -> Option<&[u8]> {
@@ -276,7 +277,7 @@ mod tests {
         let mut out = Vec::new();
         little.encode(&mut out);
         assert_eq!(out, bytes);
-        // A complex number is two numbers, and their order stays.
+        // A complex number is two numbers; their order is the same in both byte orders.
         let big = <[f32; 2]>::decode(&[0x3f, 0x80, 0, 0, 0x40, 0, 0, 0], ByteOrder::Big);
         assert_eq!(big, [1.0, 2.0]);
     }

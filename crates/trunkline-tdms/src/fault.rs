@@ -1,16 +1,16 @@
-//! What can be wrong with a file, and what is done about it.
+//! The faults a file can have, and how each is handled.
 
 use std::fmt;
 
 use crate::data_type::TdmsType;
 use crate::path::{ObjectPath, PathError};
 
-/// Something in a file that is not as it should be, and the byte at which it stands.
+/// A fault in a file, and its position.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// Position in the file, in bytes.
     pub position: u64,
-    /// What is wrong there.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -20,30 +20,30 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is wrong.
+/// A fault of a file.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    // The file ends, or what can be read of it does.
-    /// Nothing at all.
+    // The file, or its readable part, ends.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// A lead-in that ends early.
+    /// The file ends within a lead-in.
     #[error("the file ends within a lead-in: {bytes} of 28 bytes")]
     TornLeadIn {
-        /// Bytes that are there.
+        /// Bytes present.
         bytes: u64,
     },
-    /// A segment whose metadata ends early.
+    /// The file ends within the metadata of a segment.
     #[error("the file ends within the metadata: {missing} bytes are missing")]
     TornMetadata {
-        /// Bytes that are not there.
+        /// Bytes missing.
         missing: u64,
     },
-    /// A segment that was being written.
+    /// The last segment was still being written.
     #[error("the segment was never closed; its data goes on to the end of the file")]
     NotClosed,
-    /// The place of a segment that a recorder has not written yet.
+    /// The placeholder of a segment that a recorder has not written yet.
     #[error(
         "the next segment is not written yet: the file is being recorded, or its recorder was \
          stopped before; the {bytes} bytes from here on are not read"
@@ -52,70 +52,70 @@ pub enum Fault {
         /// Bytes from here to the end.
         bytes: u64,
     },
-    /// A segment longer than the file.
+    /// The last segment is longer than the file.
     #[error("the file ends within the data: {missing} bytes are missing")]
     TornData {
-        /// Bytes that are not there.
+        /// Bytes missing.
         missing: u64,
     },
-    /// Something else where a segment should begin.
+    /// Something other than a segment where one should begin.
     #[error("no segment begins here; the {bytes} bytes from here on are not read")]
     Garbage {
         /// Bytes from here to the end.
         bytes: u64,
     },
 
-    // Taken as it is, and read on.
-    /// A lead-in whose tag or length is damaged, and can be told from the rest of the file.
+    // Accepted, and reading continues.
+    /// The tag or length in a lead-in is damaged, and was recovered from the rest of the file.
     #[error("the lead-in of a segment is damaged; it is read as the rest of the file has it")]
     DamagedLeadIn,
-    /// Not a version this crate knows.
+    /// The version is unknown to this crate.
     #[error("version {version} is not known; read as if it were 4713")]
     UnknownVersion {
         /// The number in the lead-in.
         version: u32,
     },
-    /// A version other than that of the segments before.
+    /// The version differs from that of earlier segments.
     #[error("version {version} after segments of another; some readers refuse such a file")]
     VersionChange {
         /// The number in the lead-in.
         version: u32,
     },
-    /// Another byte order than that of the segments before.
+    /// The byte order differs from that of earlier segments.
     #[error("another byte order than in the segments before")]
     ByteOrderChange,
-    /// Bits of the table of contents without a meaning.
+    /// The table of contents has bits without a meaning.
     #[error("unknown bits {bits:#x} in the table of contents")]
     UnknownFlags {
         /// The bits.
         bits: u32,
     },
-    /// Data where the table of contents says there is none.
+    /// There is data although the table of contents says there is none.
     #[error("data in a segment that says it has none; it is read")]
     UnannouncedData,
-    /// The same path twice in one block.
+    /// A path occurs twice in one metadata block.
     #[error("{path} stands twice in one metadata block; the later one counts")]
     DuplicatePath {
         /// The path.
         path: ObjectPath,
     },
-    /// Bytes at the end of a closed segment that are no whole chunk.
+    /// A closed segment ends with a partial chunk.
     #[error("the last chunk has {bytes} of {chunk} bytes; every channel is taken to be shortened")]
     ShortChunk {
-        /// Bytes that are there.
+        /// Bytes present.
         bytes: u64,
         /// Bytes of a whole chunk.
         chunk: u64,
     },
 
     // Data of one segment that cannot be read.
-    /// Data, and no channel that it would belong to.
+    /// There is data, but no channel that it belongs to.
     #[error("{bytes} bytes of data, and no channel has any; they are not read")]
     OwnerlessData {
         /// Bytes of data.
         bytes: u64,
     },
-    /// A channel with a type this crate does not read.
+    /// A channel has a type that this crate does not read.
     #[error("{path} holds {data_type}, which cannot be read; no data of this segment is")]
     UnreadableType {
         /// The channel.
@@ -123,39 +123,39 @@ pub enum Fault {
         /// Its type.
         data_type: TdmsType,
     },
-    /// Row by row, with channels that have no rows in common.
+    /// Interleaved channels have different numbers of rows.
     #[error("interleaved channels of different lengths; no data of this segment is read")]
     UnequalRows,
-    /// Row by row, with strings.
+    /// Strings are interleaved with other channels.
     #[error("strings interleaved with other channels; no data of this segment is read")]
     InterleavedStrings,
-    /// Acquisition data beside plain data.
+    /// DAQmx and plain channels are in the same segment.
     #[error("DAQmx and plain channels in one segment; none of its data is read")]
     MixedDaqmx,
-    /// Scalers that do not fit the rows they describe.
+    /// The scalers do not fit the rows they describe.
     #[error("{path} has DAQmx scalers that do not fit its rows; no data of this segment is read")]
     BadDaqmx {
         /// The channel.
         path: ObjectPath,
     },
-    /// Sizes whose sum is no number.
+    /// The sum of the data sizes overflows.
     #[error("the sizes of the data overflow; no data of this segment is read")]
     Overflow,
-    /// Metadata of which the rest cannot be read.
+    /// The rest of the metadata cannot be read.
     #[error("the rest of the metadata cannot be read: {problem}; no data of this segment is")]
     BadMetadata {
-        /// Why.
+        /// The cause.
         problem: &'static str,
     },
-    /// Metadata that relies on some that could not be read.
+    /// The metadata relies on earlier metadata that could not be read.
     #[error("relies on metadata that could not be read; no data of this segment is read")]
     LostMetadata,
-    /// A table of strings that contradicts itself.
+    /// A table of string ends is inconsistent.
     #[error("the ends of strings do not fit the text they are in")]
     BadStrings,
 
     // Refused: the file contradicts itself.
-    /// Not a file of this format.
+    /// The file is not in this format.
     #[error("not a TDMS file: it begins with `{}`, not with `TDSm`", tag.escape_ascii())]
     NotTdms {
         /// Its first bytes.
@@ -164,13 +164,13 @@ pub enum Fault {
     /// An index file where a data file was expected.
     #[error("an index file, which holds no data; open the .tdms file, or open this as an index")]
     IndexFile,
-    /// A data file where an index file was expected.
+    /// A data file, or something else, where an index file was expected.
     #[error("not an index file: it begins with `{}`, not with `TDSh`", tag.escape_ascii())]
     NotIndex {
         /// Its first bytes.
         tag: Vec<u8>,
     },
-    /// Metadata that is longer than its segment.
+    /// The metadata is longer than its segment.
     #[error("the metadata has {metadata} bytes and the whole segment only {segment}")]
     MetadataBeyondSegment {
         /// Bytes of metadata.
@@ -178,96 +178,96 @@ pub enum Fault {
         /// Bytes of metadata and data.
         segment: u64,
     },
-    /// A first segment that relies on one before it.
+    /// The first segment relies on one before it.
     #[error("the first segment has no metadata")]
     NoMetadata,
-    /// A path outside the grammar.
+    /// A path is not well-formed.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// A path longer than the limit.
+    /// A path is longer than the limit.
     #[error("a path of {bytes} bytes; the limit is {limit}")]
     LongPath {
-        /// Its length.
+        /// Its length in bytes.
         bytes: u64,
-        /// The longest that is read.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// More objects than the limit.
+    /// The file has more objects than the limit.
     #[error("more than {limit} objects")]
     TooManyObjects {
-        /// As many are read.
+        /// The limit.
         limit: usize,
     },
-    /// Lists of channels that change too often for the length of the file.
+    /// The lists of channels change too often for the length of the file.
     #[error("the lists of channels change too often for the length of the file")]
     TooManyChanges,
-    /// Data of other than one dimension.
+    /// The data has a number of dimensions other than one.
     #[error("{path} has {dimensions} dimensions, not 1")]
     Dimensions {
         /// The channel.
         path: ObjectPath,
-        /// What the file says.
+        /// The number in the file.
         dimensions: u32,
     },
-    /// An object that says "as before" and was not described before.
+    /// An object says "as before" but was not described before.
     #[error("{path} says its data is as before, and was not described before")]
     NothingBefore {
         /// The channel.
         path: ObjectPath,
     },
-    /// A channel whose type changes.
+    /// The type of a channel changes.
     #[error("{path} held {before} and now holds {now}; a channel keeps its type")]
     TypeChange {
         /// The channel.
         path: ObjectPath,
         /// The type it had.
         before: TdmsType,
-        /// The type it is said to have.
+        /// The type it now has.
         now: TdmsType,
     },
 
-    // An index file beside the data.
-    /// An index that is not of this file.
+    // Faults of the index file.
+    /// The index does not match the data file.
     #[error("the index file differs from the data file here; it is not used from here on")]
     StaleIndex,
-    // Checksums beside the data.
-    /// No checksums where some were expected.
+    // Faults of the checksum file.
+    /// The checksum file cannot be used: it is empty, damaged at its start, or not a checksum file.
     #[error("the {bytes} bytes of the file of checksums are none; nothing was compared")]
     UnusableSums {
-        /// How long that file is.
+        /// Its length in bytes.
         bytes: u64,
     },
-    /// Checksums that no segment agrees with, and that the file does not name.
+    /// No segment matches its checksum, and the file does not name these checksums.
     #[error("no segment is what its checksum says: the checksums are of another file")]
     SumsOfAnother,
-    /// A segment that has changed since it was written.
+    /// A segment has changed since it was written.
     #[error("the {bytes} bytes from here on are not what their checksum says; do not trust them")]
     WrongSum {
         /// Bytes of the segment.
         bytes: u64,
     },
-    /// A segment with a checksum that is not there, or not all of it.
+    /// A segment with a checksum is missing or cut off.
     #[error("the file ends within a segment that has a checksum: {missing} bytes are missing")]
     SummedBeyondEnd {
-        /// Bytes that are not there.
+        /// Bytes missing.
         missing: u64,
     },
     /// Data without a checksum.
     #[error("the {bytes} bytes from here on have no checksum")]
     NoSum {
-        /// How many.
+        /// Bytes without a checksum.
         bytes: u64,
     },
-    /// Entries of the file of checksums that are damaged.
+    /// Entries of the checksum file are damaged.
     #[error("{entries} checksums of what follows are damaged themselves")]
     DamagedSums {
-        /// How many.
+        /// Number of damaged entries.
         entries: u64,
     },
-    /// A file of checksums that ends within one.
+    /// The checksum file ends within an entry.
     #[error("the file of checksums ends within one: {bytes} of 24 bytes")]
     CutSums {
-        /// Bytes that are there.
+        /// Bytes present.
         bytes: u64,
     },
 }

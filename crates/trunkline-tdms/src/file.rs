@@ -1,4 +1,4 @@
-//! An open file: what is in it.
+//! An open file and its content.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use crate::property::Properties;
 use crate::read_at::ReadAt;
 use crate::text::Text;
 
-/// A file that has been opened. Its data is read when it is asked for.
+/// An open file. Its data is read on request.
 #[derive(Debug)]
 pub struct TdmsFile<R> {
     pub(crate) source: R,
     pub(crate) map: Arc<Map>,
 }
 
-/// How sound a file is.
+/// The condition of a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Report<'a> {
-    /// Segments that were read.
+    /// Number of segments read.
     pub segments: u64,
-    /// Version of the last of them: 4712 (1.0) or 4713 (2.0). None in an empty file.
+    /// The version of the last segment: 4712 (1.0) or 4713 (2.0). `None` for an empty file.
     pub version: Option<u32>,
-    /// Why the file ends before its last segment does, and where that begins.
+    /// The reason why the file ends before its last segment does, and the position of that segment.
     pub incomplete: Option<&'a Finding>,
     /// Bytes at the end that belong to no value.
     pub bytes_lost: u64,
-    /// Bytes of damaged segments that were skipped, with sound ones behind them.
+    /// Bytes of damaged segments that were skipped because sound ones follow.
     pub bytes_skipped: u64,
-    /// What else is not as it should be, in the order of the file.
+    /// Other faults, in the order of the file.
     pub findings: &'a [Finding],
-    /// Further findings that were not kept.
+    /// Number of further findings that were not kept.
     pub findings_dropped: u64,
 }
 
 impl Report<'_> {
-    /// Whether the file is as it should be.
+    /// Returns true if the file has no faults.
     pub fn is_sound(&self) -> bool {
         self.incomplete.is_none() && self.findings.is_empty()
     }
@@ -52,7 +52,7 @@ impl<R> TdmsFile<R> {
         }
     }
 
-    /// How sound the file is.
+    /// Returns the condition of the file.
     pub fn report(&self) -> Report<'_> {
         let map = &*self.map;
         Report {
@@ -66,12 +66,12 @@ impl<R> TdmsFile<R> {
         }
     }
 
-    /// All objects in the order in which they are first named, each after what it belongs to.
+    /// Returns all objects in the order in which they are first named, each after its parent.
     pub fn paths(&self) -> impl Iterator<Item = &ObjectPath> {
         self.map.objects.iter().map(|object| &object.path)
     }
 
-    /// The names of the groups.
+    /// Returns the names of the groups.
     pub fn groups(&self) -> impl Iterator<Item = &Text> {
         self.paths().filter_map(|path| match path {
             ObjectPath::Group(name) => Some(name),
@@ -79,20 +79,20 @@ impl<R> TdmsFile<R> {
         })
     }
 
-    /// The properties of an object; none where there is no such object.
+    /// Returns the properties of an object, or `None` if it does not exist.
     pub fn properties(&self, path: &ObjectPath) -> Option<&Properties> {
         let number = self.map.objects.number(path)?;
         Some(&self.map.objects.get(number)?.properties)
     }
 
-    /// What the file is read from.
+    /// Returns the source that the file is read from.
     pub fn source(&self) -> &R {
         &self.source
     }
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// The channel at a path; none where there is no such channel.
+    /// Returns the channel at a path, or `None` if there is no such channel.
     pub fn channel(&self, path: &ObjectPath) -> Option<Channel<'_, R>> {
         let number = self.map.objects.number(path)?;
         path.is_channel()
@@ -100,7 +100,7 @@ impl<R: ReadAt> TdmsFile<R> {
             .flatten()
     }
 
-    /// All channels, in the order in which they are first named.
+    /// Returns all channels, in the order in which they are first named.
     pub fn channels(&self) -> impl Iterator<Item = Channel<'_, R>> {
         let all = self.map.objects.iter().enumerate();
         let channels = all.filter(|(_, object)| object.path.is_channel());

@@ -1,19 +1,19 @@
-//! The index file beside a data file: the lead-ins and metadata again, without the data.
+//! The index file of a data file: a copy of the lead-ins and metadata without the data.
 //!
-//! It may be older than the data, damaged, or another file's. Data that is there counts: an index
-//! is compared with it, and what the index alone says is read only where there is no data file.
+//! An index may be older than the data, damaged, or belong to another file. The data file takes
+//! precedence: the index is compared with it, and is used on its own only if there is no data file.
 
 use std::io;
 
 use crate::lead_in::{INDEX_TAG, LEAD_IN_BYTES};
 use crate::read_at::ReadAt;
 
-/// Bytes compared at once.
+/// Number of bytes compared at a time.
 const PIECE_BYTES: u64 = 4_096;
 
-/// The bytes of an index file for the lead-in and metadata of a segment, `header`.
+/// Returns the bytes of an index file for `header`, the lead-in and metadata of a segment.
 ///
-/// An index file is these of all segments, one behind the other.
+/// An index file is the concatenation of these for all segments.
 #[must_use]
 pub fn index_of(header: &[u8]) -> Vec<u8> {
     let mut bytes = header.to_vec();
@@ -24,7 +24,7 @@ pub fn index_of(header: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A place in an index file.
+/// A position in an index file.
 pub(crate) struct IndexCursor<'a, I: ?Sized> {
     source: &'a I,
     at: u64,
@@ -39,8 +39,8 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         self.source
     }
 
-    /// Whether the segment here is the one whose lead-in is `lead_in`, whole; and its metadata too,
-    /// where it is given to compare.
+    /// Returns true if the complete segment here has the lead-in `lead_in`, and the same metadata
+    /// if that is given to compare.
     pub(crate) fn matches<R: ReadAt + ?Sized>(
         &self,
         lead_in: &[u8; LEAD_IN_BYTES as usize],
@@ -67,12 +67,12 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         }
     }
 
-    /// Whether nothing follows.
+    /// Returns true if nothing follows.
     pub(crate) fn is_at_end(&self) -> io::Result<bool> {
         Ok(self.source.byte_len()? == self.at)
     }
 
-    /// Goes behind a segment; where its metadata begins.
+    /// Moves past a segment. Returns the position of its metadata.
     pub(crate) fn pass(&mut self, metadata_bytes: u64) -> u64 {
         let metadata = self.at + LEAD_IN_BYTES;
         self.at = metadata + metadata_bytes;
@@ -80,7 +80,7 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
     }
 }
 
-/// Whether `bytes` bytes of two sources are the same.
+/// Returns true if `bytes` bytes of two sources are equal.
 pub(crate) fn same<A: ReadAt + ?Sized, B: ReadAt + ?Sized>(
     (a, mut at_a): (&A, u64),
     (b, mut at_b): (&B, u64),

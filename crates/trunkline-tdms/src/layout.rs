@@ -1,4 +1,4 @@
-//! How the raw data of a segment is laid out: which channels, in which order, how many bytes.
+//! The layout of a segment's raw data: which channels, in which order, how many bytes.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::fault::Fault;
 use crate::path::ObjectPath;
 use crate::raw_index::{Daqmx, RawIndex, Scaler};
 
-/// The layout of a chunk; segments laid out alike share one.
+/// The layout of a chunk, shared by segments with the same layout.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Layout {
     pub(crate) order: ByteOrder,
     pub(crate) form: Form,
-    /// The channels that have values in a chunk, by number of the object.
+    /// The channels that have values in a chunk, sorted by object number.
     pub(crate) columns: Vec<Column>,
     pub(crate) chunk_bytes: u64,
     has_strings: bool,
@@ -31,7 +31,7 @@ pub(crate) enum Form {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Buffer {
-    /// Where it begins in the chunk.
+    /// Its offset in the chunk.
     start: u64,
     width: u64,
     rows: u64,
@@ -46,29 +46,29 @@ pub(crate) struct Column {
     pub(crate) count: u64,
     /// Bytes per chunk.
     pub(crate) bytes: u64,
-    /// Contiguous: where it begins in the chunk. Interleaved: where it stands in the row.
+    /// Contiguous: its offset in the chunk. Interleaved: its offset in the row.
     pub(crate) offset: u64,
     pub(crate) daqmx: Option<Arc<Daqmx>>,
 }
 
-/// What is left of a chunk at the end of a segment.
+/// A partial chunk at the end of a segment.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Tail {
     pub(crate) bytes: u64,
-    /// Whether it was cut off, or stands in a segment that was closed.
+    /// True if it was cut off; false if it is in a closed segment.
     pub(crate) is_torn: bool,
 }
 
-/// Where values of a channel stand: `count` of them, `stride` bytes from one to the next.
+/// The positions of a channel's values: `count` of them, `stride` bytes apart.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Place {
-    /// From the begin of the chunk.
+    /// Relative to the start of the chunk.
     pub(crate) offset: u64,
     pub(crate) stride: u64,
     pub(crate) count: u64,
 }
 
-/// An active channel, as the walk knows it.
+/// A channel that has data in the current segment.
 pub(crate) struct Active<'a> {
     pub(crate) object: u32,
     pub(crate) path: &'a ObjectPath,
@@ -76,7 +76,7 @@ pub(crate) struct Active<'a> {
 }
 
 impl Layout {
-    /// The layout of channels in the order of the file's list.
+    /// Computes the layout of channels given in the order of the file's list.
     pub(crate) fn of<'a>(
         active: impl Iterator<Item = Active<'a>> + Clone,
         order: ByteOrder,
@@ -134,7 +134,7 @@ impl Layout {
                 return Err(Fault::UnequalRows);
             }
             let (count, bytes) = (plain.count, plain.bytes);
-            // Which of the two counts, is known when all channels have been seen.
+            // The choice between the two is known only after all channels have been examined.
             let offset_here = if is_interleaved { row_bytes } else { offset };
             offset = offset.checked_add(bytes).ok_or(Fault::Overflow)?;
             row_bytes += size;
@@ -149,7 +149,7 @@ impl Layout {
                 });
             }
         }
-        // A lone channel of strings lies as ever, whatever the flag says.
+        // A single channel of strings is contiguous whatever the flag says.
         let form = match (is_interleaved, strings) {
             (true, 0) => Form::Interleaved { row_bytes },
             (true, 1) if all == 1 => Form::Contiguous,
@@ -226,13 +226,14 @@ impl Layout {
         })
     }
 
-    /// The channel with this number.
+    /// Returns the channel with this object number.
     pub(crate) fn column(&self, object: u32) -> Option<&Column> {
         let at = self.columns.binary_search_by_key(&object, |c| c.object);
         at.ok().and_then(|at| self.columns.get(at))
     }
 
-    /// Where the values of a channel stand in a whole chunk. Of strings, where the table begins.
+    /// Returns the positions of a channel's values in a whole chunk; for strings, the position of
+    /// the table.
     pub(crate) fn place(&self, column: &Column, scaler: Option<&Scaler>) -> Place {
         match &self.form {
             Form::Contiguous => Place {
@@ -264,7 +265,7 @@ impl Layout {
         }
     }
 
-    /// Where the values of a channel stand in what is left of a chunk.
+    /// Returns the positions of a channel's values in a partial chunk.
     pub(crate) fn tail_place(&self, column: &Column, scaler: Option<&Scaler>, tail: Tail) -> Place {
         let mut place = self.place(column, scaler);
         place.count = self.tail_count(column, tail);
@@ -276,7 +277,7 @@ impl Layout {
         place
     }
 
-    /// Values of a channel in what is left of a chunk.
+    /// Returns the number of a channel's values in a partial chunk.
     pub(crate) fn tail_count(&self, column: &Column, tail: Tail) -> u64 {
         if tail.bytes == 0 {
             return 0;
@@ -291,7 +292,7 @@ impl Layout {
                 let scalers = column.daqmx.iter().flat_map(|d| &d.scalers);
                 scalers.filter_map(of).min().unwrap_or(0)
             }
-            // Where the strings in it end is not known.
+            // The ends of the strings in it are unknown.
             Form::Contiguous if self.has_strings => 0,
             Form::Contiguous if tail.is_torn => {
                 let size = column.data_type.size().unwrap_or(0);
@@ -302,13 +303,13 @@ impl Layout {
         count.min(column.count)
     }
 
-    /// Values of a channel where all are shortened alike.
+    /// Returns the number of a channel's values if all channels are shortened in proportion.
     fn shortened(&self, column: &Column, tail: Tail) -> u64 {
         let values = u128::from(column.count) * u128::from(tail.bytes);
         (values / u128::from(self.chunk_bytes.max(1))) as u64
     }
 
-    /// Bytes of a tail that belong to whole values.
+    /// Returns the bytes of a partial chunk that belong to whole values.
     pub(crate) fn tail_bytes_used(&self, tail: Tail) -> u64 {
         match &self.form {
             Form::Interleaved { row_bytes } => tail.bytes - tail.bytes % row_bytes.max(&1),

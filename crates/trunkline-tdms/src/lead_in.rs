@@ -1,4 +1,4 @@
-//! The 28 bytes with which a segment begins.
+//! The 28 bytes at the start of a segment.
 //!
 //! ```text
 //! 0      4      8         12              20              28
@@ -6,17 +6,18 @@
 //! ```
 //!
 //! The tag and the table of contents (ToC) are the same in both byte orders. The offsets count from
-//! byte 28 on: `next segment` is metadata and raw data together, `raw data` the metadata alone.
+//! byte 28: `next segment` is the length of metadata and raw data, `raw data` that of the metadata
+//! only.
 
 use crate::element::ByteOrder;
 
 /// Bytes of a lead-in.
 pub const LEAD_IN_BYTES: u64 = 28;
-/// Where in it the length of the segment stands.
+/// Offset of the segment length in a lead-in.
 pub(crate) const SEGMENT_BYTES_AT: usize = 12;
 pub(crate) const DATA_TAG: [u8; 4] = *b"TDSm";
 pub(crate) const INDEX_TAG: [u8; 4] = *b"TDSh";
-/// What stands for the length of a segment that is not closed.
+/// The value of the segment length in a segment that is not closed.
 pub(crate) const NOT_CLOSED: u64 = u64::MAX;
 
 pub(crate) const TOC_METADATA: u32 = 0x02;
@@ -28,31 +29,31 @@ pub(crate) const TOC_DAQMX: u32 = 0x80;
 const TOC_KNOWN: u32 =
     TOC_METADATA | TOC_NEW_LIST | TOC_RAW_DATA | TOC_INTERLEAVED | TOC_BIG_ENDIAN | TOC_DAQMX;
 
-/// Bytes of metadata that the lead-in of a segment gives that is not written yet: more than any
-/// file has.
+/// Bytes of metadata in the lead-in of a segment that is not written yet: more than any file has.
 const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
 
-/// The lead-in of a segment that is not written yet, for the place where it will begin.
+/// Returns the lead-in of a segment that is not written yet, to be put where the segment will
+/// begin.
 ///
-/// Readers take it for a last segment whose metadata is cut off, and stop there, whatever is behind
-/// it: [`Fault::Unwritten`](crate::Fault::Unwritten).
+/// Readers take it for a last segment with truncated metadata and stop there, whatever follows:
+/// [`Fault::Unwritten`](crate::Fault::Unwritten).
 #[must_use]
 pub fn unwritten_segment() -> [u8; LEAD_IN_BYTES as usize] {
     LeadIn::UNWRITTEN.to_bytes()
 }
 
-/// A lead-in, without its tag.
+/// A lead-in without its tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LeadIn {
     pub(crate) toc: u32,
     pub(crate) version: u32,
-    /// Bytes of metadata and raw data; [`NOT_CLOSED`] when the writer did not get to say.
+    /// Bytes of metadata and raw data; [`NOT_CLOSED`] if the writer did not finish the segment.
     pub(crate) segment_bytes: u64,
     pub(crate) metadata_bytes: u64,
 }
 
 impl LeadIn {
-    /// That of a segment that is not written yet.
+    /// The lead-in of a segment that is not written yet.
     pub(crate) const UNWRITTEN: Self = Self {
         toc: TOC_METADATA,
         version: 4713,
@@ -60,7 +61,7 @@ impl LeadIn {
         metadata_bytes: UNWRITTEN_METADATA_BYTES,
     };
 
-    /// Reads what follows the tag.
+    /// Decodes the part after the tag.
     pub(crate) fn decode(bytes: &[u8; LEAD_IN_BYTES as usize]) -> Self {
         let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let toc = u32::from_le_bytes(four(4));
@@ -89,7 +90,7 @@ impl LeadIn {
         out.extend(self.to_bytes());
     }
 
-    /// The lead-in of a little-endian segment of a data file.
+    /// Returns the lead-in of a little-endian segment of a data file.
     fn to_bytes(self) -> [u8; LEAD_IN_BYTES as usize] {
         let mut bytes = [0; LEAD_IN_BYTES as usize];
         bytes[..4].copy_from_slice(&DATA_TAG);
@@ -100,7 +101,7 @@ impl LeadIn {
         bytes
     }
 
-    /// Appends the lead-in of a segment of a data file in its own byte order.
+    /// Appends the lead-in of a segment of a data file, in the segment's byte order.
     pub(crate) fn encode_as(&self, out: &mut Vec<u8>) {
         if self.order() == ByteOrder::Little {
             return self.encode(out);

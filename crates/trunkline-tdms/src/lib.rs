@@ -1,8 +1,8 @@
-//! TDMS files: writer, reader and recovery. Bytes in, bytes out; it opens no files.
+//! TDMS files: writer, reader and recovery. The crate works on bytes and opens no files.
 //!
 //! TDMS is a format for measured values: a file has groups, a group has channels, a channel has
-//! values of one type, and each of them has properties. A file is a row of segments, and each
-//! segment says only what is new:
+//! values of one type, and each of these has properties. A file is a sequence of segments. Each
+//! segment states only what has changed since the previous one:
 //!
 //! ```text
 //! segment | segment | segment ...          a file can end after any of them
@@ -34,21 +34,21 @@
 //! ```
 //!
 //! # Layout
-//! - [`TdmsFile`] and [`Channel`]: reading, from anything that is [`ReadAt`], in pieces.
-//!   [`Limits`] bound what a file may make its reader do; [`Report`] and [`Fault`] say what is
+//! - [`TdmsFile`] and [`Channel`]: read a file piece by piece, from any [`ReadAt`]. [`Limits`]
+//!   bound the resources a file may make its reader use; [`Report`] and [`Fault`] describe what is
 //!   wrong with it.
-//! - [`RowExtent`], [`RowPlace`]: rows of several channels, where they lie in the file and as they
-//!   lie in memory.
+//! - [`RowExtent`], [`RowPlace`]: rows of several channels, located in the file and placed in
+//!   memory.
 //! - [`Scaling`]: from raw numbers to engineering values.
-//! - [`Writer`]: segments, whole when they are given out, with [`index_of`] for the index file.
+//! - [`Writer`]: builds complete segments, with [`index_of`] for the index file.
 //! - [`ObjectPath`], [`Properties`], [`PropertyValue`], [`TdmsType`], [`TdmsTime`], [`Text`],
-//!   [`Values`], [`Waveform`]: what files hold.
-//! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recovery, and few long
-//!   segments out of many.
-//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_summed`]: checksums of segments, in a file
-//!   beside it.
-//! - Inside: `lead_in`, `metadata` and `raw_index` read the bytes, `objects` and `walk` hold what
-//!   segments take over from those before, `layout` says where values stand.
+//!   [`Values`], [`Waveform`]: the content of files.
+//! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recovery, and merging many
+//!   segments into a few long ones.
+//! - [`SegmentSum`], [`SumsCheck`], [`TdmsFile::open_summed`]: checksums of segments, in a separate
+//!   file.
+//! - Internal: `lead_in`, `metadata` and `raw_index` decode the bytes, `objects` and `walk` hold
+//!   what segments inherit from earlier ones, `layout` computes the positions of values.
 
 #![forbid(unsafe_code)]
 

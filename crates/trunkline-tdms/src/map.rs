@@ -1,4 +1,4 @@
-//! What a walk over a file has found: its objects, and where their data stands.
+//! The result of a walk over a file: its objects, and the positions of their data.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use crate::layout::{Layout, Tail};
 use crate::lead_in::LEAD_IN_BYTES;
 use crate::objects::Objects;
 
-/// Findings that are kept; further ones are counted.
+/// Maximum number of findings that are kept; further ones are counted.
 const FINDINGS_MAX: usize = 1_000;
 
-/// Raw data of one segment.
+/// The raw data of one segment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Extent {
-    /// Where its data begins.
+    /// The position of its data.
     pub(crate) position: u64,
     /// Whole chunks before it in its run.
     pub(crate) chunks_before: u64,
     pub(crate) chunks: u64,
 }
 
-/// Segments laid out alike; only the last one may end with part of a chunk.
+/// Segments with the same layout; only the last one may end with a partial chunk.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Run {
     pub(crate) layout: Arc<Layout>,
@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// A segment, as far as recovery has to know.
+/// The properties of a segment that recovery needs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct LastSegment {
     pub(crate) position: u64,
@@ -44,7 +44,7 @@ pub(crate) struct LastSegment {
     pub(crate) metadata_bytes: u64,
 }
 
-/// What a walk has found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Map {
     pub(crate) objects: Objects,
@@ -52,24 +52,24 @@ pub(crate) struct Map {
     pub(crate) findings: Vec<Finding>,
     pub(crate) findings_dropped: u64,
     pub(crate) segments: u64,
-    /// Of the segments, by their number from 0, those that were found behind damage, and where.
+    /// Segments found after damage: number counted from 0, and position.
     pub(crate) resumed: Vec<(u64, u64)>,
-    /// Lead-ins that were put right, by their place in the file.
+    /// Lead-ins that were corrected, by their position in the file.
     pub(crate) mended: Vec<(u64, [u8; LEAD_IN_BYTES as usize])>,
     pub(crate) version: Option<u32>,
-    /// Why and where the file ends before its last segment does.
+    /// The reason why the file ends before its last segment does, and the position.
     pub(crate) incomplete: Option<Finding>,
-    /// Bytes at the end that belong to no value that is delivered.
+    /// Bytes at the end that belong to no readable value.
     pub(crate) bytes_lost: u64,
     /// Bytes between segments that were skipped.
     pub(crate) bytes_skipped: u64,
     pub(crate) last: Option<LastSegment>,
-    /// Where the next segment would begin.
+    /// The position at which the next segment would begin.
     pub(crate) end: u64,
 }
 
 impl Map {
-    /// Notes something that is not as it should be.
+    /// Records a fault.
     pub(crate) fn find(&mut self, position: u64, fault: Fault) {
         match self.findings.len() < FINDINGS_MAX {
             true => self.findings.push(Finding { position, fault }),

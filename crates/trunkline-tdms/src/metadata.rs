@@ -1,5 +1,5 @@
-//! A metadata block, read piece by piece: nothing is taken on trust, and no more of it is in memory
-//! than a window.
+//! Reads a metadata block piece by piece: trusts none of its content, and holds at most a window of
+//! it in memory.
 
 use std::io;
 
@@ -10,17 +10,17 @@ use crate::property::PropertyValue;
 use crate::read_at::ReadAt;
 use crate::text::Text;
 
-/// Bytes of a block that are read at once.
+/// Number of bytes of a block that are read at a time.
 const WINDOW_BYTES: u64 = 32 * 1024;
 
-/// Why reading a block ended early.
+/// The reason why reading a block ended early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The source failed while it was read at a position.
+    /// The source failed at this position.
     Source(u64, io::Error),
     /// The file contradicts itself.
     Refused(Finding),
-    /// What follows in this block cannot be made out; other segments can.
+    /// The rest of this block cannot be read; other segments can.
     Rest(Finding),
 }
 
@@ -29,18 +29,19 @@ pub(crate) enum Stop {
 pub(crate) struct Block<'a, R: ?Sized> {
     source: &'a R,
     window: &'a mut Vec<u8>,
-    /// Bytes of the window that are done with.
+    /// Bytes of the window that have been consumed.
     used: usize,
-    /// Position in the source behind the window.
+    /// Position in the source after the window.
     next: u64,
     end: u64,
-    /// What is added to a position in the source for one in the data file.
+    /// The difference between a position in the data file and one in the source.
     shift: u64,
     order: ByteOrder,
 }
 
 impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
-    /// The `bytes` bytes at `from` of a source, which stand at `position` of the data file.
+    /// Creates a cursor over the `bytes` bytes at `from` of a source, which are at `position` of
+    /// the data file.
     pub(crate) fn new(
         source: &'a R,
         window: &'a mut Vec<u8>,
@@ -59,7 +60,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         }
     }
 
-    /// Where the next byte stands in the data file.
+    /// Returns the position of the next byte in the data file.
     pub(crate) fn position(&self) -> u64 {
         self.next - (self.window.len() - self.used) as u64 + self.shift
     }
@@ -126,7 +127,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         self.value()
     }
 
-    /// A number of things that have at least `bytes_min` bytes each, all of them in this block.
+    /// Reads a count of items that have at least `bytes_min` bytes each, all of them in this block.
     pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, Stop> {
         let count = self.u32()?;
         match u64::from(count) * bytes_min <= self.left() {
@@ -135,7 +136,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         }
     }
 
-    /// A string of at most `limit` bytes.
+    /// Reads a string of at most `limit` bytes.
     pub(crate) fn string(&mut self, limit: u64) -> Result<&[u8], Stop> {
         let position = self.position();
         let bytes = u64::from(self.u32()?);

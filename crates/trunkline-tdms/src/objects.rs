@@ -1,5 +1,5 @@
-//! What the segments so far have said about objects: their properties, the list of those that have
-//! data, and how the data of each lies.
+//! The state of objects after the segments so far: their properties, the list of objects with data,
+//! and the layout of each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,17 +17,15 @@ use crate::read_at::ReadAt;
 pub(crate) struct Object {
     pub(crate) path: ObjectPath,
     pub(crate) properties: Properties,
-    /// How its data lies, as last described.
+    /// The layout of its data, as last described.
     index: Option<RawIndex>,
     has_data: bool,
-    /// The list and the block in which it was last named, by their numbers, and its place in the
-    /// list.
+    /// The numbers of the list and the block in which it was last named, and its place in the list.
     list: u64,
     block: u64,
     place: u32,
-    /// Number of the loss after which it was described; see [`Objects::lose`].
+    /// Number of losses before it was described; see [`Objects::lose`].
     described: u64,
-    /// The type of its data.
     pub(crate) data_type: TdmsType,
 }
 
@@ -36,10 +34,10 @@ pub(crate) struct Object {
 pub(crate) struct Objects {
     all: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// Those of the current list that have data, by their place in it. Most lists are long and
-    /// change little, so that those without data are not looked at again and again.
+    /// The objects of the current list that have data, by their place in the list. Most lists are
+    /// long and change little, so this avoids visiting objects without data again and again.
     active: BTreeMap<u32, u32>,
-    /// Objects in the current list.
+    /// Number of objects in the current list.
     list_len: u32,
     list_number: u64,
     block_number: u64,
@@ -49,14 +47,14 @@ pub(crate) struct Objects {
     losses: u64,
 }
 
-/// What an entry of a block has done.
+/// The effect of an entry of a block.
 pub(crate) struct Taken {
     pub(crate) is_changed: bool,
     pub(crate) duplicate: Option<ObjectPath>,
 }
 
 impl Objects {
-    /// The list starts from empty.
+    /// Starts an empty list.
     pub(crate) fn begin_list(&mut self) {
         self.active.clear();
         self.list_len = 0;
@@ -68,8 +66,8 @@ impl Objects {
         self.block_number += 1;
     }
 
-    /// A block could not be read to its end: the list is not known until a new one begins, nor is
-    /// the layout of any object until it is described again.
+    /// Records that a block could not be read to its end. The list is unknown until a new one
+    /// begins, and the layout of an object until it is described again.
     pub(crate) fn lose(&mut self) {
         self.is_list_lost = true;
         self.losses += 1;
@@ -83,12 +81,12 @@ impl Objects {
         std::mem::take(&mut self.listed)
     }
 
-    /// As many objects have data.
+    /// Returns the number of objects that have data.
     pub(crate) fn active_len(&self) -> u64 {
         self.active.len() as u64
     }
 
-    /// The objects that have data, in the order of the list.
+    /// Returns the objects that have data, in the order of the list.
     pub(crate) fn active(&self) -> impl Iterator<Item = Active<'_>> + Clone {
         self.active.values().filter_map(|number| {
             let object = self.all.get(*number as usize)?;
@@ -151,7 +149,7 @@ impl Objects {
                     return Err(block.refuse(position, Fault::NothingBefore { path }));
                 }
                 if object.described < self.losses {
-                    // What it was before may stand in what could not be read.
+                    // Its previous description may be in a part that could not be read.
                     return Err(block.bad("it relies on metadata that could not be read"));
                 }
                 object.has_data = true;
@@ -176,7 +174,7 @@ impl Objects {
                 !is_same
             }
         };
-        // A name and a type have at least 8 bytes.
+        // A name and a type take at least 8 bytes.
         let properties = block.count(8)?;
         for _ in 0..properties {
             let (name, value) = block.property()?;
@@ -188,7 +186,7 @@ impl Objects {
         })
     }
 
-    /// The number of an object; it and what it belongs to are made where they are new.
+    /// Returns the number of an object. Creates it and its parents if they are new.
     fn ensure(&mut self, path: &ObjectPath, limits: &Limits) -> Result<u32, Fault> {
         if let Some(number) = self.numbers.get(path) {
             return Ok(*number);

@@ -1,4 +1,4 @@
-//! Opening: from bytes to a map of what is in them.
+//! Opens a file: walks over its bytes and builds a map of its content.
 
 use std::io;
 
@@ -7,15 +7,16 @@ use crate::file::TdmsFile;
 use crate::read_at::ReadAt;
 use crate::walk::{Kind, Walk};
 
-/// Bounds on what a file may make its reader do.
+/// Bounds on the resources that a file may make its reader use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Objects in a file; 1,000,000 unless set.
+    /// Maximum number of objects in a file. Default: 1,000,000.
     pub objects_max: usize,
-    /// Bytes of a path; 65,536 unless set.
+    /// Maximum length of a path in bytes. Default: 65,536.
     pub path_bytes_max: u64,
-    /// Whether a file that contradicts itself behind its first segment is read up to there, instead
-    /// of refused. What is wrong is then [`Report::incomplete`](crate::Report::incomplete).
+    /// Reads a file that contradicts itself after its first segment up to that point, instead of
+    /// refusing it. The fault is then in [`Report::incomplete`](crate::Report::incomplete).
+    /// Default: false.
     pub is_salvaging: bool,
 }
 
@@ -29,19 +30,19 @@ impl Default for Limits {
     }
 }
 
-/// Why a file cannot be opened.
+/// The reason why a file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The source failed.
     #[error("reading at byte {position} failed: {source}")]
     Source {
-        /// Where, in the source that failed.
+        /// The position in the source that failed.
         position: u64,
-        /// What it says.
+        /// Its error.
         source: io::Error,
     },
-    /// The file is not of this format, or contradicts itself.
+    /// The file is not in this format, or contradicts itself.
     #[error("{0}")]
     Refused(Finding),
 }
@@ -49,8 +50,8 @@ pub enum OpenError {
 impl<R: ReadAt> TdmsFile<R> {
     /// Opens a data file.
     ///
-    /// Files that were not closed, or lost their end, are opened with what is left;
-    /// [`TdmsFile::report`] says so.
+    /// Files that were not closed or lost their end are opened as far as they go;
+    /// [`TdmsFile::report`] describes the damage.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -69,8 +70,8 @@ impl<R: ReadAt> TdmsFile<R> {
 
     /// Opens a data file, and compares its index file with it.
     ///
-    /// The result is the same with any index, or none: what the data file says counts. An index
-    /// that differs, because it is old, damaged or of another file, is a finding
+    /// The result is the same with any index or none, because the data file takes precedence. An
+    /// index that differs, because it is old, damaged or belongs to another file, is a finding
     /// ([`Fault::StaleIndex`](crate::Fault::StaleIndex)).
     ///
     /// # Errors
@@ -80,7 +81,7 @@ impl<R: ReadAt> TdmsFile<R> {
         Ok(Self::of(source, map))
     }
 
-    /// Opens an index file alone: objects and properties, and no data.
+    /// Opens an index file without its data file: objects and properties, but no data.
     ///
     /// # Errors
     /// [`OpenError`].

@@ -1,4 +1,4 @@
-//! Where an object stands in a file: `/`, `/'group'` or `/'group'/'channel'`.
+//! Paths of objects in a file: `/`, `/'group'` or `/'group'/'channel'`.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::text::Text;
 
 /// The path of the file object, a group or a channel.
 ///
-/// In a file a name stands in single quotes, and a quote inside it is written twice. Nothing else
-/// is escaped, so a name may hold slashes, spaces and line breaks. Paths are equal when all their
-/// bytes are.
+/// In a file, a name is enclosed in single quotes, and a quote inside it is doubled. Nothing else
+/// is escaped, so a name may contain slashes, spaces and line breaks. Paths are compared byte by
+/// byte.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectPath {
     /// The file itself, `/`.
@@ -20,20 +20,20 @@ pub enum ObjectPath {
 }
 
 impl ObjectPath {
-    /// The path of a group.
+    /// Creates the path of a group.
     pub fn group(group: impl Into<Text>) -> Self {
         Self::Group(group.into())
     }
 
-    /// The path of a channel.
+    /// Creates the path of a channel.
     pub fn channel(group: impl Into<Text>, channel: impl Into<Text>) -> Self {
         Self::Channel(group.into(), channel.into())
     }
 
-    /// Reads a path as files write it.
+    /// Parses a path as written in files.
     ///
     /// # Errors
-    /// [`PathError`] where the bytes are not of the grammar.
+    /// [`PathError`] if the bytes are not a well-formed path.
     pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
         if bytes == b"/" {
             return Ok(Self::File);
@@ -49,7 +49,7 @@ impl ObjectPath {
         Err(PathError { at: rest })
     }
 
-    /// The path as files write it.
+    /// Returns the path as written in files.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -63,7 +63,7 @@ impl ObjectPath {
         out
     }
 
-    /// What this object belongs to; none for the file.
+    /// Returns the parent object's path; `None` for the file.
     pub fn parent(&self) -> Option<Self> {
         match self {
             Self::File => None,
@@ -72,7 +72,7 @@ impl ObjectPath {
         }
     }
 
-    /// The object's own name; empty for the file.
+    /// Returns the object's own name; empty for the file.
     pub fn name(&self) -> Text {
         match self {
             Self::File => Text::default(),
@@ -80,7 +80,7 @@ impl ObjectPath {
         }
     }
 
-    /// Whether this is a channel's path.
+    /// Returns true for the path of a channel.
     pub fn is_channel(&self) -> bool {
         matches!(self, Self::Channel(..))
     }
@@ -92,15 +92,15 @@ impl fmt::Display for ObjectPath {
     }
 }
 
-/// A path that breaks the grammar, and the byte of it where it does.
+/// A path that is not well-formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not a path (`/`, `/'group'` or `/'group'/'channel'`) from its byte {at} on")]
 pub struct PathError {
-    /// Byte of the path at which nothing legal follows.
+    /// Offset of the first byte that does not fit the grammar.
     pub at: usize,
 }
 
-/// Reads `/'name'` from byte `at` on: the name, and where it ends.
+/// Parses `/'name'` from byte `at` on. Returns the name and the offset of its end.
 fn component(bytes: &[u8], at: usize) -> Result<(Text, usize), PathError> {
     if bytes.get(at..at + 2) != Some(b"/'") {
         return Err(PathError { at });

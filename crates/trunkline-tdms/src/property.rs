@@ -9,7 +9,7 @@ use crate::text::Text;
 use crate::time::TdmsTime;
 
 /// The properties of an object, in the order in which they were first written. A name that was
-/// written again has its last value.
+/// written several times has its last value.
 pub type Properties = IndexMap<Text, PropertyValue>;
 
 /// The value of a property.
@@ -42,18 +42,19 @@ pub enum PropertyValue {
     Extended(Extended),
     /// Text.
     String(Text),
-    /// Truth.
+    /// A boolean.
     Bool(bool),
     /// A point in time.
     Time(TdmsTime),
-    /// Real and imaginary part.
+    /// Real and imaginary part, 32 bits each.
     ComplexF32([f32; 2]),
-    /// Real and imaginary part.
+    /// Real and imaginary part, 64 bits each.
     ComplexF64([f64; 2]),
 }
 
 impl PropertyValue {
-    /// The type it is written with. Floats whose type in the file carried a unit are plain ones.
+    /// Returns the type used for writing. Floats whose type in the file carried a unit are plain
+    /// ones.
     pub fn data_type(&self) -> TdmsType {
         match self {
             Self::Void => TdmsType::Void,
@@ -76,7 +77,7 @@ impl PropertyValue {
         }
     }
 
-    /// The value as a number, where it is one.
+    /// Returns the value as a float, if it is a number.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Self::I8(v) => v.to_f64(),
@@ -94,7 +95,7 @@ impl PropertyValue {
         }
     }
 
-    /// The value as a whole number that is not negative, where it is one.
+    /// Returns the value as an unsigned integer, if it is a non-negative integer.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Self::I8(v) => v.try_into().ok(),
@@ -109,7 +110,7 @@ impl PropertyValue {
         }
     }
 
-    /// The text, where it is one.
+    /// Returns the text, if the value is text.
     pub fn as_text(&self) -> Option<&Text> {
         match self {
             Self::String(text) => Some(text),
@@ -117,7 +118,7 @@ impl PropertyValue {
         }
     }
 
-    /// The point in time, where it is one.
+    /// Returns the time, if the value is a time.
     pub fn as_time(&self) -> Option<TdmsTime> {
         match self {
             Self::Time(time) => Some(*time),
@@ -125,7 +126,7 @@ impl PropertyValue {
         }
     }
 
-    /// Appends the value's bytes as a file holds them.
+    /// Appends the value's bytes in the format of files, little-endian.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Void => {}

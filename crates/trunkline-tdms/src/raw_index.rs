@@ -1,4 +1,4 @@
-//! What a metadata block says of an object's raw data.
+//! The description of an object's raw data in a metadata block.
 
 use crate::data_type::TdmsType;
 use crate::fault::Fault;
@@ -10,10 +10,10 @@ const NO_DATA: u32 = 0xffff_ffff;
 const AS_BEFORE: u32 = 0;
 const FORMAT_CHANGING: u32 = 0x1269;
 const DIGITAL_LINE: u32 = 0x126a;
-/// A marker that was printed in descriptions and never seen in a file.
+/// A marker printed in descriptions of the format but never seen in a file.
 const UNVERIFIED_MARKER: u32 = 0x1369;
 
-/// What an object's entry says.
+/// The content of an object's entry.
 #[derive(Debug)]
 pub(crate) enum Entry {
     NoData,
@@ -21,7 +21,7 @@ pub(crate) enum Entry {
     Described(RawIndex),
 }
 
-/// How the raw data of an object lies in a chunk.
+/// The layout of an object's raw data in a chunk.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum RawIndex {
     Plain(Plain),
@@ -34,33 +34,33 @@ pub(crate) struct Plain {
     pub(crate) data_type: TdmsType,
     /// Values per chunk.
     pub(crate) count: u64,
-    /// Bytes per chunk; of strings, as the file says it.
+    /// Bytes per chunk; for strings, as stated in the file.
     pub(crate) bytes: u64,
 }
 
-/// Rows that a driver of acquisition cards packed.
+/// Rows packed by an acquisition driver.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Daqmx {
     pub(crate) data_type: TdmsType,
     /// Rows per chunk.
     pub(crate) rows: u64,
     pub(crate) scalers: Vec<Scaler>,
-    /// Bytes of a row of each raw buffer.
+    /// Bytes of a row in each raw buffer.
     pub(crate) widths: Vec<u32>,
 }
 
-/// Where one raw number of a DAQmx channel stands in its row, and what it is.
+/// The position and type of one raw number of a DAQmx channel in its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scaler {
-    /// Number under which scales refer to it.
+    /// The number by which scales refer to it.
     pub scale_id: u32,
-    /// Type of the number; of a digital line, of the word it is a bit of.
+    /// Type of the number; for a digital line, of the word that contains its bit.
     pub data_type: TdmsType,
-    /// Which raw buffer.
+    /// Index of the raw buffer.
     pub buffer: u32,
-    /// Byte within the row.
+    /// Byte offset within the row.
     pub byte_offset: u32,
-    /// For a digital line, the bit from `byte_offset` on; none for a whole number.
+    /// For a digital line, the bit counted from `byte_offset`; `None` for a whole number.
     pub bit: Option<u32>,
 }
 
@@ -73,7 +73,7 @@ impl RawIndex {
     }
 }
 
-/// Reads an entry; on an error the rest of the block cannot be read, or the file is refused.
+/// Reads an entry. After an error, the rest of the block cannot be read, or the file is refused.
 pub(crate) fn read<R: ReadAt + ?Sized>(
     block: &mut Block<'_, R>,
     path: &ObjectPath,
@@ -100,10 +100,11 @@ fn plain<R: ReadAt + ?Sized>(
     let count = block.u64()?;
     let bytes = match data_type {
         TdmsType::String => block.u64()?,
-        // Overflow makes the chunk too long for any segment, and is found there.
+        // An overflow makes the chunk longer than any segment, which is detected later.
         other => count.saturating_mul(other.size().unwrap_or(0)),
     };
-    // The length counts itself. Some writers say 16 for 20; a longer one has a surplus.
+    // The length includes itself. Some writers state 16 instead of 20; a greater length means
+    // surplus bytes.
     let read = block.position() - start;
     let surplus = u64::from(length).saturating_sub(read);
     block.skip(surplus)?;
@@ -156,7 +157,7 @@ fn scaler<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, is_digital: bool) -> Res
     let code = block.u32()?;
     let buffer = block.u32()?;
     let offset = block.u32()?;
-    // The sample format, which is not known to mean anything.
+    // The sample format has no known meaning.
     match is_digital {
         true => block.skip(1)?,
         false => block.skip(4)?,
@@ -171,7 +172,7 @@ fn scaler<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, is_digital: bool) -> Res
     })
 }
 
-/// The numbers of types in scalers are their own.
+/// Scalers use their own type numbers.
 fn scaler_type(code: u32) -> TdmsType {
     match code {
         0 => TdmsType::U8,
@@ -190,7 +191,8 @@ fn scaler_type(code: u32) -> TdmsType {
 }
 
 impl Daqmx {
-    /// Whether every scaler lies within a row of a buffer that exists, and can be read.
+    /// Returns true if every scaler lies within a row of an existing buffer and has a readable
+    /// type.
     pub(crate) fn fits(&self) -> bool {
         !self.scalers.is_empty()
             && self.scalers.iter().all(|scaler| {

@@ -1,30 +1,30 @@
-//! Where the bytes of a file come from.
+//! Sources of a file's bytes.
 
 use std::io;
 
-/// Bytes of known length that are read at any position: a slice, an open file, part of something
-/// else.
+/// Bytes of known length that can be read at any position: a slice, an open file, or a part of
+/// something else.
 ///
-/// The reader asks for few bytes at a time, never for more than it needs, so a file of any size is
+/// The reader requests few bytes at a time and never more than it needs, so a file of any size is
 /// read without loading it.
 pub trait ReadAt {
-    /// How many bytes there are now.
+    /// Returns the current length in bytes.
     ///
     /// # Errors
-    /// Whatever the source fails with.
+    /// Any error of the source.
     fn byte_len(&self) -> io::Result<u64>;
 
-    /// Reads into `buffer` from `position` on; the number of bytes read, 0 only at the end or for
-    /// an empty buffer.
+    /// Reads into `buffer` from `position` on. Returns the number of bytes read, which is 0 only at
+    /// the end or for an empty buffer.
     ///
     /// # Errors
-    /// Whatever the source fails with.
+    /// Any error of the source.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
     /// Fills `buffer` from `position` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] where the source ends before, or whatever it fails with.
+    /// [`io::ErrorKind::UnexpectedEof`] if the source ends first, or any error of the source.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut position: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, position) {
@@ -75,7 +75,7 @@ impl<S: ReadAt + ?Sized> ReadAt for &S {
     }
 }
 
-/// A file that somebody has opened.
+/// An open file.
 #[cfg(unix)]
 impl ReadAt for std::fs::File {
     fn byte_len(&self) -> io::Result<u64> {

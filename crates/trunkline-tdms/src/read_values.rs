@@ -1,4 +1,4 @@
-//! Reading values: into a caller's slice, as strings, or as whatever type the channel has.
+//! Reads values: into a caller's slice, as strings, or in the type of the channel.
 
 use std::ops::Range;
 
@@ -10,30 +10,31 @@ use crate::read_at::ReadAt;
 use crate::text::Text;
 use crate::values::{Values, with_element};
 
-/// Bytes read from the source at once.
+/// Number of bytes read from the source at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Strings that were read, and how many bytes there may still be.
+/// Strings read so far, and the bytes that may still be read.
 struct Strings {
     found: Vec<Text>,
     room: u64,
-    /// Which of them cannot be read, and are empty instead; none where that is an error.
+    /// Ranges of strings that cannot be read and are empty instead; `None` if that is an error.
     unreadable: Option<Vec<Range<usize>>>,
 }
 
 impl<R: ReadAt> Channel<'_, R> {
-    /// Reads values from number `start` on into `out`; how many there were.
+    /// Reads values from number `start` on into `out`. Returns their number.
     ///
-    /// A channel of DAQmx data with one scaler is read as what that scaler finds. Memory that is
-    /// used for several calls is fastest; for new memory see [`read_vec`](Self::read_vec).
+    /// A DAQmx channel with one scaler is read as the numbers of that scaler. Reusing the same
+    /// memory for several calls is fastest; for new memory see [`read_vec`](Self::read_vec).
     ///
     /// # Errors
-    /// [`ReadError`]; `T` must be the type of the values (of a float with a unit: without).
+    /// [`ReadError`]. `T` must be the type of the values; for a float with a unit, the type
+    /// without.
     pub fn read_into<T: Element>(&self, start: u64, out: &mut [T]) -> Result<usize, ReadError> {
         self.fill(start, out, None)
     }
 
-    /// The same of one scaler of a DAQmx channel.
+    /// As [`read_into`](Self::read_into), for one scaler of a DAQmx channel.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -46,27 +47,29 @@ impl<R: ReadAt> Channel<'_, R> {
         self.fill(start, out, Some(scale_id))
     }
 
-    /// Reads values from number `start` on, at most `count`, into new memory.
+    /// Reads at most `count` values from number `start` on into new memory.
     ///
-    /// The memory of many numbers is in large pages where the system has them, and is not filled
-    /// with zeros first.
+    /// For many numbers, the memory uses huge pages if the system has them, and is not filled with
+    /// zeros first.
     ///
     /// # Errors
-    /// As of [`read_into`](Self::read_into).
+    /// As [`read_into`](Self::read_into).
     pub fn read_vec<T: Element>(&self, start: u64, count: u64) -> Result<Vec<T>, ReadError> {
         self.fill_vec(start, count, None)
     }
 
-    /// Reads strings from number `start` on, at most `count`.
+    /// Reads at most `count` strings from number `start` on.
     ///
     /// # Errors
-    /// [`ReadError`]; where the ends of strings do not fit, the rest of their chunk cannot be read.
+    /// [`ReadError`]. If the ends of strings are inconsistent, the rest of their chunk cannot be
+    /// read.
     pub fn read_strings(&self, start: u64, count: u64) -> Result<Vec<Text>, ReadError> {
         self.read_strings_within(start, count, u64::MAX)
     }
 
-    /// The same, and no more once the strings have `bytes_max` bytes together: at least one where
-    /// there is one. So memory is bounded, except by the longest string.
+    /// As [`read_strings`](Self::read_strings), but stops once the strings have `bytes_max` bytes
+    /// in total. Returns at least one string if there is one, so memory is bounded except for the
+    /// longest string.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -86,8 +89,8 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(out.found)
     }
 
-    /// The same where some of them cannot be read: those are empty, and their places among what was
-    /// read are given beside it.
+    /// As [`read_strings_within`](Self::read_strings_within), but replaces strings that cannot be
+    /// read with empty ones. Returns the strings and the ranges of the replaced ones.
     ///
     /// # Errors
     /// [`ReadError`], but not [`ReadError::Damaged`].
@@ -107,7 +110,7 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok((out.found, out.unreadable.unwrap_or_default()))
     }
 
-    /// Reads values from number `start` on, at most `count`, in the type they have.
+    /// Reads at most `count` values from number `start` on, in the type they have.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -115,7 +118,7 @@ impl<R: ReadAt> Channel<'_, R> {
         self.read_as(self.only_type()?, start, count, None)
     }
 
-    /// The same of one scaler of a DAQmx channel.
+    /// As [`read`](Self::read), for one scaler of a DAQmx channel.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -125,7 +128,7 @@ impl<R: ReadAt> Channel<'_, R> {
         self.read_as(data_type, start, count, Some(scale_id))
     }
 
-    /// Reads numbers of any type as 64-bit floats, without scales; how many there were.
+    /// Reads numbers of any type as 64-bit floats, without scales. Returns their number.
     ///
     /// # Errors
     /// [`ReadError`]; strings, times and complex numbers are of the wrong type.
@@ -154,7 +157,7 @@ impl<R: ReadAt> Channel<'_, R> {
                         let mut values = vec![T::default(); count as usize];
                         self.fixed(&now, &mut values, &mut piece)?;
                         for (value, out) in values.into_iter().zip(rest.iter_mut()) {
-                            // Each type is a number, or none of its values is.
+                            // Either all values of a type are numbers or none.
                             let number = Element::to_f64(value);
                             *out = number.ok_or_else(|| self.not_numbers(data_type))?;
                         }
@@ -180,7 +183,7 @@ impl<R: ReadAt> Channel<'_, R> {
         }
     }
 
-    /// The type of the values, where there is one.
+    /// Returns the type of the values if there is only one.
     pub(crate) fn only_type(&self) -> Result<TdmsType, ReadError> {
         match self.scalers() {
             [] => Ok(self.data_type()),
@@ -221,7 +224,7 @@ impl<R: ReadAt> Channel<'_, R> {
             TdmsType::ComplexF32 => read!(ComplexF32),
             TdmsType::ComplexF64 => read!(ComplexF64),
             TdmsType::String => Values::String(self.read_strings(start, count)?),
-            // No value can be read; a channel that is there all the same has none.
+            // No value can be read; if such a channel exists, it has none.
             _ => Values::Void,
         })
     }
@@ -241,7 +244,7 @@ impl<R: ReadAt> Channel<'_, R> {
         scale_id: Option<u32>,
     ) -> Result<Vec<T>, ReadError> {
         let there = count.min(self.len().saturating_sub(start)) as usize;
-        // Zeros of numbers are the system's, which provides them page by page.
+        // Zeroed memory for numbers comes from the system, which provides it page by page.
         let mut values = vec![T::default(); there];
         if let Some(bytes) = T::as_bytes_mut(&mut values) {
             trunkline_ring::advise_large_pages(bytes);
@@ -281,13 +284,13 @@ impl<R: ReadAt> Channel<'_, R> {
         piece: &mut Vec<u8>,
     ) -> Result<(), ReadError> {
         let stride = span.stride as usize;
-        // As many as fit in a piece; of very long rows, one value alone.
+        // As many values as fit in a piece; one at a time if rows are very long.
         let per_piece = ((PIECE_BYTES - T::SIZE) / stride.max(1)) + 1;
         let mut position = span.position + span.first * span.stride;
         let bit = span.scaler.and_then(|scaler| scaler.bit);
         let lie_alike = stride == T::SIZE && span.order == ByteOrder::Little && bit.is_none();
         if lie_alike && let Some(bytes) = T::as_bytes_mut(out) {
-            // Straight to where they are wanted.
+            // Directly into the caller's memory.
             return self
                 .source()
                 .read_exact_at(bytes, position)
@@ -311,7 +314,7 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(())
     }
 
-    /// Reads the strings of a span, all in one chunk.
+    /// Reads the strings of a span, which are all in one chunk.
     fn strings(&self, span: &Span<'_>, out: &mut Strings) -> Result<(), ReadError> {
         if out.room == 0 {
             return Ok(());
@@ -319,7 +322,7 @@ impl<R: ReadAt> Channel<'_, R> {
         let table = span.position;
         let text = table + span.column.count * 4;
         let text_bytes = span.column.bytes.saturating_sub(span.column.count * 4);
-        // The end of the string before the first one is where that begins.
+        // A string begins at the end of the previous one.
         let (mut begin, mut at) = (0, span.first);
         if at > 0 {
             begin = self
@@ -368,7 +371,7 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(())
     }
 
-    /// Ends of strings, from the table of a chunk.
+    /// Reads the ends of strings from the table of a chunk.
     fn ends(
         &self,
         table: u64,
@@ -387,7 +390,6 @@ impl<R: ReadAt> Channel<'_, R> {
 }
 
 impl Span<'_> {
-    /// The type of the values.
     pub(crate) fn data_type(&self) -> TdmsType {
         match self.scaler {
             Some(scaler) => scaler.data_type,

@@ -1,4 +1,4 @@
-//! What to do with a file that lost its end, and whether a file is whole.
+//! Verifies and repairs files that lost their end.
 
 use std::io;
 
@@ -13,57 +13,57 @@ use crate::map::LastSegment;
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Where the length of a segment stands in its lead-in.
+/// Offset of the segment length in a lead-in.
 const LENGTH_AT: u64 = 12;
-/// Bytes, and strings, that are read at once.
+/// Numbers of bytes and of strings read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
 const PIECE_STRINGS: u64 = 4_096;
 
-/// How a file that lost its end is put right.
+/// The way to repair a file that lost its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mending {
-    /// The last segment is cut off if it is not whole. Nothing before it is touched.
+    /// Cut off the last segment if it is incomplete. Earlier segments are unchanged.
     Cut,
-    /// The last segment keeps its whole chunks; its length is written into its lead-in.
+    /// Keep the whole chunks of the last segment, and write its length into its lead-in.
     Close,
 }
 
-/// What has to be done with a file, in this order.
+/// The steps that repair a file, to be done in this order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
-    /// What is wrong, and where.
+    /// The fault and its position.
     pub finding: Finding,
-    /// The file is to have this length.
+    /// The length to which the file must be truncated.
     pub length: u64,
-    /// These bytes are to stand at this position.
+    /// The position and the bytes to write there, if any.
     pub patch: Option<(u64, [u8; 8])>,
-    /// Bytes that are cut off.
+    /// Number of bytes cut off.
     pub bytes_lost: u64,
-    /// Values that could be read before and cannot be afterwards, of all channels.
+    /// Number of values, over all channels, that can be read before the repair but not after it.
     pub values_lost: u64,
 }
 
-/// How whole a file is, after all of it was read.
+/// The condition of a file after all of it was read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verification {
-    /// Everything that is wrong: why it is incomplete, then the rest.
+    /// All faults: first why the file is incomplete, then the others.
     pub findings: Vec<Finding>,
-    /// Channels.
+    /// Number of channels.
     pub channels: u64,
-    /// Values of all channels.
+    /// Number of values, over all channels.
     pub values: u64,
-    /// Whether the index file has exactly what the data has; none where there was no index.
+    /// True if the index file has exactly the content of the data file; `None` if there was no
+    /// index.
     pub is_index_same: Option<bool>,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// What would put the file right; none where nothing has to be done.
+    /// Returns the steps that repair the file; `None` if it needs none.
     ///
-    /// The index file, if there is one, is to be written anew afterwards:
-    /// [`TdmsFile::write_index`].
+    /// If there is an index file, it must be written again afterwards: [`TdmsFile::write_index`].
     ///
     /// # Errors
-    /// Whatever the source fails with.
+    /// Any error of the source.
     pub fn repair(&self, mending: Mending) -> io::Result<Option<Repair>> {
         let Some(finding) = self.map.incomplete.clone() else {
             return Ok(None);
@@ -95,7 +95,8 @@ impl<R: ReadAt> TdmsFile<R> {
         }))
     }
 
-    /// Bytes of the last segment's data that stay, and values that do not.
+    /// Returns the bytes of the last segment's data that are kept, and the number of values that
+    /// are lost.
     fn closed(&self, last: &LastSegment, mending: Mending) -> (u64, u64) {
         let run = self.map.runs.last();
         let data = last.position + LEAD_IN_BYTES + last.metadata_bytes;
@@ -113,8 +114,8 @@ impl<R: ReadAt> TdmsFile<R> {
             return (0, extent.chunks * in_chunks + in_tail);
         }
         let whole = extent.chunks * layout.chunk_bytes;
-        // Part of a chunk in a closed segment is read as all channels shortened alike. Where that
-        // gives the same values, they stay.
+        // A partial chunk in a closed segment is read as if all channels were shortened in
+        // proportion. If that yields the same values, they are kept.
         let is_alike = match &layout.form {
             Form::Interleaved { .. } => true,
             Form::Contiguous => layout.columns.len() == 1,
@@ -128,10 +129,11 @@ impl<R: ReadAt> TdmsFile<R> {
 
     /// Reads every byte and every string, and compares the index file.
     ///
-    /// The format has no checksums: what is not seen is a change of values that leaves them values.
+    /// The format has no checksums, so a change that turns values into other valid values is not
+    /// detected.
     ///
     /// # Errors
-    /// [`OpenError::Source`] where the data or the index cannot be read.
+    /// [`OpenError::Source`] if the data or the index cannot be read.
     pub fn verify<I: ReadAt + ?Sized>(&self, index: Option<&I>) -> Result<Verification, OpenError> {
         let len = self.source.byte_len().map_err(|error| failed(0, error))?;
         let mut piece = Vec::new();
@@ -158,7 +160,7 @@ impl<R: ReadAt> TdmsFile<R> {
         })
     }
 
-    /// Where strings cannot be read: all of them are tried.
+    /// Tries to read all strings, and returns the positions where that fails.
     ///
     /// # Errors
     /// [`OpenError::Source`].
@@ -204,7 +206,7 @@ impl<R: ReadAt> TdmsFile<R> {
     /// Writes the index file of this file.
     ///
     /// # Errors
-    /// Whatever the source or `out` fails with.
+    /// Any error of the source or of `out`.
     pub fn write_index(&self, out: &mut impl io::Write) -> io::Result<()> {
         let mut piece = Vec::new();
         self.segments(|at, lead_in, metadata_bytes| {
@@ -221,11 +223,11 @@ impl<R: ReadAt> TdmsFile<R> {
         })
     }
 
-    /// The numbers, from 1, of the segments in which bytes lie; `positions` are ascending. None of
-    /// those that lie in no segment that was read.
+    /// Returns for each position the number, counted from 1, of the segment that contains it, or
+    /// `None` if it is in no segment that was read. `positions` must be ascending.
     ///
     /// # Errors
-    /// Whatever the source fails with.
+    /// Any error of the source.
     pub fn segments_of(&self, positions: &[u64]) -> io::Result<Vec<Option<u64>>> {
         let mut numbers = Vec::with_capacity(positions.len());
         let (mut left, mut number) = (positions.iter().copied().peekable(), 0);
@@ -245,8 +247,8 @@ impl<R: ReadAt> TdmsFile<R> {
         Ok(numbers)
     }
 
-    /// Calls `visit` with position, lead-in and length of metadata of each segment that was read,
-    /// until it says false.
+    /// Calls `visit` with position, lead-in and metadata length of each segment that was read,
+    /// until it returns false.
     fn segments(
         &self,
         mut visit: impl FnMut(u64, &[u8; LEAD_IN_BYTES as usize], u64) -> io::Result<bool>,
@@ -259,7 +261,7 @@ impl<R: ReadAt> TdmsFile<R> {
             }
             let mut bytes = [0; LEAD_IN_BYTES as usize];
             if self.source.byte_len()?.saturating_sub(at) < LEAD_IN_BYTES {
-                // Behind a lead-in whose length is damaged.
+                // The length in the previous lead-in is damaged.
                 break;
             }
             match self

@@ -1,4 +1,4 @@
-//! Writing a file anew: many small segments become few long ones, in either version.
+//! Rewrites a file: many small segments become few long ones, in either version of the format.
 
 use std::io;
 
@@ -16,29 +16,29 @@ use crate::writer::{
     Arrangement, ChannelId, Data, Share, Version, WriteError, Writer, WriterOptions,
 };
 
-/// Values read and written at once.
+/// Number of values read and written at a time.
 const PIECE: u64 = 8 * 1024;
-/// Text that is gathered for one segment, in bytes.
+/// Bytes of text gathered for one segment.
 const TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a file became.
+/// The result of rewriting a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rewritten {
-    /// Bytes that were written.
+    /// Bytes written.
     pub bytes: u64,
-    /// Values of all channels.
+    /// Values written, over all channels.
     pub values: u64,
-    /// Values that could not be read: empty strings stand for them, so that rows keep their
+    /// Values that could not be read. Empty strings or zeros replace them, so that rows keep their
     /// numbers.
     pub unreadable: u64,
-    /// Channels that are left out, and why: the format has no plain channel for them, or they
+    /// Channels that were left out, with the reason: no plain channel can represent them, or they
     /// cannot be read.
     pub channels_left_out: Vec<(ObjectPath, String)>,
-    /// Properties of types that are not written, by object and name: they are left out.
+    /// Properties that were left out because their types are never written, by object and name.
     pub left_out: Vec<(ObjectPath, Text)>,
 }
 
-/// Why a file cannot be written anew. What was written so far is no whole file.
+/// The reason why a file cannot be rewritten. The output so far is not a complete file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RewriteError {
@@ -48,15 +48,15 @@ pub enum RewriteError {
     /// A channel cannot be written.
     #[error("{0}")]
     Write(#[from] WriteError),
-    /// The new file cannot be written to.
+    /// Writing to the new file failed.
     #[error("writing at byte {position} failed: {source}")]
     Sink {
-        /// Where in the new file.
+        /// The position in the new file.
         position: u64,
-        /// What it says.
+        /// The error of the output.
         source: io::Error,
     },
-    /// DAQmx data whose scales a plain channel cannot have.
+    /// DAQmx data with scales that a plain channel cannot have.
     #[error("{path} is DAQmx data whose scales a plain channel cannot have; copy its values")]
     Daqmx {
         /// The channel.
@@ -73,12 +73,13 @@ struct Rewrite<'a, R, W> {
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Writes the whole file anew: little-endian, all values of a channel together, in one segment;
-    /// each channel of strings follows in segments of its own. Of channels that lie row by row, so
-    /// many rows are in a segment as are read at once, 4 MiB: each byte is read once.
+    /// Rewrites the whole file in little-endian order. All values of a channel are together in one
+    /// segment; each channel of strings follows in separate segments. If the channels are
+    /// interleaved, a segment has only as many rows as are read at a time, 4 MiB, so that each byte
+    /// is read once.
     ///
-    /// Memory is bounded whatever the length of the file. A file that is not whole is written with
-    /// what can be read of it.
+    /// Memory is bounded whatever the length of the file. An incomplete file is written as far as
+    /// it can be read.
     ///
     /// # Errors
     /// [`RewriteError`].
@@ -90,7 +91,7 @@ impl<R: ReadAt> TdmsFile<R> {
         self.rewrite_of(version, &|_| true, out)
     }
 
-    /// The same with those channels alone that are wanted.
+    /// As [`rewrite`](Self::rewrite), with only those channels for which `is_wanted` returns true.
     ///
     /// # Errors
     /// [`RewriteError`].
@@ -135,7 +136,8 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             self.writer.object(path)?;
             if let Some(channel) = self.file.channel(path) {
                 let declared = match self.declare(&channel) {
-                    // One channel without a counterpart does not stop all others.
+                    // A channel that cannot be represented does not prevent the others from being
+                    // written.
                     Err(error @ (RewriteError::Daqmx { .. } | RewriteError::Write(_))) => {
                         let left_out = (path.clone(), error.to_string());
                         self.done.channels_left_out.push(left_out);
@@ -170,7 +172,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
             .iter()
             .map(|(id, channel)| share(*id, within(channel, 0)))
             .collect();
-        // So that a channel of strings has its type even where it has no strings.
+        // Gives a channel of strings its type even if it has no strings.
         shares.extend(texts.iter().map(|(id, _)| share(*id, 0)));
         let mut header = Vec::new();
         self.writer
@@ -200,7 +202,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         Ok(self.done)
     }
 
-    /// Makes the channel; none where it never had a type.
+    /// Creates the channel; returns `None` if it never had a type.
     fn declare(&mut self, channel: &Channel<'_, R>) -> Result<Option<ChannelId>, RewriteError> {
         let path = channel.path().clone();
         let ObjectPath::Channel(group, name) = path.clone() else {
@@ -217,7 +219,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
                     return Err(RewriteError::Daqmx { path });
                 }
                 if has_own {
-                    // The scaler's number now stands for the plain values.
+                    // The scaler's number now refers to the plain values.
                     let kind = format!("NI_Scale[{}]_Scale_Type", one.scale_id);
                     self.writer.set(&path, kind, "AdvancedAPI")?;
                 }
@@ -273,7 +275,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
                 Err(error) => return self.unreadable::<T>(channel, (at, to), &error),
             };
             if read == 0 {
-                // Every value of the length stands somewhere; a source that shrinks fails above.
+                // Every value within the length has a position; a source that shrinks fails above.
                 break;
             }
             bytes.clear();
@@ -285,7 +287,7 @@ impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
         Ok(())
     }
 
-    /// Fills up what was announced of a channel whose scalers change on the way.
+    /// Fills the announced rest of a channel whose scalers change on the way.
     fn unreadable<T: Element>(
         &mut self,
         channel: &Channel<'_, R>,

@@ -1,4 +1,4 @@
-//! Rows: one value of each of several channels, one behind the other.
+//! Rows: one value of each of several channels, one after the other.
 
 use crate::channel::{Channel, ReadError};
 use crate::element::{ByteOrder, Element};
@@ -7,35 +7,35 @@ use crate::path::ObjectPath;
 use crate::read_at::ReadAt;
 use crate::values::with_element;
 
-/// Rows that are made at once.
+/// Number of rows produced at a time.
 const PIECE_ROWS: usize = 4096;
 
-/// Rows that stand in one piece of the file.
+/// Rows that are stored in one piece of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowExtent {
-    /// Where in the file the first one begins.
+    /// Position of the first row in the file.
     pub position: u64,
-    /// How many there are.
+    /// Number of rows.
     pub rows: u64,
 }
 
-/// Where a channel's value lies in a row in memory.
+/// The place of a channel's value in a row in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowPlace {
-    /// Bytes of the row before it.
+    /// Bytes of the row before the value.
     pub offset: usize,
     /// Bytes of a row.
     pub row_bytes: usize,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Where rows of these channels stand in the file just as they would in memory: one value of
-    /// each in this order, little-endian, nothing between them. So they can be used without being
-    /// decoded.
+    /// Returns the positions of rows of these channels if their layout in the file equals that in
+    /// memory: one value of each in this order, little-endian, without padding. Such rows can be
+    /// used without decoding.
     ///
-    /// None where they do not lie so throughout the file: contiguous with others, interleaved with
-    /// others or in another order, big-endian, strings, DAQmx, of different lengths; or in more
-    /// than `extents_max` pieces.
+    /// Returns `None` if that does not hold throughout the file: channels that are contiguous,
+    /// interleaved with others or in another order, big-endian data, strings, DAQmx data, different
+    /// lengths; or if there are more than `extents_max` pieces.
     pub fn rows_in_place(
         &self,
         channels: &[ObjectPath],
@@ -83,11 +83,11 @@ impl<R: ReadAt> TdmsFile<R> {
 }
 
 impl<R: ReadAt> Channel<'_, R> {
-    /// Reads values from number `start` on to their places in `rows`, little-endian; how many there
-    /// were. The rest of each row is left as it is.
+    /// Reads values from number `start` on into their places in `rows`, little-endian. Returns
+    /// their number. The rest of each row is unchanged.
     ///
     /// # Errors
-    /// [`ReadError`]; strings have no place in rows.
+    /// [`ReadError`]; strings cannot be stored in rows.
     pub fn read_into_rows(
         &self,
         start: u64,
@@ -104,10 +104,10 @@ impl<R: ReadAt> Channel<'_, R> {
         )
     }
 
-    /// The same of engineering values, as 64-bit floats.
+    /// As [`read_into_rows`](Self::read_into_rows), with engineering values as 64-bit floats.
     ///
     /// # Errors
-    /// As of [`read_scaled_into`](Self::read_scaled_into).
+    /// As [`read_scaled_into`](Self::read_scaled_into).
     pub fn read_scaled_into_rows(
         &self,
         start: u64,

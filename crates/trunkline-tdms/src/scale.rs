@@ -1,8 +1,8 @@
-//! Scales: from the raw numbers of a device to engineering values, as properties describe it.
+//! Scales: convert the raw numbers of a device to engineering values, as described by properties.
 //!
 //! A channel, its group or the file may have properties `NI_Scale[k]_...`. The result is the last
-//! scale; each takes the result of another one, or the raw numbers. Only reading knows scales: what
-//! is written is engineering values.
+//! scale; each scale takes the result of another one or the raw numbers. Scales are only read: the
+//! writer writes engineering values.
 
 mod sensors;
 mod thermocouple;
@@ -17,62 +17,62 @@ use crate::raw_index::Scaler;
 use crate::read_at::ReadAt;
 use crate::text::Text;
 
-/// What stands for the raw numbers where a scale names its source.
+/// The source number that means the raw numbers.
 const RAW: u64 = 0xffff_ffff;
-/// Values scaled at once, and numbers held for it by all steps together.
+/// Maximum number of values scaled at a time, and of numbers held by all steps together.
 const PIECE: usize = 4_096;
 const NUMBERS: usize = 64 * 1024;
 
-/// How the values of a channel are scaled.
+/// The scaling of a channel's values.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scaling {
-    /// Not at all; the numbers are what was meant.
+    /// No scaling; the numbers are the values.
     None,
-    /// By a chain of scales.
+    /// A chain of scales.
     Chain(ScaleChain),
-    /// By scales that cannot be followed. What is read are the raw numbers.
+    /// Scales that cannot be computed. Reading returns the raw numbers.
     Unknown(ScaleError),
 }
 
-/// Why scales cannot be followed.
+/// The reason why scales cannot be computed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
-    /// A kind of scale that is not computed here.
+    /// The kind of scale is not supported.
     #[error("scale {scale} is of the kind {kind}, which is not computed")]
     UnknownKind {
-        /// Its number.
+        /// The scale's number.
         scale: u64,
-        /// The kind, as the file says it.
+        /// The kind, as named in the file.
         kind: Text,
     },
-    /// A property that a scale needs is missing, or is no number.
+    /// A required property is missing or is not a number.
     #[error("property {name} is missing or not a number")]
     MissingProperty {
-        /// The property.
+        /// The property's name.
         name: String,
     },
-    /// A scale that takes its own result.
+    /// A scale depends on its own result.
     #[error("scale {scale} depends on itself")]
     Cycle {
-        /// Its number.
+        /// The scale's number.
         scale: u64,
     },
-    /// A scale that takes from a DAQmx scaler that the channel does not have.
+    /// A scale takes its input from a DAQmx scaler that the channel does not have.
     #[error("scale {scale} takes from a DAQmx scaler that the channel does not have")]
     NoScaler {
-        /// Its number, which is the scaler's.
+        /// The scale's number, which is also the scaler's.
         scale: u32,
     },
-    /// A table that does not rise or fall all along.
+    /// A table is not strictly monotonic.
     #[error("the table of scale {scale} neither rises nor falls all along")]
     NotMonotonic {
-        /// Its number.
+        /// The scale's number.
         scale: u64,
     },
 }
 
-/// Scales in the order in which they are computed; the last one is the result.
+/// Scales in the order of computation; the last one is the result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScaleChain {
     steps: Vec<Step>,
@@ -82,7 +82,7 @@ pub struct ScaleChain {
 enum Step {
     /// The raw numbers of the channel.
     Raw,
-    /// What a DAQmx scaler finds.
+    /// The numbers of a DAQmx scaler.
     Scaler(u32),
     /// The result of another step, unchanged.
     Same(usize),
@@ -95,12 +95,12 @@ enum Step {
         of: usize,
         coefficients: Vec<f64>,
     },
-    /// Pairs, rising in the first number.
+    /// Pairs, ascending by the first number.
     Table {
         of: usize,
         pairs: Vec<(f64, f64)>,
     },
-    /// What a sensor makes of it.
+    /// The conversion of a sensor.
     Sensor {
         of: usize,
         sensor: Sensor,
@@ -111,11 +111,11 @@ enum Step {
 }
 
 impl<R: ReadAt> Channel<'_, R> {
-    /// How its values are scaled: by its own properties, or its group's, or the file's.
+    /// Returns the scaling of its values: by its own properties, or its group's, or the file's.
     pub fn scaling(&self) -> Scaling {
         let group = self.path().parent().unwrap_or(ObjectPath::File);
         let file = self.file();
-        // What is no number is not scaled, whatever its group says.
+        // Values that are not numbers are not scaled, whatever their group defines.
         if !self.is_number() {
             return Scaling::None;
         }
@@ -136,8 +136,8 @@ impl<R: ReadAt> Channel<'_, R> {
             })
     }
 
-    /// Reads scaled values from number `start` on; how many there were. Where there is no chain of
-    /// scales, or it is not known, these are the raw numbers.
+    /// Reads scaled values from number `start` on. Returns their number. Without a chain of scales,
+    /// or if the scales are not supported, the values are the raw numbers.
     ///
     /// # Errors
     /// [`ReadError`]; strings, times and complex numbers are of the wrong type.
@@ -216,7 +216,8 @@ impl Step {
     }
 }
 
-/// The value at `x` between pairs that rise in their first number; at the ends, that of the end.
+/// Interpolates at `x` between pairs in ascending order; outside the table, returns the value of
+/// the nearer end.
 fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -231,8 +232,8 @@ fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
 }
 
 impl ScaleChain {
-    /// A scaler that a step takes from and that is none of these. The raw numbers of a channel with
-    /// several scalers are none of theirs.
+    /// Returns a scaler that a step needs and that is not among these. A channel with several
+    /// scalers has no raw numbers.
     fn missing_scaler(&self, scalers: &[Scaler]) -> Option<u32> {
         self.steps.iter().find_map(|step| match step {
             Step::Raw if scalers.len() > 1 => Some(u32::MAX),
@@ -241,8 +242,8 @@ impl ScaleChain {
         })
     }
 
-    /// The chain that properties describe; none where they describe none, or say that it has been
-    /// applied.
+    /// Returns the chain that properties describe; `None` if they describe none, or state that it
+    /// has been applied.
     ///
     /// # Errors
     /// [`ScaleError`].
@@ -265,17 +266,17 @@ impl ScaleChain {
     }
 }
 
-/// Makes steps of scales, each after those it takes from.
+/// Creates the steps of scales, each after its sources.
 struct Maker<'a> {
     properties: &'a Properties,
     steps: Vec<Step>,
-    /// The step of a source; none while what it takes from is being made.
+    /// The step of each source; `None` while its own sources are being created.
     made: HashMap<u64, Option<usize>>,
 }
 
 impl Maker<'_> {
     fn make(mut self, last: u64) -> Result<ScaleChain, ScaleError> {
-        // A stack of its own: a file may chain as many scales as it has properties.
+        // An explicit stack: a file may chain as many scales as it has properties.
         let mut open = vec![last];
         while let Some(&scale) = open.last() {
             if matches!(self.made.get(&scale), Some(Some(_))) {
@@ -303,12 +304,12 @@ impl Maker<'_> {
         Ok(ScaleChain { steps: self.steps })
     }
 
-    /// The kind of a scale; none where it is a DAQmx scaler's.
+    /// Returns the kind of a scale; `None` if the number is that of a DAQmx scaler.
     fn kind(&self, scale: u64) -> Option<&Text> {
         get(self.properties, &format!("NI_Scale[{scale}]_Scale_Type"))?.as_text()
     }
 
-    /// What a scale takes from.
+    /// Returns the sources of a scale.
     fn sources(&self, scale: u64) -> Result<Vec<u64>, ScaleError> {
         let Some(kind) = self.kind(scale).filter(|_| scale != RAW) else {
             return Ok(Vec::new());
@@ -399,7 +400,7 @@ impl Maker<'_> {
         get(self.properties, &field_name(scale, field))?.as_u64()
     }
 
-    /// Numbered numbers; as many as there are properties at most, so a count is not trusted.
+    /// Reads numbered properties. Stops at the first one missing, so the count is not trusted.
     fn numbers(&self, scale: u64, field: &str, count: u64) -> Result<Vec<f64>, ScaleError> {
         (0..count)
             .map(|at| self.number(scale, &format!("{field}[{at}]")))
@@ -421,7 +422,7 @@ fn get<'a>(properties: &'a Properties, name: &str) -> Option<&'a PropertyValue> 
     properties.get(name.as_bytes())
 }
 
-/// The highest number of a scale that has a kind.
+/// Returns the highest number of a scale that has a kind.
 fn highest_scale(properties: &Properties) -> Option<u64> {
     let numbers = properties.keys().filter_map(|name| {
         let name = std::str::from_utf8(name.as_bytes()).ok()?;

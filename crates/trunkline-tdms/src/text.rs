@@ -1,20 +1,21 @@
-//! Strings as files hold them: bytes that should be UTF-8.
+//! Strings in files: bytes that should be UTF-8.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 
-/// A string of a file. Files hold some that are not UTF-8; the bytes are kept as they are, and
-/// decoded with replacement characters where they are shown.
+/// A string of a file. Some strings in files are not UTF-8; the bytes are kept unchanged and
+/// decoded with replacement characters for display.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Text(Box<[u8]>);
 
 impl Text {
-    /// The bytes as they stand in the file.
+    /// Returns the bytes as stored in the file.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// For people: one NUL at the end dropped, what is not UTF-8 replaced by U+FFFD.
+    /// Returns the text for display: without one NUL at the end, and with invalid UTF-8 replaced by
+    /// U+FFFD.
     pub fn to_str(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.0.strip_suffix(&[0]).unwrap_or(&self.0))
     }

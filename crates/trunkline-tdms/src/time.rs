@@ -1,14 +1,14 @@
-//! Points in time as files hold them.
+//! Points in time as stored in files.
 
 use std::fmt;
 
 use trunkline_types::Timestamp;
 
-/// Seconds from 1904-01-01T00:00:00Z, where files count from, to 1970.
+/// Seconds from 1904-01-01T00:00:00Z, the epoch of TDMS files, to 1970.
 const EPOCH_SECONDS: i64 = 2_082_844_800;
 const NANOS: i128 = 1_000_000_000;
 
-/// A point in time of a file: seconds since 1904-01-01T00:00:00Z without leap seconds, and a
+/// A point in time in a file: seconds since 1904-01-01T00:00:00Z without leap seconds, and a
 /// fraction that always counts forward. Always UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TdmsTime {
@@ -19,14 +19,15 @@ pub struct TdmsTime {
 }
 
 impl TdmsTime {
-    /// Whether all is zero, which is how files say that a time is not known.
+    /// Returns true if all is zero, which in files means an unknown time.
     pub fn is_unset(self) -> bool {
         self == Self::default()
     }
 
-    /// The time in nanoseconds, rounded down; none where it is not within the years 1677 to 2262.
+    /// Returns the time in nanoseconds, rounded down; `None` if it is outside the years 1677 to
+    /// 2262.
     ///
-    /// What was made of a [`Timestamp`] gives the same one again.
+    /// A time converted from a [`Timestamp`] is converted back to the same one.
     pub fn to_timestamp(self) -> Option<Timestamp> {
         let seconds = i128::from(self.seconds) - i128::from(EPOCH_SECONDS);
         let below = (u128::from(self.fraction) * NANOS as u128) >> 64;
@@ -36,7 +37,7 @@ impl TdmsTime {
 }
 
 impl From<Timestamp> for TdmsTime {
-    /// Rounds the fraction up, which is what makes the way back exact.
+    /// Rounds the fraction up, which makes the conversion back exact.
     fn from(time: Timestamp) -> Self {
         let nanos = i128::from(time.as_nanos());
         let below = nanos.rem_euclid(NANOS) as u128;

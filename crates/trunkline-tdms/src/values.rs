@@ -1,14 +1,14 @@
-//! Values in whatever type their channel has.
+//! Values in the type of their channel.
 
 use crate::element::Extended;
 use crate::text::Text;
 use crate::time::TdmsTime;
 
-/// Values of a channel, in the type it has.
+/// Values of a channel, in its type.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Values {
-    /// A channel that never had a type.
+    /// The values of a channel that never had a type.
     Void,
     /// Signed, 8 bits.
     I8(Vec<i8>),
@@ -34,17 +34,17 @@ pub enum Values {
     Extended(Vec<Extended>),
     /// Text.
     String(Vec<Text>),
-    /// Truth.
+    /// Booleans.
     Bool(Vec<bool>),
     /// Points in time.
     Time(Vec<TdmsTime>),
-    /// Real and imaginary parts.
+    /// Real and imaginary parts, 32 bits each.
     ComplexF32(Vec<[f32; 2]>),
-    /// Real and imaginary parts.
+    /// Real and imaginary parts, 64 bits each.
     ComplexF64(Vec<[f64; 2]>),
 }
 
-/// `$do` with `T` as the Rust type of a type in a file of fixed size, or `$other`.
+/// Evaluates `$do` with `T` as the Rust type of a fixed-size type, or `$other`.
 macro_rules! with_element {
     ($data_type:expr, $T:ident => $do:expr, $other:expr) => {
         match $data_type.without_unit() {
@@ -116,7 +116,7 @@ macro_rules! with_element {
 pub(crate) use with_element;
 
 impl Values {
-    /// How many there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Void => 0,
@@ -139,7 +139,7 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

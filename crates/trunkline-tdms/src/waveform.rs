@@ -9,23 +9,23 @@ const START_OFFSET: &[u8] = b"wf_start_offset";
 const INCREMENT: &[u8] = b"wf_increment";
 const SAMPLES: &[u8] = b"wf_samples";
 
-/// Where the values of a channel lie: value `i` at `start + offset + i * increment`.
+/// The axis of a channel's values: value `i` is at `start + offset + i * increment`.
 ///
-/// The properties of a channel are those that were written last, so a gap cannot be said with them.
+/// A channel keeps only the properties that were written last, so they cannot describe a gap.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Waveform {
-    /// When value 0 was taken; none where the properties do not say.
+    /// Time of value 0; `None` if the properties do not define it.
     pub start: Option<TdmsTime>,
-    /// Added to the axis, in its unit; seconds where there is a start.
+    /// Added to the axis, in its unit; seconds if there is a start.
     pub offset: f64,
     /// Distance between two values, in the unit of the axis.
     pub increment: f64,
-    /// Values in one write. This is not the length of the channel. None where not said.
+    /// Number of values in one write, not the length of the channel; `None` if not defined.
     pub samples: Option<u64>,
 }
 
 impl Waveform {
-    /// The waveform that properties describe; none where they have no increment.
+    /// Returns the waveform that properties describe; `None` if they have no increment.
     pub fn of(properties: &Properties) -> Option<Self> {
         let get = |name: &[u8]| properties.get(name);
         Some(Self {
@@ -40,7 +40,7 @@ impl Waveform {
         })
     }
 
-    /// The properties that describe it, for the writer.
+    /// Returns the properties that describe it, for the writer.
     pub fn to_properties(self) -> Vec<(Text, PropertyValue)> {
         let text = |name: &[u8]| Text::from(name);
         let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Reading rows of interleaved channels once: channel after channel of the same rows comes out of
-//! memory.
+//! Reads interleaved channels with one pass over their bytes: the channels of the same rows are
+//! taken from memory one after the other.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,13 +9,13 @@ use crate::file::TdmsFile;
 use crate::layout::Form;
 use crate::read_at::ReadAt;
 
-/// Bytes that are kept. Rows that are read together, channel after channel, have fewer.
+/// Size of the window. Rows that are read together, channel after channel, have fewer bytes.
 const WINDOW_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Bytes of rows that are read together so that each byte is read once.
+/// Bytes of rows that are read together, so that each byte is read once.
 pub(crate) const ROWS_BYTES: u64 = WINDOW_BYTES / 2;
 
-/// A source of which the part that was read last is kept in memory: 8 MiB.
+/// A source that keeps the part read last in memory: 8 MiB.
 #[derive(Debug)]
 pub struct Windowed<'a, R> {
     source: &'a R,
@@ -38,7 +38,7 @@ impl<R: ReadAt> ReadAt for Windowed<'_, R> {
         let end = window.position + window.bytes.len() as u64;
         if !(window.position..end).contains(&position) {
             let left = self.source.byte_len()?.saturating_sub(position);
-            // A read that fails leaves nothing to be believed.
+            // A failed read leaves the window empty.
             let mut bytes = std::mem::take(&mut window.bytes);
             bytes.resize(left.min(WINDOW_BYTES) as usize, 0);
             self.source.read_exact_at(&mut bytes, position)?;
@@ -53,15 +53,15 @@ impl<R: ReadAt> ReadAt for Windowed<'_, R> {
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Whether the values of its channels lie row by row, in all segments.
+    /// Returns true if the values of its channels are stored row by row in all segments.
     pub fn is_row_by_row(&self) -> bool {
         let mut runs = self.map.runs.iter();
         !self.map.runs.is_empty() && runs.all(|run| !matches!(run.layout.form, Form::Contiguous))
     }
 
-    /// The same file through a window of memory: channels of a file that is
-    /// [row by row](Self::is_row_by_row), read in blocks of rows that have no more than 4 MiB, read
-    /// each byte of it once.
+    /// Returns the same file read through a window of memory. If the file is [row by
+    /// row](Self::is_row_by_row) and its channels are read in blocks of rows of at most 4 MiB, each
+    /// byte is read once.
     pub fn windowed(&self) -> TdmsFile<Windowed<'_, R>> {
         TdmsFile {
             source: Windowed {
@@ -72,7 +72,7 @@ impl<R: ReadAt> TdmsFile<R> {
         }
     }
 
-    /// Rows of so many bytes, at least one; of the widest rows there are.
+    /// Returns how many of the file's widest rows fit in this many bytes; at least one.
     pub(crate) fn rows_of(&self, bytes: u64) -> u64 {
         let widths = self.map.runs.iter().map(|run| {
             let layout = &run.layout;

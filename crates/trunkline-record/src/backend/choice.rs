@@ -1,4 +1,4 @@
-//! Which backend a file gets: what was asked for, what came of it, and why.
+//! Selects the backend of a file, and reports what was chosen and why.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,49 +11,49 @@ use rustix::fs::OFlags;
 use super::{Backend, BackendKind, PlainWrites, Uring};
 use crate::place::Place;
 
-/// Which backend is wanted.
+/// The requested backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendWanted {
-    /// io_uring where it is to be had, plain writes where not; [`FileReport`] says which.
+    /// io_uring if it is available, otherwise plain writes; [`FileReport`] says which was chosen.
     #[default]
     BestThereIs,
-    /// io_uring and nothing else.
+    /// io_uring only.
     Uring,
-    /// Plain writes and nothing else.
+    /// Plain writes only.
     PlainWrites,
 }
 
-/// Whether the system's cache is gone around (`O_DIRECT`).
+/// The requested use of the page cache; direct I/O (`O_DIRECT`) bypasses it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Directness {
-    /// Where the file system can; [`FileReport`] says.
+    /// Direct if the file system supports it; [`FileReport`] says which was chosen.
     #[default]
     IfPossible,
-    /// Or not at all.
+    /// Direct, or fail.
     Required,
     /// Through the cache.
     Cached,
 }
 
-/// Why something better was not to be had.
+/// The reason why a better choice was not available.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WhyNot {
-    /// io_uring is there and may not be used.
+    /// io_uring exists but may not be used.
     NotPermitted {
-        /// What `kernel.io_uring_disabled` is, where it can be read. 0: it is not that, so a filter
-        /// of system calls forbids it.
+        /// The value of `kernel.io_uring_disabled`, if it can be read. If it is 0, a system call
+        /// filter forbids io_uring.
         disabled: Option<u8>,
     },
-    /// This kernel has none, or a filter says so.
+    /// The kernel has no io_uring, or a filter reports that.
     NotThere,
-    /// This kernel's is too old: it cannot wait for a bounded time.
+    /// The kernel's io_uring is too old: it cannot wait with a timeout.
     TooOld,
-    /// Too little memory may be locked.
+    /// The limit of locked memory is too low.
     LockedMemory,
-    /// The file system writes through its cache alone.
+    /// The file system cannot bypass its cache.
     NoDirectWrites,
-    /// Anything else, as the system says it.
+    /// Any other reason, as the system reports it.
     Other(String),
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for WhyNot {
 impl std::error::Error for WhyNot {}
 
 impl WhyNot {
-    /// Why io_uring does not start.
+    /// Converts an error of setting up io_uring.
     pub(super) fn of_uring(error: &io::Error) -> Self {
         use rustix::io::Errno;
         match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -112,33 +112,33 @@ impl WhyNot {
     }
 }
 
-/// What a file is written or read with.
+/// The backend and the use of the page cache for a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FileReport {
-    /// The backend.
+    /// The backend in use.
     pub backend: BackendKind,
-    /// Whether the system's cache is gone around.
+    /// True if I/O bypasses the page cache.
     pub is_direct: bool,
-    /// Why it is not what would have been better; empty where it is.
+    /// The reasons why no better choice was available; empty if this is the best one.
     pub why_not: Vec<WhyNot>,
 }
 
 /// A new file, ready to be written.
 #[derive(Debug)]
 pub struct OpenedFile {
-    /// What writes it.
+    /// The backend that writes the file.
     pub backend: Box<dyn Backend>,
-    /// Which backend it is, and why.
+    /// The choice of backend and its reasons.
     pub report: FileReport,
 }
 
-/// Makes a new file and what writes it, with `writes_max` writes running at a time. The name is
-/// safe from a loss of power when this returns.
+/// Creates a file and a backend that runs up to `writes_max` writes at a time. On return the
+/// directory entry is safe from a power loss.
 ///
 /// # Errors
-/// The file is there already or cannot be made; or what is required is not to be had, and the error
-/// says why ([`WhyNot`]). Nothing is left behind then.
+/// The file exists or cannot be created; or a required feature is not available, and the error
+/// carries the reason ([`WhyNot`]). No file is left behind.
 pub fn open_file(
     path: &Path,
     wanted: BackendWanted,
@@ -151,7 +151,8 @@ pub fn open_file(
         .and_then(|place| with_backend(file, Some(place), wanted, is_direct, writes_max, why_not));
     let synced = opened.and_then(|opened| sync_folder(path).map(|()| opened));
     if synced.is_err() {
-        // What it is that did not work is said; that an empty file stays as well is not worth it.
+        // The original error is reported; an empty file that could not be removed is not worth a
+        // second one.
         let _ = std::fs::remove_file(path);
     }
     synced
@@ -173,7 +174,8 @@ fn create(
     match open(OFlags::DIRECT) {
         Ok(file) => Ok((file, true)),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            // Some systems make the file before they refuse; it was not there when this began.
+            // Some systems create the file before they refuse. It did not exist when this call
+            // began.
             let _ = std::fs::remove_file(path);
             if directness == Directness::Required {
                 return Err(unsupported(WhyNot::NoDirectWrites));
@@ -217,7 +219,7 @@ pub(super) fn unsupported(reason: WhyNot) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 
-/// Makes the name of a new file safe.
+/// Syncs the directory of a new file, so that its name survives a power loss.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()

@@ -1,4 +1,4 @@
-//! What a queue writes or reads with: one open file, several writes or reads at a time.
+//! Backends for queues: one open file, with several writes or reads in flight at a time.
 
 mod choice;
 mod opening;
@@ -19,15 +19,15 @@ pub use self::sim_disk::{SimDisk, SimFault};
 pub use self::uring::Uring;
 use crate::place::Displaced;
 
-/// Which backend it is.
+/// The kind of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BackendKind {
-    /// io_uring, from registered memory.
+    /// io_uring, with registered memory.
     Uring,
-    /// One call of the system after the other, in a thread.
+    /// One system call after the other, in a thread.
     PlainWrites,
-    /// A disk of a test.
+    /// A simulated disk for tests.
     Simulated,
 }
 
@@ -41,79 +41,81 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// What a completion belongs to; the caller's.
+/// Identifies the operation of a completion; chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Token(pub u64);
 
-/// Memory, which may be another program's too.
+/// A range of memory, which another program may share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Where it begins.
+    /// The first byte.
     pub start: NonNull<u8>,
-    /// Its bytes.
+    /// The length in bytes.
     pub bytes: usize,
 }
 
-// SAFETY: an address and a length; who follows it answers for that.
+// SAFETY: an address and a length; code that dereferences it is responsible for its validity.
 unsafe impl Send for Span {}
 
-/// One write at a place of the file.
+/// One write at a position of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// Comes back with its completion.
+    /// Returned with the completion.
     pub token: Token,
-    /// Where in the file.
+    /// The position in the file.
     pub position: u64,
-    /// What.
+    /// The bytes to write.
     pub memory: Span,
 }
 
-/// One read at a place of the file.
+/// One read at a position of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// Comes back with its completion.
+    /// Returned with the completion.
     pub token: Token,
-    /// Where in the file.
+    /// The position in the file.
     pub position: u64,
-    /// Where to.
+    /// The memory to read into.
     pub memory: Span,
 }
 
-/// A write, a read or a sync that is over.
+/// A completed write, read or sync.
 #[derive(Debug)]
 pub struct Completed {
-    /// Of the write, the read or the sync.
+    /// The token of the operation.
     pub token: Token,
-    /// Bytes that were written or read, which may be fewer than were to be; 0 for a sync, and for a
-    /// read at the end of the file.
+    /// Bytes written or read, possibly fewer than requested; 0 for a sync and for a read at the end
+    /// of the file.
     pub result: io::Result<usize>,
 }
 
-/// How long to wait for a completion.
+/// The time to wait for a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Not at all.
+    /// Do not wait.
     No,
-    /// Until [`Backend::now`] is this.
+    /// Wait until [`Backend::now`] reaches this time.
     Until(Duration),
 }
 
-/// One open file that is written or read asynchronously. Completions come in any order.
+/// One open file that is written or read asynchronously. Completions arrive in any order.
 ///
-/// Dropping it waits until nothing is running any more.
+/// Dropping a backend waits until no operation is running.
 pub trait Backend: Send + fmt::Debug {
-    /// Which it is.
+    /// Returns the kind of this backend.
     fn kind(&self) -> BackendKind;
 
-    /// What addresses, positions and lengths of writes are multiples of; 1 where they need not be.
+    /// Returns the unit of which addresses, positions and lengths must be multiples; 1 if there is
+    /// none.
     fn block_bytes(&self) -> usize;
 
-    /// Time by which waits are bounded.
+    /// Returns the time by which waits are bounded.
     fn now(&self) -> Duration;
 
-    /// Says which memory will be written from or read into, once, before anything is. None: it is
-    /// registered with the kernel, or that is of no use here; else why not, and each write or read
-    /// registers its own.
+    /// Registers the memory that will be written from or read into. Called once, before the first
+    /// operation. Returns `None` if the memory is registered with the kernel or registering has no
+    /// benefit here. Returns the reason if it failed; each write or read then registers its own
+    /// memory.
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
@@ -122,67 +124,69 @@ pub trait Backend: Send + fmt::Debug {
     /// Begins a write.
     ///
     /// # Errors
-    /// What the system says; it has not begun then.
+    /// The system's error; the write has not begun.
     ///
     /// # Safety
-    /// The memory stays mapped until its completion has come, or until this backend is dropped.
+    /// The memory stays mapped until the completion has been returned or this backend has been
+    /// dropped.
     unsafe fn submit(&mut self, write: Write) -> io::Result<()>;
 
     /// Begins a read.
     ///
     /// # Errors
-    /// What the system says; it has not begun then.
+    /// The system's error; the read has not begun.
     ///
     /// # Safety
-    /// The memory stays mapped, and nobody else reads or writes it, until its completion has come,
-    /// or until this backend is dropped.
+    /// The memory stays mapped, and nobody else reads or writes it, until the completion has been
+    /// returned or this backend has been dropped.
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()>;
 
-    /// Begins an `fdatasync` of what has been written by now.
+    /// Begins an `fdatasync` of what has been written so far.
     ///
     /// # Errors
-    /// What the system says; it has not begun then.
+    /// The system's error; the sync has not begun.
     fn submit_sync(&mut self, token: Token) -> io::Result<()>;
 
-    /// The next completion; none where nothing has come in time.
+    /// Returns the next completion, or `None` if none arrives in time.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>>;
 
-    /// Sets room on the disk aside, without making the file longer.
+    /// Reserves space on the disk without making the file longer.
     ///
     /// # Errors
-    /// `StorageFull`: there is none. `Unsupported`: this file system has no such thing.
+    /// `StorageFull`: there is not enough space. `Unsupported`: the file system cannot reserve
+    /// space.
     fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()>;
 
-    /// Makes the file `length` bytes long, which is more than it has, with zeros at the end.
+    /// Extends the file with zeros to `length` bytes, which must be more than it has.
     ///
     /// # Errors
-    /// `Unsupported`: nothing is gained by it here. Or what the system says.
+    /// `Unsupported`: it has no benefit with this backend. Otherwise the system's error.
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
         let _ = length;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Bytes that the file system has left, without those that are set aside.
+    /// Returns the free bytes of the file system, not counting reserved ones.
     ///
     /// # Errors
-    /// `Unsupported`: it does not say. Or what the system says.
+    /// `Unsupported`: the file system does not report them. Otherwise the system's error.
     fn room(&self) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Where the file is, if the name it was made with no longer leads to it.
+    /// Returns the location of the file if the name it was created with no longer refers to it.
     fn displaced(&self) -> Option<Displaced> {
         None
     }
 
-    /// Cuts the file off at `length`, and gives back what is reserved behind it. Nothing is running
-    /// then.
+    /// Truncates the file to `length` and frees the space reserved after it. No operation may be
+    /// running.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn trim(&mut self, length: u64) -> io::Result<()>;
 }
 
@@ -200,17 +204,17 @@ impl Backend for Box<dyn Backend> {
     }
 
     unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { (**self).register(memory) }
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { (**self).submit(write) }
     }
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { (**self).submit_read(read) }
     }
 
@@ -243,7 +247,7 @@ impl Backend for Box<dyn Backend> {
     }
 }
 
-/// As [`Backend::reserve`], for a file of this machine.
+/// Implements [`Backend::reserve`] for a local file.
 fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
     let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
     loop {
@@ -254,11 +258,11 @@ fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// As [`Backend::room`], for a file of this machine.
+/// Implements [`Backend::room`] for a local file.
 pub(crate) fn room(file: &std::fs::File) -> io::Result<u64> {
     let told = rustix::fs::fstatvfs(file)?;
     if told.f_blocks == 0 {
-        // Some file systems of programs answer with zeros.
+        // Some user-space file systems answer with zeros.
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(told.f_bavail.saturating_mul(told.f_frsize))

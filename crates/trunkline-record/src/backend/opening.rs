@@ -1,4 +1,4 @@
-//! Opening a file that is there, to be read.
+//! Opens an existing file for reading.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,20 +10,20 @@ use rustix::fs::OFlags;
 use super::choice::{unsupported, with_backend};
 use super::{BackendWanted, Directness, OpenedFile, WhyNot};
 
-/// A file that is there, ready to be read.
+/// An existing file, ready to be read.
 #[derive(Debug)]
 pub struct FileToRead {
-    /// What reads it, and which backend it is.
+    /// The backend that reads the file, and the choice of it.
     pub opened: OpenedFile,
-    /// Its bytes when it was opened.
+    /// The length in bytes when the file was opened.
     pub length: u64,
 }
 
-/// Opens a file and what reads it, with `reads_max` reads running at a time.
+/// Opens a file and a backend that runs up to `reads_max` reads at a time.
 ///
 /// # Errors
-/// The file cannot be opened, or is no regular file; or what is required is not to be had, and the
-/// error says why ([`WhyNot`]).
+/// The file cannot be opened or is not a regular file; or a required feature is not available, and
+/// the error carries the reason ([`WhyNot`]).
 pub fn open_to_read(
     path: &Path,
     wanted: BackendWanted,
@@ -38,10 +38,11 @@ pub fn open_to_read(
     Ok(FileToRead { opened, length })
 }
 
-/// What is no regular file is refused before it is opened: opening a pipe waits for its other end.
+/// Refuses anything but a regular file before it is opened: opening a pipe would block until its
+/// other end is opened.
 ///
 /// # Errors
-/// There is no such file, or something else is there.
+/// The file does not exist or is not a regular file.
 pub(crate) fn check_regular(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path)?.is_file() {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Plain calls: one `pwrite` or `pread` after the other, in a thread of its own.
+//! Plain system calls: one `pwrite` or `pread` after the other, in a separate thread.
 
 use std::fs::File;
 use std::io;
@@ -11,16 +11,16 @@ use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Wr
 use crate::clock::monotonic;
 use crate::place::{Displaced, Place};
 
-/// What direct writes are multiples of.
+/// Alignment of direct writes in bytes.
 const BLOCK_BYTES: usize = 4096;
 
-/// The backend that every system has.
+/// The backend that works on every system.
 #[derive(Debug)]
 pub struct PlainWrites {
     file: File,
     is_direct: bool,
     place: Option<Place>,
-    /// None once the thread is to end.
+    /// Set to `None` to end the thread.
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Completed>,
     thread: Option<JoinHandle<()>>,
@@ -34,13 +34,13 @@ enum Job {
 }
 
 impl PlainWrites {
-    /// Takes an open file over; `is_direct` says how it was opened.
+    /// Takes ownership of an open file; `is_direct` says how it was opened.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn new(file: File, is_direct: bool, writes_max: usize) -> io::Result<Self> {
         let (jobs, to_do) = sync_channel(writes_max + 1);
-        // As many as there may be jobs, so that the thread never waits for who takes them.
+        // Room for every job, so that the thread never waits for completions to be taken.
         let (finished, done) = sync_channel(writes_max + 2);
         let for_thread = file.try_clone()?;
         let thread = std::thread::Builder::new()
@@ -56,7 +56,7 @@ impl PlainWrites {
         })
     }
 
-    /// Watches the name of the file.
+    /// Sets the name of the file to watch.
     pub(super) fn named(mut self, place: Option<Place>) -> Self {
         self.place = place;
         self
@@ -88,16 +88,17 @@ fn work(file: &File, to_do: &Receiver<Job>, finished: &SyncSender<Completed>) {
 
 fn write_once(file: &File, write: Write) -> io::Result<usize> {
     let Span { start, bytes } = write.memory;
-    // SAFETY: mapped until this completion has come, as who began the write vouches; another
-    // program may change it meanwhile, and then other bytes are written.
+    // SAFETY: mapped until this completion has been returned, as the caller of `submit` guarantees;
+    // another program may change it meanwhile, and then other bytes are written.
     let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) };
     file.write_at(bytes, write.position)
 }
 
 fn read_once(file: &File, read: Read) -> io::Result<usize> {
     let Span { start, bytes } = read.memory;
-    // SAFETY: mapped and nobody else's until this completion has come, as who began the read
-    // vouches; it is memory of a ring or of staging, which was initialised when it was made.
+    // SAFETY: mapped and exclusive until this completion has been returned, as the caller of
+    // `submit_read` guarantees; it is memory of a ring or of staging, which was initialised when it
+    // was allocated.
     let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) };
     file.read_at(bytes, read.position)
 }
@@ -175,7 +176,7 @@ impl Drop for PlainWrites {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It ends when it has done what it was given; it does not panic.
+            // The thread ends after the jobs it was given; it does not panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! io_uring: writes from registered memory, and reads into it, of which several run at a time.
+//! io_uring: several writes and reads at a time, from and into registered memory.
 
 use std::fs::File;
 use std::io;
@@ -13,14 +13,14 @@ use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Wr
 use crate::clock::monotonic;
 use crate::place::{Displaced, Place};
 
-/// What direct writes are multiples of.
+/// Alignment of direct writes in bytes.
 const BLOCK_BYTES: usize = 4096;
 
-/// Longest piece of memory that the kernel registers as one.
+/// Longest piece of memory that the kernel registers as one buffer.
 const PIECE_MAX: usize = 1 << 30;
 
-/// How long is waited at most, in milliseconds, before completions are looked at again that are not
-/// waited for in the ring.
+/// Longest sleep, in milliseconds, before looking again for completions when waiting in the ring
+/// fails.
 const LOOK_AGAIN_MS: libc::c_int = 100;
 
 /// The backend for speed.
@@ -30,18 +30,18 @@ pub struct Uring {
     is_direct: bool,
     place: Option<Place>,
     registered: Vec<Span>,
-    /// Begun, and its completion has not been taken.
+    /// Operations begun whose completion has not been taken.
     running: usize,
 }
 
 impl Uring {
-    /// Takes an open file over; `is_direct` says how it was opened.
+    /// Takes ownership of an open file; `is_direct` says how it was opened.
     ///
     /// # Errors
-    /// [`WhyNot`]: io_uring is not to be had.
+    /// [`WhyNot`]: io_uring is not available.
     pub fn new(file: File, is_direct: bool, writes_max: usize) -> Result<Self, WhyNot> {
         let not = |error: io::Error| WhyNot::of_uring(&error);
-        // And one for a sync.
+        // One more entry for a sync.
         let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
         let ring = IoUring::new(entries).map_err(not)?;
         if !ring.params().is_feature_ext_arg() {
@@ -59,13 +59,13 @@ impl Uring {
         })
     }
 
-    /// Watches the name of the file.
+    /// Sets the name of the file to watch.
     pub(super) fn named(mut self, place: Option<Place>) -> Self {
         self.place = place;
         self
     }
 
-    /// Which registered piece a span lies in.
+    /// Returns the index of the registered piece that contains a span.
     fn piece_of(&self, memory: Span) -> Option<u16> {
         let (start, end) = (
             memory.start.as_ptr().addr(),
@@ -81,30 +81,33 @@ impl Uring {
 
     fn begin(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         let too_many = || io::Error::other("more writes were begun than were said to be");
-        // SAFETY: the file is registered for as long as the ring lives. The memory stays until the
-        // completion has come or this is dropped, which waits for it, as who begins it vouches.
+        // SAFETY: the file is registered for as long as the ring lives. The memory stays mapped
+        // until the completion has been returned or this backend has been dropped, which waits for
+        // it, as the caller guarantees.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| too_many())?;
         self.running += 1;
         self.hand_over();
         Ok(())
     }
 
-    /// Tells the kernel of what was begun. What it does not take now it is told of again at the
-    /// next completion that is asked for, where an error that stays is reported.
+    /// Submits the queued entries to the kernel. Entries it does not accept now are submitted again
+    /// when the next completion is requested; a persistent error is reported there.
     fn hand_over(&mut self) {
         if !self.ring.submission().is_empty() {
             let _ = self.ring.submit();
         }
     }
 
-    /// Waits until completions have come, where the kernel does not let one wait in the ring.
+    /// Waits for completions by polling the descriptor, when the kernel refuses to wait in the
+    /// ring.
     fn wait_for_descriptor(&self) {
         let mut ring = libc::pollfd {
             fd: self.ring.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one descriptor, which is open. Whatever it says, completions are looked at.
+        // SAFETY: one open descriptor. The result is ignored because completions are checked in any
+        // case.
         unsafe { libc::poll(&raw mut ring, 1, LOOK_AGAIN_MS) };
     }
 
@@ -120,7 +123,7 @@ impl Uring {
     }
 }
 
-/// The same memory in pieces that can be registered.
+/// Splits memory into pieces that can be registered.
 fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
     (0..span.bytes).step_by(PIECE_MAX).map(move |at| Span {
         // SAFETY: within the span.
@@ -129,7 +132,7 @@ fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
     })
 }
 
-/// Worth another try at once.
+/// Returns true if the call is worth repeating at once.
 fn is_passing(error: &io::Error) -> bool {
     let error = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(error, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
@@ -160,7 +163,8 @@ impl Backend for Uring {
                 iov_len: span.bytes,
             })
             .collect();
-        // SAFETY: the memory stays mapped for as long as this lives, as the caller vouches.
+        // SAFETY: the memory stays mapped for as long as this backend lives, as the caller
+        // guarantees.
         match unsafe { self.ring.submitter().register_buffers(&vectors) } {
             Ok(()) => {
                 self.registered = pieces;
@@ -172,13 +176,13 @@ impl Backend for Uring {
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         let start = write.memory.start.as_ptr().cast_const();
-        // What is not taken at once comes back as written short.
+        // The rest is reported as a short write.
         let bytes = write.memory.bytes.min(PIECE_MAX) as u32;
         let entry = match self.piece_of(write.memory) {
             Some(piece) => opcode::WriteFixed::new(Fixed(0), start, bytes, piece)
                 .offset(write.position)
                 .build(),
-            // Not registered, or over the end of a piece that is.
+            // Not registered, or crosses the end of a registered piece.
             None => opcode::Write::new(Fixed(0), start, bytes)
                 .offset(write.position)
                 .build(),
@@ -188,13 +192,13 @@ impl Backend for Uring {
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
         let start = read.memory.start.as_ptr();
-        // What is not read at once comes back as read short.
+        // The rest is reported as a short read.
         let bytes = read.memory.bytes.min(PIECE_MAX) as u32;
         let entry = match self.piece_of(read.memory) {
             Some(piece) => opcode::ReadFixed::new(Fixed(0), start, bytes, piece)
                 .offset(read.position)
                 .build(),
-            // Not registered, or over the end of a piece that is.
+            // Not registered, or crosses the end of a registered piece.
             None => opcode::Read::new(Fixed(0), start, bytes)
                 .offset(read.position)
                 .build(),
@@ -227,7 +231,7 @@ impl Backend for Uring {
             let args = SubmitArgs::new().timespec(&left);
             match self.ring.submitter().submit_with_args(1, &args) {
                 Ok(_) => {}
-                // Time has run out, which the next round finds.
+                // The timeout expired; the next iteration detects it.
                 Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => {}
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
@@ -265,10 +269,10 @@ impl Drop for Uring {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
-                // What the kernel was not told of never runs.
+                // Entries never submitted to the kernel never run.
                 Err(_) if self.running <= self.ring.submission().len() => break,
-                // The rest still reads or writes memory that is freed behind this: its completions
-                // come all the same.
+                // The other operations still access memory that is freed after this drop; their
+                // completions arrive even if waiting fails.
                 Err(_) => self.wait_for_descriptor(),
             }
         }

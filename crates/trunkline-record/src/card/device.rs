@@ -1,4 +1,4 @@
-//! One device of the card, in whatever time it is given.
+//! One device of the card, in simulated time.
 
 use std::io;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use trunkline_ring::{NoRegion, RegionFiller};
 
 use super::content::{SAMPLE_BYTES, fill_samples};
 
-/// What a device does.
+/// Configures a [`SimDevice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceOptions {
-    /// Its number, which is in every sample.
+    /// The device's number, which is part of every sample.
     pub device: u16,
-    /// Rows per second; 0: as fast as there is room, which loses nothing.
+    /// Rows per second; 0 means as fast as the ring has room, which loses nothing.
     pub rate: u64,
-    /// Rows that come at a time, as a DMA engine transfers them: all of them, or all are lost.
+    /// Rows per transfer, like those of a DMA engine: a transfer is written or lost as a whole.
     pub transfer_rows: u64,
-    /// It ends after so many rows, lost ones too; none: it goes on.
+    /// Rows, including lost ones, after which the device ends; `None` means that it never ends.
     pub rows_max: Option<u64>,
 }
 
 impl DeviceOptions {
-    /// Device `device`, which never ends.
+    /// Options for device `device`, which never ends.
     #[must_use]
     pub fn new(device: u16, rate: u64, transfer_rows: u64) -> Self {
         Self {
@@ -33,25 +33,25 @@ impl DeviceOptions {
     }
 }
 
-/// How far a device is.
+/// Counters of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct DeviceCounts {
-    /// Rows that were acquired, with those lost.
+    /// Rows acquired, including lost ones.
     pub acquired: u64,
-    /// Rows that had no room when they came.
+    /// Rows lost because the ring was full when they arrived.
     pub lost: u64,
-    /// How often rows began to be lost: the device's overflow flag, counted.
+    /// Number of times that losing rows began: the device's overflow flag, counted.
     pub overflows: u64,
-    /// It has acquired all it was to.
+    /// True once the device has acquired `rows_max` rows.
     pub is_over: bool,
 }
 
 /// A device that fills a ring as a DMA engine does. It has no clock and no thread: it acquires what
 /// is due when it is [run](Self::run_until).
 ///
-/// It never waits for who records and never writes over what is lent: what comes when the ring is
-/// full is lost, and the overflow counter goes up.
+/// It never waits for the reader and never overwrites lent regions. Rows that arrive while the ring
+/// is full are lost, and the overflow counter increases.
 #[derive(Debug)]
 pub struct SimDevice {
     filler: RegionFiller,
@@ -62,10 +62,11 @@ pub struct SimDevice {
 }
 
 impl SimDevice {
-    /// A device that fills the ring of `filler`, whose elements are rows of samples.
+    /// Creates a device that fills the ring of `filler`, whose elements are rows of samples.
     ///
     /// # Errors
-    /// `InvalidInput`: rows are not whole samples, or the ring is not whole transfers.
+    /// `InvalidInput`: a row is not a whole number of samples, or the ring not a whole number of
+    /// transfers.
     pub fn new(filler: RegionFiller, options: DeviceOptions) -> io::Result<Self> {
         let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         let (row_bytes, capacity) = (filler.element_bytes(), filler.capacity());
@@ -91,11 +92,11 @@ impl SimDevice {
         })
     }
 
-    /// Acquires what has come by `now`, counted from any moment; the first call starts the device.
-    /// Returns how many rows went into the ring.
+    /// Acquires the rows due by `now`, which counts from an arbitrary moment; the first call starts
+    /// the device. Returns the number of rows put into the ring.
     ///
     /// # Errors
-    /// [`NoRegion::Corrupt`]: the other end has written positions that cannot be true.
+    /// [`NoRegion::Corrupt`]: the other end has written impossible positions.
     pub fn run_until(&mut self, now: Duration) -> Result<u64, NoRegion> {
         let before = self.filler.written();
         let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
@@ -106,7 +107,7 @@ impl SimDevice {
             rate => rows_in(elapsed, rate),
         };
         while self.acquired < most {
-            // The last transfer of a device that ends is a short one.
+            // The last transfer of a device that ends may be short.
             let rows = transfer.min(most - self.acquired);
             if due - self.acquired < rows {
                 break;
@@ -131,20 +132,20 @@ impl SimDevice {
         Ok(())
     }
 
-    /// When the next transfer is there, as [`run_until`](Self::run_until) counts time. None where
-    /// it does not depend on time.
+    /// Returns the time of the next transfer on the clock of [`run_until`](Self::run_until), or
+    /// `None` if it does not depend on time.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let rows = self.acquired + self.options.transfer_rows;
         let nanoseconds = (u128::from(rows) * 1_000_000_000)
             .checked_div(u128::from(self.options.rate))
             .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())?;
-        // Rounded up: it is there then.
+        // Rounded up, so that the transfer is due at that time.
         let after = Duration::from_nanos(nanoseconds.saturating_add(1));
         Some(self.began.unwrap_or_default().saturating_add(after))
     }
 
-    /// How far it is.
+    /// Returns the device's counters.
     #[must_use]
     pub fn counts(&self) -> DeviceCounts {
         DeviceCounts {
@@ -158,14 +159,14 @@ impl SimDevice {
         }
     }
 
-    /// Who records waits for what was put in and is to be woken.
+    /// Returns true if the reader waits for the rows just put in and must be woken.
     #[must_use]
     pub(super) fn must_wake(&mut self) -> bool {
         self.filler.must_wake()
     }
 }
 
-/// Whole rows that come in a time.
+/// Returns the number of whole rows that arrive in `time`.
 pub(super) fn rows_in(time: Duration, rate: u64) -> u64 {
     let rows = time.as_nanos() * u128::from(rate) / 1_000_000_000;
     u64::try_from(rows).unwrap_or(u64::MAX)

@@ -1,9 +1,9 @@
-//! A simulated acquisition card: the test bench of recording and playing.
+//! A simulated acquisition card: the test bench for recording and playback.
 //!
-//! A card has devices, each with a ring of its own and a rate, as PCIe digitizers have. Every
-//! sample says which it is, so whatever is recorded can be checked value by value, whole, in order
-//! and with its gaps. [`SimDevice`] and [`SimOutput`] run in whatever time they are given, which is
-//! how tests use them; a [`SimCard`] runs devices in threads, in real time.
+//! A card has devices, each with its own ring and rate, like PCIe digitizers. Every sample encodes
+//! its device and number, so a recording can be checked value by value: complete, in order, and
+//! with its gaps. [`SimDevice`] and [`SimOutput`] run in simulated time, as tests use them; a
+//! [`SimCard`] runs devices in threads, in real time.
 
 mod content;
 mod device;
@@ -25,46 +25,47 @@ pub use self::ring::CardRing;
 use self::ring::Meeting;
 use crate::clock::monotonic;
 
-/// How long a device that has nothing to do sleeps at most: it is stopped within that.
+/// Longest sleep of an idle device. A stop takes effect within this time.
 const NAP_MAX: Duration = Duration::from_millis(5);
 
-/// How long a device sleeps whose ring is full, when it is to go as fast as it can.
+/// Sleep of a device with an unlimited rate whose ring is full.
 const NAP_FULL: Duration = Duration::from_micros(50);
 
-/// What a card is made of.
+/// Configures a [`SimCard`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CardOptions {
-    /// Devices, numbered from 0.
+    /// Number of devices, numbered from 0.
     pub devices: u16,
     /// Channels of a device: samples of [`SAMPLE_BYTES`] in a row.
     pub channels: usize,
-    /// Rows that fit into a device's ring.
+    /// Capacity of a device's ring in rows.
     pub ring_rows: usize,
-    /// Rows that come at a time; the ring is whole transfers.
+    /// Rows per transfer; the ring's capacity is a multiple of it.
     pub transfer_rows: u64,
-    /// Rows per second of each; 0: as fast as there is room.
+    /// Rows per second of each device; 0 means as fast as the ring has room.
     pub rate: u64,
-    /// Each ends after so many rows, lost ones too; none: when the card is stopped.
+    /// Rows, including lost ones, after which each device ends; `None` means that it runs until
+    /// stopped.
     pub rows_max: Option<u64>,
-    /// Regions of a device that may be lent at a time.
+    /// Maximum number of regions of a device that are lent at a time.
     pub lent_max: usize,
-    /// Pages of the rings.
+    /// The memory pages to use for the rings.
     pub pages: PagesWanted,
 }
 
-/// A card whose devices run, each in a thread. Dropping it stops them.
+/// A card with running devices, each in its own thread. Dropping it stops them.
 #[derive(Debug)]
 pub struct SimCard {
-    /// One for each device, which stops when it is dropped.
+    /// One sender per device; dropping it stops the device.
     running: Vec<Sender<()>>,
     threads: Vec<JoinHandle<DeviceCounts>>,
 }
 
 impl SimCard {
-    /// Starts the devices, and gives out their rings, in their order.
+    /// Starts the devices and returns their rings, in device order.
     ///
     /// # Errors
-    /// As of [`RegionMemory::create`] and [`SimDevice::new`]; there is no thread to be had.
+    /// As [`RegionMemory::create`] and [`SimDevice::new`], or the error of starting a thread.
     pub fn start(options: &CardOptions) -> io::Result<(Self, Vec<CardRing>)> {
         let mut card = Self {
             running: Vec::new(),
@@ -93,7 +94,7 @@ impl SimCard {
             };
             made.push((device, meeting, ring));
         }
-        // All memory is there: the devices start together.
+        // All memory is allocated: the devices start together.
         let mut rings = Vec::new();
         for (number, (device, meeting, ring)) in made.into_iter().enumerate() {
             let (running, stopped) = channel();
@@ -107,18 +108,18 @@ impl SimCard {
         Ok((card, rings))
     }
 
-    /// Whether every device has acquired all it was to.
+    /// Returns true once every device has ended by itself.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Stops the devices; how far each has come. What they have put into their rings stays there.
+    /// Stops the devices and returns their final counts. Data already in the rings stays there.
     #[must_use]
     pub fn stop(mut self) -> Vec<DeviceCounts> {
         self.running.clear();
         let ended = self.threads.into_iter().map(JoinHandle::join);
-        // They do not panic.
+        // The threads do not panic.
         ended.map(Result::unwrap_or_default).collect()
     }
 }
@@ -128,7 +129,7 @@ fn run(mut device: SimDevice, stopped: &Receiver<()>, meeting: &Meeting) -> Devi
         let now = monotonic();
         let mut nap = Duration::ZERO;
         match device.run_until(now) {
-            // Who records has written nonsense: there is nobody to acquire for.
+            // The reader has written invalid positions, so nobody consumes the data.
             Err(_) => break,
             Ok(0) => {
                 let due = device.next_due();

@@ -1,4 +1,4 @@
-//! A device that is played to.
+//! A simulated output device, which plays a ring.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use trunkline_ring::{NoRegion, RegionDrain};
 use super::content::{SAMPLE_BYTES, WrongSample, check_samples};
 use super::device::rows_in;
 
-/// Rows that it takes at a time.
+/// Maximum number of rows taken at a time.
 const TAKEN_MAX: u64 = 4096;
 
-/// A device that plays a ring at its own rate and looks at every sample. It has no clock and no
+/// A device that plays a ring at its own rate and checks every sample. It has no clock and no
 /// thread: it plays what is due when it is [run](Self::run_until).
 ///
-/// It never waits: a row that is not there when its time comes is counted as missed, and the one
-/// that should have been played is played in the time of a later one.
+/// It never waits. A row that is not available when it is due counts as missed, and is played at
+/// the time of a later one.
 #[derive(Debug)]
 pub struct SimOutput {
     drain: RegionDrain,
@@ -27,24 +27,24 @@ pub struct SimOutput {
     rows: Vec<u8>,
 }
 
-/// Why a device plays no further.
+/// The error after which a device plays no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// What it has got is not what was acquired.
+    /// A sample differs from what was acquired.
     #[error(transparent)]
     Wrong(#[from] WrongSample),
-    /// The ring cannot be believed.
+    /// The positions in the ring are impossible.
     #[error(transparent)]
     Ring(#[from] NoRegion),
 }
 
 impl SimOutput {
-    /// Plays what device `device` has acquired, from its first sample on, `rate` rows per second;
-    /// with 0 whatever is there, so that nothing is ever missed.
+    /// Plays what device `device` acquired, from its first sample on, at `rate` rows per second.
+    /// With rate 0 it plays whatever is available, so that nothing is ever missed.
     #[must_use]
     pub fn new(drain: RegionDrain, device: u16, rate: u64) -> Self {
-        // Within memory that is there.
+        // Fits in memory.
         let rows = vec![0; drain.element_bytes() * TAKEN_MAX as usize];
         Self {
             drain,
@@ -57,8 +57,8 @@ impl SimOutput {
         }
     }
 
-    /// Plays what is due by `now`, counted from any moment; the first call starts the device.
-    /// Returns how many rows it has played.
+    /// Plays the rows due by `now`, which counts from an arbitrary moment; the first call starts
+    /// the device. Returns the number of rows played.
     ///
     /// # Errors
     /// [`OutputError`].
@@ -76,7 +76,7 @@ impl SimOutput {
                 0 => there.min(TAKEN_MAX),
                 _ => (due - self.due).min(TAKEN_MAX),
             };
-            // At most as many rows as there is memory for.
+            // `wanted` is at most the number of rows that the buffer holds.
             let room = self.rows.get_mut(..wanted as usize * row_bytes);
             let room = room.unwrap_or_default();
             let taken = self.drain.take(room).map_err(NoRegion::from)?;
@@ -92,19 +92,19 @@ impl SimOutput {
         Ok(self.played - before)
     }
 
-    /// Rows that were played.
+    /// Returns the number of rows played.
     #[must_use]
     pub fn played(&self) -> u64 {
         self.played
     }
 
-    /// Rows that were not there when their time came.
+    /// Returns the number of rows that were not available when they were due.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.drain.missed()
     }
 
-    /// How often rows began to be missing.
+    /// Returns how many times rows began to be missing.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.drain.underruns()

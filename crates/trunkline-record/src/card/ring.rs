@@ -1,4 +1,4 @@
-//! The end of a device's ring that is recorded from, with a way to wait for the device's thread.
+//! The reading end of a device's ring, with a way to wait for the device's thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
@@ -8,7 +8,7 @@ use trunkline_ring::{NoRegion, ReadRegion, RegionMemory, RegionReader};
 
 use crate::clock::monotonic;
 
-/// What a device's thread and who records from it share.
+/// State shared by a device's thread and the reader of its ring.
 #[derive(Debug, Default)]
 pub(super) struct Meeting(Mutex<Met>);
 
@@ -19,14 +19,14 @@ struct Met {
 }
 
 impl Meeting {
-    /// Wakes who waits.
+    /// Wakes the waiting reader, if any.
     pub(super) fn wake(&self) {
         if let Some(thread) = &self.met().waits {
             thread.unpark();
         }
     }
 
-    /// Nothing more comes.
+    /// Marks the device as ended and wakes the reader.
     pub(super) fn end(&self) {
         self.met().is_over = true;
         self.wake();
@@ -41,31 +41,33 @@ impl Meeting {
     }
 
     fn met(&self) -> MutexGuard<'_, Met> {
-        // Nothing in here panics.
+        // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A device's ring, as who records sees it.
+/// A device's ring, as its reader sees it.
 #[derive(Debug)]
 pub struct CardRing {
-    /// Its memory, for a [`WriteQueue`](crate::WriteQueue) to register.
+    /// The ring's memory, for a [`WriteQueue`](crate::WriteQueue) to register.
     pub memory: Arc<RegionMemory>,
-    /// Regions of it.
+    /// Acquires regions of the ring.
     pub reader: RegionReader,
     pub(super) meeting: Arc<Meeting>,
 }
 
 impl CardRing {
-    /// The next region, of `rows` rows or up to the end of the memory or to a gap; waits for it. Of
-    /// a device that has ended, what is left. None when nothing is left.
+    /// Waits for the next region and returns it. The region has `rows` rows, or fewer at the end of
+    /// the memory, at a gap, and when the device has ended. Returns `None` when nothing is left.
     ///
     /// # Errors
-    /// [`NoRegion::NotYet`] when it is not there after `wait`; what else [`NoRegion`] says.
+    /// [`NoRegion::NotYet`] if the rows are not available within `wait`; otherwise as [`NoRegion`]
+    /// describes.
     pub fn next(&mut self, rows: u64, wait: Duration) -> Result<Option<ReadRegion>, NoRegion> {
         let until = monotonic().saturating_add(wait);
         loop {
-            // Looked at before the ring: what a device puts in before it ends is found.
+            // Read before the ring is checked, so that rows put in before the device ended are
+            // found.
             let is_over = self.meeting.is_over();
             match self.reader.acquire(rows) {
                 Ok(region) => return Ok(Some(region)),
@@ -79,7 +81,7 @@ impl CardRing {
                         return Err(NoRegion::NotYet { available });
                     }
                     self.meeting.meet();
-                    // More than there is may never come in one piece.
+                    // A larger number of rows may never be available in one piece.
                     if self.reader.wait_for(available + 1)? && !self.meeting.is_over() {
                         thread::park_timeout(left);
                     }

@@ -1,4 +1,4 @@
-//! Rows out of a ring when they are due, for programs that play them somewhere.
+//! Takes rows out of a ring when they are due, for programs that pass them on.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use trunkline_ring::{NoRegion, RegionDrain};
 use super::error::PlaybackError;
 use super::pace::Pacer;
 
-/// Takes rows out of a ring when they are due, and counts how often one was not there.
+/// Takes rows out of a ring when they are due, and counts how often a due row was missing.
 ///
-/// A device plays at its own rate and takes its rows from [`RegionDrain`] itself; this is for a
-/// program in its place: one that plays into a stream, or into variables.
+/// A device plays at its own rate and takes its rows from [`RegionDrain`] itself. This type is for
+/// a program that plays in place of a device, into a stream or into variables.
 #[derive(Debug)]
 pub struct PacedDrain {
     drain: RegionDrain,
     pacer: Pacer,
     has_begun: bool,
     is_late: bool,
-    /// Since when a row that is due has no room.
+    /// The time since which a due row has had no room.
     held_since: Option<Duration>,
     underruns: u64,
 }
 
 impl PacedDrain {
-    /// Takes the rows of `drain` as `pacer` says.
+    /// Creates a drain that takes the rows of `drain` when `pacer` makes them due.
     #[must_use]
     pub fn new(drain: RegionDrain, pacer: Pacer) -> Self {
         Self {
@@ -36,10 +36,11 @@ impl PacedDrain {
         }
     }
 
-    /// Copies rows that are due at `now` into `bytes`, as many as there are and as fit; how many.
-    /// Time begins with the first row. One that is due and not there is late, and all behind it are
-    /// later by as much. So is one that has no room, from this call to the next: whoever waits for
-    /// room says so by calls with no `bytes`.
+    /// Copies rows that are due at `now` into `bytes`, as many as are available and fit, and
+    /// returns their number. Time starts with the first row. A due row that is missing is late, and
+    /// delays all later rows by as much. A due row that has no room causes the same delay, from
+    /// this call to the next. A caller that waits for room reports this by calling with empty
+    /// `bytes`.
     ///
     /// # Errors
     /// [`PlaybackError`].
@@ -59,7 +60,7 @@ impl PacedDrain {
             self.is_late = false;
         }
         let rows = self.pacer.take(now, there.min(room))?;
-        // Within `bytes`.
+        // At most the rows that fit in `bytes`.
         let part = bytes
             .get_mut(..rows as usize * row_bytes)
             .unwrap_or_default();
@@ -80,7 +81,7 @@ impl PacedDrain {
         Ok(due.is_some_and(|due| due <= now))
     }
 
-    /// When the next row is due; none where that is not known, or now.
+    /// Returns when the next row is due; `None` if that is not known or it is due now.
     ///
     /// # Errors
     /// [`PlaybackError`].
@@ -88,25 +89,25 @@ impl PacedDrain {
         self.pacer.next_due()
     }
 
-    /// Rows that were taken.
+    /// Returns the number of rows taken.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.pacer.taken()
     }
 
-    /// Whether all rows of the recording were.
+    /// Returns true once all rows of the recording were taken.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.pacer.is_over()
     }
 
-    /// How often a row was due and not there.
+    /// Returns how many times a due row was missing.
     #[must_use]
     pub fn underruns(&self) -> u64 {
         self.underruns
     }
 
-    /// By how much the rows are later than they should be.
+    /// Returns the delay of the rows against their original times.
     #[must_use]
     pub fn lateness(&self) -> Duration {
         self.pacer.lateness()

@@ -1,4 +1,4 @@
-//! Why a recording is not played.
+//! Errors of playback.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,121 +8,121 @@ use trunkline_tdms::{ObjectPath, OpenError, ReadError, TdmsType, Text};
 
 use crate::read_queue::ReadQueueError;
 
-/// Groups that [`PlaybackError::WhichGroup`] tells of: a file may have a million.
+/// Maximum number of groups that [`PlaybackError::WhichGroup`] lists: a file may have a million.
 pub const GROUPS_TOLD: usize = 10;
 
-/// Why a recording is not played, or not played any further.
+/// The reason why a recording cannot be played, or not any further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaybackError {
     /// A file cannot be opened.
     #[error("{} cannot be opened: {source}", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is no TDMS file, or contradicts itself.
+    /// The file is not a TDMS file, or its content is contradictory.
     #[error("{}: {source}", path.display())]
     Open {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: Box<OpenError>,
     },
     /// Values cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         source: Box<ReadError>,
     },
-    /// What is in the file makes no value of a variable.
+    /// The stored data does not form a value of the variable.
     #[error(
         "{}: update {update} of {variable} cannot be played: {why}; nothing behind it is, of this \
          variable",
         path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which variable.
+        /// The variable's name.
         variable: String,
-        /// Which of its updates, counted from 0.
+        /// The number of the update, counted from 0.
         update: u64,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
-    /// It is not clear which group is meant.
+    /// The selection does not name a group, and the file has none or several.
     #[error(
         "{} has no single group of channels, but {}; name one",
         path.display(), listed(groups, *further)
     )]
     WhichGroup {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The groups that have channels: the first [`GROUPS_TOLD`] of them.
+        /// The groups that have channels, at most the first [`GROUPS_TOLD`].
         groups: Vec<Text>,
-        /// How many there are besides.
+        /// Number of groups not listed.
         further: usize,
     },
-    /// There is no such channel, or none at all.
+    /// The channel does not exist, or the group has none.
     #[error("{} has no channel {channel}; name one that it has", path.display())]
     NoChannel {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which channel, or which group without channels.
+        /// The missing channel, or the group without channels.
         channel: ObjectPath,
     },
-    /// Values without a size of their own have no place in rows.
+    /// Values without a fixed size cannot be stored in rows.
     #[error(
         "{channel} holds {data_type}, which has no fixed size, so it has no place in rows; leave it \
          out, or play the recording into variables"
     )]
     NoSize {
-        /// Which channel.
+        /// The channel.
         channel: ObjectPath,
-        /// What it holds.
+        /// The type of its values.
         data_type: TdmsType,
     },
     /// A file of the series has other channels than the first.
     #[error("{} has other channels than the first file of the series: {what}", path.display())]
     OtherFile {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         what: String,
     },
-    /// A file has the name of one of the series, and is of another one.
+    /// A file is named like one of the series but belongs to another one.
     #[error(
         "{} is named as a file of the series, and does not go on from those before: {what}; give it \
          another name, or play it by itself",
         path.display()
     )]
     OtherSeries {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The contradiction.
         what: String,
     },
-    /// The original rate is not in the file.
+    /// The file does not contain the original rate.
     #[error(
         "the recording does not say when its rows were taken: {channel} has no property wf_increment, \
          and no channel of times was named; play it at full speed, or name one"
     )]
     NoRate {
-        /// The channel that was looked at.
+        /// The channel that was examined.
         channel: ObjectPath,
     },
-    /// A speed that is none.
+    /// The requested speed is not a positive finite number.
     #[error("{speed} is no speed to play at; give a number above 0")]
     Speed {
-        /// What was asked for.
+        /// The requested speed.
         speed: f64,
     },
-    /// The ring is for rows of another size.
+    /// The ring's elements do not have the size of a row.
     #[error("the ring has elements of {element_bytes} bytes, and a row has {row_bytes}")]
     OtherRows {
         /// Bytes of an element.
@@ -130,12 +130,12 @@ pub enum PlaybackError {
         /// Bytes of a row.
         row_bytes: usize,
     },
-    /// Reading has failed.
+    /// Reading failed.
     #[error("{}: {source}", path.display())]
     Queue {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What.
+        /// The cause.
         source: Box<ReadQueueError>,
     },
     /// The ring cannot be played into any more.
@@ -144,7 +144,7 @@ pub enum PlaybackError {
 }
 
 impl PlaybackError {
-    /// The channel because of which nothing is played, where others could be without it.
+    /// Returns the channel that caused this error, if the others could be played without it.
     #[must_use]
     pub fn channel(&self) -> Option<&ObjectPath> {
         match self {

@@ -1,42 +1,42 @@
-//! What of a recording is not there any more.
+//! Parts of a recording that are missing.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::tdms_file::series_file;
 
-/// What a recording says it has and is not there to be played.
+/// A part that the recording should have and that cannot be played.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MissingPart {
-    /// Files of the series, as their numbers tell. What is behind them is played.
+    /// Files of the series, as their numbers show. The files after them are played.
     Files {
-        /// The first of those that are missing one behind the other.
+        /// The first of a run of missing files.
         first: PathBuf,
-        /// The last of them.
+        /// The last file of the run.
         last: PathBuf,
     },
-    /// Updates that files before this one have had.
+    /// Updates that were in earlier files.
     Updates {
-        /// The file behind them.
+        /// The file after the missing updates.
         path: PathBuf,
-        /// How many.
+        /// Number of missing updates.
         updates: u64,
-        /// Of so many variables.
+        /// Number of variables they belong to.
         variables: u64,
     },
-    /// Rows that files before this one have had.
+    /// Rows that were in earlier files.
     Rows {
-        /// The file behind them.
+        /// The file after the missing rows.
         path: PathBuf,
-        /// How many.
+        /// Number of missing rows.
         rows: u64,
     },
-    /// The end of a file, which is played up to there.
+    /// The end of a file, which is played up to the damage.
     End {
         /// The file.
         path: PathBuf,
-        /// What is wrong there.
+        /// The cause.
         why: String,
     },
 }
@@ -70,8 +70,8 @@ impl fmt::Display for MissingPart {
 }
 
 impl MissingPart {
-    /// The files between two numbers of the series that begins with `first`; none where one follows
-    /// the other.
+    /// Returns the files missing between two file numbers of the series that begins with `first`;
+    /// `None` if the numbers are consecutive.
     pub(crate) fn files_between(first: &Path, before: u32, number: u32) -> Option<Self> {
         (number > before.saturating_add(1)).then(|| Self::Files {
             first: series_file(first, before + 1),

@@ -1,12 +1,4 @@
-//! Playing: a recording into a ring, from which a device, a stream or a program takes its rows.
-//!
-//! ```text
-//!   name.tdms, name_0002.tdms --> Recording: which rows there are, and when they were taken
-//!            |                        |
-//!            v                        v
-//!       TdmsPlayback --> ring --> PacedDrain: each row when it is due, by a Pacer
-//!                             \-> a device, at its own rate
-//! ```
+//! Playback: a recording into a ring, from which a device, a stream or a program takes its rows.
 
 mod drain;
 mod error;

@@ -1,4 +1,4 @@
-//! When a row is due.
+//! Computes when rows are due.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use super::error::PlaybackError;
 use super::recording::{Gap, Recording};
 use super::times::RecordedTimes;
 
-/// How fast a recording is played.
+/// The speed of playback.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// As it was recorded.
+    /// As recorded.
     #[default]
     Original,
-    /// So many times as fast: 2.0 in half of the time.
+    /// A multiple of the original speed: 2.0 takes half the time.
     Scaled(f64),
-    /// As fast as it goes.
+    /// As fast as possible.
     Full,
 }
 
 impl Pace {
-    /// How many times as fast; none: as fast as it goes.
+    /// Returns the multiple of the original speed; `None` means as fast as possible.
     ///
     /// # Errors
     /// [`PlaybackError::Speed`].
@@ -33,51 +33,51 @@ impl Pace {
     }
 }
 
-/// What happens where rows are missing in the recording.
+/// The treatment of rows missing in the recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Gaps {
-    /// The time that they took passes without rows.
+    /// Playback pauses for the time that they took.
     #[default]
     AsTime,
-    /// The row behind the gap follows as if nothing was missing.
+    /// The row after the gap follows immediately.
     Skipped,
 }
 
-/// Says when each row is due, in a time that it is given.
+/// Computes when each row is due, on a clock that the caller supplies.
 ///
-/// Rows are due in their order. When one could not be played in time, [`late`](Self::late) or
-/// [`hold`](Self::hold) moves it and all behind it: what is late is not caught up with.
+/// Rows become due in order. If one could not be played in time, [`late`](Self::late) or
+/// [`hold`](Self::hold) delays it and all later rows; the delay is not caught up.
 #[derive(Debug)]
 pub struct Pacer {
-    /// None: every row is due at once.
+    /// `None`: every row is due at once.
     speed: Option<f64>,
     clock: RowClock,
     rows: u64,
-    /// The first row that was not due yet.
+    /// The first row not given out yet.
     next: u64,
-    /// When row 0 was due, as far as nothing was late since.
+    /// When row 0 was due, not counting delays.
     began: Option<Duration>,
     late: Duration,
 }
 
-/// How long after the first row each one was taken, in nanoseconds.
+/// Computes how long after the first row each row was taken, in nanoseconds.
 #[derive(Debug)]
 enum RowClock {
-    /// One as long after the other, with these gaps before.
+    /// Rows at equal intervals, except for these gaps.
     Even {
         increment: f64,
         gaps: Vec<Gap>,
-        /// Gaps that are passed, and rows missing in them.
+        /// Number of gaps passed, and of rows missing in them.
         passed: (usize, u64),
     },
     Told(Box<RecordedTimes>),
 }
 
 impl Pacer {
-    /// When the rows of a recording are due.
+    /// Creates a pacer for the rows of a recording.
     ///
     /// # Errors
-    /// [`PlaybackError::NoRate`], [`PlaybackError::Speed`]; a file cannot be read.
+    /// [`PlaybackError::NoRate`], [`PlaybackError::Speed`], or a file cannot be read.
     pub fn new(recording: &Recording, pace: Pace, gaps: Gaps) -> Result<Self, PlaybackError> {
         let speed = pace.speed()?;
         let clock = match (&recording.times, recording.increment()) {
@@ -114,8 +114,8 @@ impl Pacer {
         })
     }
 
-    /// How many of the next rows are due at `now`, counted from any moment, at most `most`: they
-    /// are given out. The first row is due when it is asked for.
+    /// Gives out the next rows that are due at `now`, at most `most`, and returns their number.
+    /// `now` counts from an arbitrary moment. The first row is due at the first call.
     ///
     /// # Errors
     /// [`PlaybackError::Read`]: the channel of times cannot be read.
@@ -137,7 +137,7 @@ impl Pacer {
             if due > elapsed {
                 break;
             }
-            // So many rows that it is not worth to ask for each.
+            // Advances by many rows at once instead of one at a time.
             let rows = match &self.clock {
                 RowClock::Even { increment, .. } => {
                     let more = ((elapsed - due) / increment) as u64;
@@ -150,11 +150,11 @@ impl Pacer {
         Ok(self.next - before)
     }
 
-    /// When the next row is due, as [`take`](Self::take) counts time; none when all were given out,
-    /// or it is due already.
+    /// Returns when the next row is due, on the clock of [`take`](Self::take); `None` if all rows
+    /// were given out or it is due already.
     ///
     /// # Errors
-    /// As of [`take`](Self::take).
+    /// As [`take`](Self::take).
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
         let (Some(speed), Some(began)) = (self.speed, self.began) else {
             return Ok(None);
@@ -163,17 +163,17 @@ impl Pacer {
             return Ok(None);
         }
         let (due, _) = self.clock.after(self.next)?;
-        // Rounded up, so that it is due then. What is further away than 584 years, as a file may
-        // claim, is never due.
+        // Rounded up, so that the row is due at that time. A row more than 584 years away, which a
+        // file may claim, is never due.
         let due = Duration::from_nanos(((due / speed).ceil() as u64).saturating_add(1));
         Ok(Some(began.saturating_add(self.late).saturating_add(due)))
     }
 
-    /// The next row is due at `now` at the earliest: it was not there before. Returns by how much
-    /// that moves it.
+    /// Makes the next row due at `now` at the earliest, because it was not available before.
+    /// Returns the delay this adds.
     ///
     /// # Errors
-    /// As of [`take`](Self::take).
+    /// As [`take`](Self::take).
     pub fn late(&mut self, now: Duration) -> Result<Duration, PlaybackError> {
         let by = match self.next_due()? {
             Some(due) => now.saturating_sub(due),
@@ -183,24 +183,24 @@ impl Pacer {
         Ok(by)
     }
 
-    /// All rows that were not given out are due later by this: so long they could not be taken.
+    /// Delays all rows not yet given out by `by`, the time during which they could not be taken.
     pub fn hold(&mut self, by: Duration) {
         self.late = self.late.saturating_add(by);
     }
 
-    /// Rows that were given out.
+    /// Returns the number of rows given out.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.next
     }
 
-    /// Whether all were.
+    /// Returns true once all rows were given out.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.next == self.rows
     }
 
-    /// By how much the rows are later than they should be.
+    /// Returns the delay of the rows against their original times.
     #[must_use]
     pub fn lateness(&self) -> Duration {
         self.late
@@ -208,8 +208,8 @@ impl Pacer {
 }
 
 impl RowClock {
-    /// How long after the first row this one was taken, and how many rows from it on are evenly
-    /// spaced. Asked for rows in their order.
+    /// Returns how long after the first row this row was taken, and how many rows from it on are
+    /// evenly spaced. Rows must be requested in order.
     fn after(&mut self, row: u64) -> Result<(f64, u64), PlaybackError> {
         match self {
             Self::Even {
@@ -218,7 +218,7 @@ impl RowClock {
                 passed: (passed, lost),
             } => {
                 while let Some(gap) = gaps.get(*passed).filter(|gap| gap.row <= row) {
-                    // A gap before the first row is before everything.
+                    // A gap before the first row delays nothing.
                     if gap.row > 0 {
                         *lost = lost.saturating_add(gap.lost);
                     }

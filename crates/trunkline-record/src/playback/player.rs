@@ -1,4 +1,4 @@
-//! From the files of a recording into a ring.
+//! Reads the files of a recording into a ring.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ use super::recording::{PlayedFile, Recording, find, open};
 use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_to_read};
 use crate::read_queue::{ReadOptions, ReadQueue};
 
-/// How a recording is brought into a ring.
+/// Options of a [`TdmsPlayback`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlayOptions {
-    /// Rows of a region; fewer where a piece of the file ends, or where the ring has no room for as
-    /// many such regions as may be outstanding. Unless set, 4096.
+    /// Rows of a region. A region has fewer where a piece of the file ends, or if the ring cannot
+    /// hold `outstanding_max` regions of this size. Default: 4096.
     pub region_rows: u64,
-    /// Reads that may be outstanding. Unless set, 4.
+    /// Maximum number of outstanding reads. Default: 4.
     pub outstanding_max: NonZeroUsize,
-    /// Unless set, the best backend there is.
+    /// The requested backend. Default: the best one available.
     pub backend: BackendWanted,
-    /// Unless set, around the system's cache where the file system can.
+    /// The requested use of the page cache. Default: bypassed if the file system supports it.
     pub directness: Directness,
 }
 
@@ -41,42 +41,42 @@ impl Default for PlayOptions {
     }
 }
 
-/// How far playing is.
+/// The progress of playback.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PlayProgress {
-    /// Rows whose reading was begun.
+    /// Rows whose reading has begun.
     pub begun: u64,
     /// Rows of the recording.
     pub total: u64,
-    /// Everything is in the ring.
+    /// True once everything is in the ring.
     pub is_finished: bool,
-    /// Bytes that the CPU has copied or decoded on their way into the ring.
+    /// Bytes that the CPU copied or decoded on their way into the ring.
     pub bytes_copied: u64,
-    /// What reads the file that was opened last; none where it is read value by value.
+    /// The backend of the file opened last; `None` if that file is read value by value.
     pub backend: Option<FileReport>,
-    /// How often the device has found too few rows.
+    /// Number of times the device found too few rows.
     pub underruns: u64,
-    /// Rows that it has not found.
+    /// Rows that the device did not find.
     pub missed: u64,
 }
 
-/// Opens a file to be read, with so many reads at a time: a backend, the length, and what is said
-/// of it.
+/// Opens a file for a given number of reads at a time. Returns the backend, the file's length and
+/// the report.
 type Opens =
     dyn FnMut(&Path, usize) -> io::Result<(Box<dyn Backend>, u64, Option<FileReport>)> + Send;
 
 /// Plays a recording into a ring: reads ahead as far as the ring has room.
 ///
-/// Rows that lie in the file as they do in memory are read to where the device takes them, and
-/// nothing is copied. Others are read value by value, in the calling thread, and counted.
+/// Rows whose layout in the file equals that in memory are read directly to where the device takes
+/// them, without a copy. Other rows are read value by value in the calling thread, and are counted.
 pub struct TdmsPlayback {
     ring: RegionWriter,
     memory: Arc<RegionMemory>,
     recording: Recording,
     options: PlayOptions,
     opens: Box<Opens>,
-    /// Files that were begun.
+    /// Number of files opened.
     files: usize,
     source: Source,
     begun: u64,
@@ -84,7 +84,7 @@ pub struct TdmsPlayback {
     report: Option<FileReport>,
 }
 
-/// The file that is being played.
+/// The file being played.
 enum Source {
     None,
     InPlace {
@@ -101,7 +101,8 @@ enum Source {
 }
 
 impl TdmsPlayback {
-    /// Plays `recording` into the ring of `memory`, whose elements are its rows.
+    /// Creates a playback of `recording` into the ring of `memory`, whose elements are the
+    /// recording's rows.
     ///
     /// # Errors
     /// [`PlaybackError::OtherRows`].
@@ -119,8 +120,8 @@ impl TdmsPlayback {
         Self::new_over(recording, memory, ring, options, Box::new(opens))
     }
 
-    /// [`new`](Self::new) with backends of the caller's: for tests. `opens` makes one for a file
-    /// and so many reads at a time, and says how long the file is.
+    /// As [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates the
+    /// backend for a file and a number of reads at a time, and returns it with the file's length.
     ///
     /// # Errors
     /// [`PlaybackError::OtherRows`].
@@ -165,11 +166,11 @@ impl TdmsPlayback {
         })
     }
 
-    /// Reads on as far as there is room in the ring and reads may be outstanding, without waiting
-    /// for one. Returns how many rows were begun.
+    /// Begins reads as far as the ring has room and more may be outstanding, without waiting for
+    /// one. Returns the number of rows begun.
     ///
     /// # Errors
-    /// [`PlaybackError`]: nothing more is played then; what was read before is.
+    /// [`PlaybackError`]: no more rows are played; those already read are.
     pub fn fill(&mut self) -> Result<u64, PlaybackError> {
         let before = self.begun;
         loop {
@@ -184,7 +185,7 @@ impl TdmsPlayback {
         }
     }
 
-    /// Waits until one of the reads that run is done; at once when none runs.
+    /// Waits until one of the running reads completes; returns at once if none is running.
     ///
     /// # Errors
     /// [`PlaybackError::Queue`].
@@ -203,7 +204,7 @@ impl TdmsPlayback {
         }
     }
 
-    /// How far it is.
+    /// Returns the progress of playback.
     #[must_use]
     pub fn progress(&self) -> PlayProgress {
         let running = match &self.source {
@@ -222,13 +223,13 @@ impl TdmsPlayback {
         }
     }
 
-    /// What is played.
+    /// Returns the recording that is played.
     #[must_use]
     pub fn recording(&self) -> &Recording {
         &self.recording
     }
 
-    /// What the queue of the current file has copied.
+    /// Returns the bytes that the current file's queue has copied.
     fn bounced(&self) -> u64 {
         match &self.source {
             Source::InPlace { queue, .. } => queue.progress().bytes_copied,
@@ -241,7 +242,7 @@ impl TdmsPlayback {
         file.map_or(Path::new(""), |file| &file.path)
     }
 
-    /// Opens the next file; false when there is none.
+    /// Opens the next file; returns false if there is none.
     fn open_next(&mut self) -> Result<bool, PlaybackError> {
         let Some(file) = self.recording.files.get(self.files) else {
             return Ok(false);
@@ -292,14 +293,14 @@ impl TdmsPlayback {
         Ok(true)
     }
 
-    /// Rows of a region: so few that the device plays some while others are read.
+    /// Returns the rows of a region, few enough for the device to play some while others are read.
     fn region_rows(&self) -> u64 {
         let share = self.ring.capacity() / self.options.outstanding_max.get() as u64;
         let share = share.checked_ilog2().map_or(1, |log| 1 << log);
         self.options.region_rows.clamp(1, share)
     }
 
-    /// True when nothing of this file is left.
+    /// Returns true once nothing of this file is left.
     fn fill_in_place(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
         let in_queue = |source| PlaybackError::Queue {
@@ -344,12 +345,12 @@ impl TdmsPlayback {
             *rows_left -= rows;
             self.begun += rows;
         }
-        // The next file is opened when nothing of this one runs any more.
+        // The next file is opened only when no read of this one is running.
         let is_over = *rows_left == 0 || extent.rows == 0 && extents.len() == 0;
         Ok(is_over && queue.outstanding() == 0)
     }
 
-    /// True when nothing of this file is left.
+    /// Returns true once nothing of this file is left.
     fn fill_by_copy(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
         let row_bytes = self.recording.row_bytes();

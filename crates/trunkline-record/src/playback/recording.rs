@@ -1,4 +1,4 @@
-//! A recording that is there: its files, its rows, and when they were taken.
+//! An existing recording: its files, its rows, and when they were taken.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,26 +13,27 @@ use super::missing::MissingPart;
 use super::series::numbered_files;
 use crate::backend::check_regular;
 
-/// Pieces of a file that are kept; one with more of them is read value by value.
+/// Maximum number of pieces of a file that are kept; a file with more is read value by value.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// Gaps of a file that are kept; those beyond are played as if nothing was missing.
+/// Maximum number of gaps of a file that are kept; further ones are played as if nothing was
+/// missing.
 const GAPS_MAX: u64 = 1 << 20;
 
-/// What of a recording is played.
+/// Selects what to play of a recording.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Selection {
-    /// The group. None: the only one that has channels.
+    /// The group. `None` means the only one that has channels.
     pub group: Option<Text>,
-    /// Channels of it, in the order in which their values lie in a row. Empty: all that have values
-    /// of a fixed size and are not the channel of times, in the order of the file.
+    /// Channels of the group, in the order of their values in a row. Empty means all that have
+    /// values of a fixed size and are not the channel of times, in the order of the file.
     pub channels: Vec<Text>,
-    /// Channels that are not played where `channels` is empty.
+    /// Channels that are not played if `channels` is empty.
     pub left_out: Vec<ObjectPath>,
-    /// Engineering values, as 64-bit floats, of channels that have scales.
+    /// Plays channels that have scales as engineering values, as 64-bit floats.
     pub is_scaled: bool,
-    /// The channel that says when each row was taken; it is of type TimeStamp. None: the property
-    /// `wf_increment` says it.
+    /// The channel that holds the time of each row; its type is TimeStamp. `None` means that the
+    /// property `wf_increment` gives the interval.
     pub times: Option<Text>,
 }
 
@@ -40,23 +41,23 @@ pub struct Selection {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct PlayedChannel {
-    /// Which.
+    /// The channel's path.
     pub path: ObjectPath,
-    /// What lies in a row.
+    /// The type of its values in a row.
     pub data_type: TdmsType,
-    /// Engineering values are computed.
+    /// True if engineering values are computed.
     pub is_scaled: bool,
-    /// Bytes of the row before it.
+    /// Bytes of the row before the channel's value.
     pub offset: usize,
 }
 
-/// Rows that are missing.
+/// Missing rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Gap {
-    /// The row behind the gap, counted through all files.
+    /// The row after the gap, counted over all files.
     pub row: u64,
-    /// How many are missing before it.
+    /// Rows missing before it.
     pub lost: u64,
 }
 
@@ -65,11 +66,12 @@ pub struct Gap {
 pub(super) struct PlayedFile {
     pub(super) path: PathBuf,
     pub(super) rows: u64,
-    /// Where its rows lie as they are played; none: they are read value by value.
+    /// The positions of its rows if their layout is the one played; `None` means reading value by
+    /// value.
     pub(super) in_place: Option<Vec<RowExtent>>,
 }
 
-/// A recording in one file, or in a series of them, as it is to be played.
+/// A recording in one file or in a series of files, with the selection to play.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recording {
     pub(super) files: Vec<PlayedFile>,
@@ -78,22 +80,22 @@ pub struct Recording {
     row_bytes: usize,
     gaps: Vec<Gap>,
     missing: Vec<MissingPart>,
-    /// How many rows the series had, as far as its files were looked at: with those before the
-    /// first file, and those that are missing.
+    /// Rows of the series up to the last file examined, including those before the first file and
+    /// missing ones.
     series_rows: u64,
-    /// The file that was looked at last has everything that it should.
+    /// True if the last file examined is complete.
     is_whole: bool,
-    /// Seconds from row to row, where the file says so.
+    /// Seconds between rows, if the file contains them.
     increment: Option<f64>,
     pub(super) times: Option<ObjectPath>,
 }
 
 impl Recording {
-    /// Looks at a recording: `name.tdms`, and where a series begins with it, `name_0002.tdms` and
-    /// so on. [`missing`](Self::missing) says what is not there. No value is read.
+    /// Examines a recording: `name.tdms`, and if a series begins with it, `name_0002.tdms` and so
+    /// on. [`missing`](Self::missing) returns what is not there. No value is read.
     ///
     /// # Errors
-    /// [`PlaybackError`] says which file, and what is wrong with it.
+    /// [`PlaybackError`] names the file and the cause.
     pub fn open(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let mut recording = Self::of_first(path, selection)?;
         let mut before = 0;
@@ -107,7 +109,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// What the first file says for all.
+    /// Reads from the first file what applies to all.
     fn of_first(path: &Path, selection: &Selection) -> Result<Self, PlaybackError> {
         let file = open(path)?;
         let group = group(&file, path, selection)?;
@@ -145,7 +147,7 @@ impl Recording {
                 is_scaled,
                 offset: row_bytes,
             });
-            // Of a value: 16 at most.
+            // The size of a value is at most 16.
             row_bytes += size as usize;
         }
         let Some(one) = channels.first() else {
@@ -187,7 +189,7 @@ impl Recording {
     ) -> Result<(), PlaybackError> {
         let file = open(&path)?;
         if !self.files.is_empty() && file.channels().next().is_none() {
-            // It ended before its first header was there.
+            // The file ended before its first header was written.
             let why = match file.report().incomplete {
                 Some(finding) => finding.to_string(),
                 None => "there is nothing in it".to_owned(),
@@ -202,7 +204,7 @@ impl Recording {
             let is_scaled = selection.is_scaled && has_scale(&found);
             let holds = plain_type(&found);
             if is_scaled != channel.is_scaled || !is_scaled && holds != channel.data_type {
-                // A file that ended before its first value says no type.
+                // A file that ended before its first value does not contain the type.
                 if !found.is_empty() {
                     let what = format!("{} holds {holds}", channel.path);
                     return Err(PlaybackError::OtherFile { path, what });
@@ -228,7 +230,7 @@ impl Recording {
                 row: before.saturating_add(gap.row),
                 ..gap
             }));
-        // What is missing before a file may have been found out while it was written.
+        // A gap before a file may have been recorded late, while the file was written.
         self.gaps.sort_by_key(|gap| gap.row);
         let is_plain = self.channels.iter().all(|channel| !channel.is_scaled);
         let paths: Vec<_> = self
@@ -240,7 +242,7 @@ impl Recording {
             true => file.rows_in_place(&paths, EXTENTS_MAX),
             false => None,
         };
-        // Where channels differ in length, rows go as far as all of them do.
+        // If channels differ in length, the shortest determines the rows.
         self.files.push(PlayedFile {
             path,
             rows,
@@ -249,7 +251,8 @@ impl Recording {
         Ok(())
     }
 
-    /// The next file says how many rows those before have: what they do not have is missing.
+    /// Compares the number of rows that the next file states for the files before it with those
+    /// found. The difference is missing.
     fn join(
         &mut self,
         path: &Path,
@@ -258,7 +261,7 @@ impl Recording {
     ) -> Result<(), PlaybackError> {
         let (before, had) = (self.rows(), self.series_rows);
         match said {
-            // Files that another program has made one behind the other, or that stand alone.
+            // A file that stands alone, or files that another program wrote one after the other.
             None => {}
             Some(said) if self.files.is_empty() => self.series_rows = said,
             Some(said) if said == had => {}
@@ -279,56 +282,56 @@ impl Recording {
         Ok(())
     }
 
-    /// The channels of a row, in their order.
+    /// Returns the channels of a row, in order.
     #[must_use]
     pub fn channels(&self) -> &[PlayedChannel] {
         &self.channels
     }
 
-    /// The group that they are in.
+    /// Returns the group of the channels.
     #[must_use]
     pub fn group(&self) -> &Text {
         &self.group
     }
 
-    /// Bytes of a row: what a ring for it has as elements.
+    /// Returns the bytes of a row, which is the element size of a ring for it.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Rows of all files.
+    /// Returns the rows of all files.
     #[must_use]
     pub fn rows(&self) -> u64 {
         let rows = self.files.iter().map(|file| file.rows);
         rows.fold(0, u64::saturating_add)
     }
 
-    /// Its files, in their order.
+    /// Returns the paths of the files, in order.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// What the recording has had and is not there, in the order of the files. Missing rows are
-    /// among the [`gaps`](Self::gaps) too.
+    /// Returns the parts of the recording that are missing, in the order of the files. Missing rows
+    /// are also among the [`gaps`](Self::gaps).
     #[must_use]
     pub fn missing(&self) -> &[MissingPart] {
         &self.missing
     }
 
-    /// Where rows are missing.
+    /// Returns the places where rows are missing.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
-    /// Seconds from one row to the next; none where the file does not say.
+    /// Returns the seconds between rows; `None` if the file does not contain them.
     #[must_use]
     pub fn increment(&self) -> Option<f64> {
         self.increment
     }
 
-    /// Rows that are played from the file into the ring without being decoded.
+    /// Returns the rows that are read into the ring without decoding.
     #[must_use]
     pub fn rows_in_place(&self) -> u64 {
         let in_place = self.files.iter().filter(|file| file.in_place.is_some());
@@ -336,7 +339,7 @@ impl Recording {
     }
 }
 
-/// Opens a file as far as it is sound: recordings end wherever their program did.
+/// Opens the sound part of a file: a recording may end anywhere if its program was killed.
 pub(crate) fn open(path: &Path) -> Result<TdmsFile<File>, PlaybackError> {
     let found = check_regular(path).and_then(|()| File::open(path));
     let file = found.map_err(|source| PlaybackError::File {
@@ -389,7 +392,7 @@ fn group(file: &TdmsFile<File>, path: &Path, selection: &Selection) -> Result<Te
     }
 }
 
-/// The type of what is read of a channel without its scales.
+/// Returns the type of a channel's values when they are read without scales.
 fn plain_type(channel: &Channel<'_, File>) -> TdmsType {
     match channel.scalers() {
         [one] => one.data_type,
@@ -401,7 +404,7 @@ fn has_scale(channel: &Channel<'_, File>) -> bool {
     matches!(channel.scaling(), trunkline_tdms::Scaling::Chain(_))
 }
 
-/// The gaps that a group's properties tell of.
+/// Returns the gaps recorded in a group's properties.
 fn gaps_of(properties: &Properties) -> impl Iterator<Item = Gap> {
     let number = |name: String| properties.get(name.as_bytes())?.as_u64();
     (1..=GAPS_MAX).map_while(move |gap| {

@@ -1,19 +1,19 @@
-//! The files of a series.
+//! Finds the files of a series.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::tdms_file::series_file;
 
-/// The files that are named as those of the series that begins with `path`, each with its number,
-/// also behind a missing one.
+/// Returns the existing files named like those of the series that begins with `path`, with their
+/// numbers, including files after a missing one.
 pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     let Ok(entries) = std::fs::read_dir(folder) else {
-        // What cannot be listed may be opened still.
+        // Files in a directory that cannot be listed may still be opened.
         let files = (1..).map(|number| (number, series_file(path, number)));
         return files
             .take_while(|(number, file)| *number == 1 || file.is_file())
@@ -30,7 +30,7 @@ pub(crate) fn numbered_files(path: &Path) -> Vec<(u32, PathBuf)> {
     files
 }
 
-/// Which file of the series has this name, from the second on.
+/// Returns the number in the series of the file with this name, from the second file on.
 fn number_of(first: &Path, name: &OsStr) -> Option<u32> {
     let stem = Path::new(name).file_stem()?.to_string_lossy();
     let number = stem.rsplit_once('_')?.1.parse().ok()?;

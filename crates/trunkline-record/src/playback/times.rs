@@ -1,4 +1,4 @@
-//! When rows were taken, as a channel of times says it.
+//! Times of rows from a channel of times.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,19 +10,19 @@ use super::error::PlaybackError;
 use super::pace::Gaps;
 use super::recording::{Recording, find, open};
 
-/// Times that are read at once.
+/// Number of times read at once.
 const READ_ROWS: usize = 4096;
 
-/// Reads a channel of times along with the rows.
+/// Reads a channel of times alongside the rows.
 #[derive(Debug)]
 pub(super) struct RecordedTimes {
     channel: ObjectPath,
-    /// Path and rows of each file that was not begun.
+    /// Path and rows of each file not opened yet.
     files: VecDeque<(PathBuf, u64)>,
     open: Option<(PathBuf, TdmsFile<File>, u64)>,
     /// Rows of the open file whose times were read.
     read: u64,
-    /// Rows before which the time is taken out.
+    /// Rows before which the time of the gap is removed.
     skipped: VecDeque<u64>,
     /// The row at the front of `after`.
     row: u64,
@@ -49,7 +49,8 @@ impl RecordedTimes {
         }
     }
 
-    /// How long after the first row this one was taken, in nanoseconds. Asked for in order.
+    /// Returns how long after the first row this row was taken, in nanoseconds. Rows must be
+    /// requested in order.
     pub(super) fn after(&mut self, row: u64) -> Result<f64, PlaybackError> {
         while self.row < row && self.after.pop_front().is_some() {
             self.row += 1;
@@ -103,7 +104,7 @@ impl RecordedTimes {
     }
 }
 
-/// Nanoseconds from one time to the next; none where a clock was put back.
+/// Returns the nanoseconds between two times; 0 if the clock was set back.
 fn between(last: TdmsTime, next: TdmsTime) -> i64 {
     let nanoseconds = |time: TdmsTime| {
         let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;

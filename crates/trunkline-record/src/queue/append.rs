@@ -1,4 +1,4 @@
-//! What goes into a queue.
+//! Appending to a queue.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::{WritePath, WriteQueue};
 use crate::backend::{Backend, Span, Wait};
 use crate::error::{QueueError, Refused};
 
-/// A segment has at most so many regions, and so many bytes of them unless it is one region that
-/// has more, and takes none after this time.
+/// Limits of a segment: its number of regions, its bytes unless it is one longer region, and the
+/// age after which it accepts no more.
 ///
-/// Its rows can be seen when its header is in the file, and with 4 MiB a header of a block costs a
-/// thousandth.
+/// Rows become visible once the header is in the file. With 4 MiB per segment, a header of one
+/// block costs one part in a thousand.
 const SEGMENT_REGIONS_MAX: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl<B: Backend> WriteQueue<B> {
-    /// Waits until one more region may be outstanding, as long as the options say.
+    /// Waits until one more region may be outstanding, at most for the time set in the options.
     ///
     /// # Errors
     /// [`QueueError::Busy`], [`QueueError::Failed`], [`QueueError::Closed`],
@@ -44,17 +44,17 @@ impl<B: Backend> WriteQueue<B> {
         self.failure.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
-    /// Writes a segment: `header`, the region's bytes, then `behind`. Returns at once, unless as
-    /// many are outstanding as may be.
+    /// Writes a segment: `header`, the region's bytes, then `behind`. Returns at once unless the
+    /// maximum number of regions is outstanding.
     ///
-    /// The region is written from where it lies, except the part of it that is no whole block,
-    /// which is copied. All of it is copied where it does not begin at a block, and
-    /// [`QueueOptions::copying`](super::QueueOptions::copying) allows it. It is given back as soon
-    /// as it is in the file, or kept for [`take_returned`](Self::take_returned) when it
+    /// The region is written directly from its memory. Only a partial block at its end is copied. A
+    /// region that does not begin on a block boundary is copied completely, if
+    /// [`QueueOptions::copying`](super::QueueOptions::copying) allows it. The region is released as
+    /// soon as it is in the file, or kept for [`take_returned`](Self::take_returned) if it
     /// `is_wanted_back`.
     ///
     /// # Errors
-    /// [`Refused`], with the region; nothing of it was written.
+    /// [`Refused`], with the region; nothing was written.
     pub fn append(
         &mut self,
         header: &[u8],
@@ -85,8 +85,8 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Writes a segment that is a header alone. Returns at once, unless as many are outstanding as
-    /// may be.
+    /// Writes a segment that consists of a header only. Returns at once unless the maximum number
+    /// of segments is outstanding.
     ///
     /// # Errors
     /// [`QueueError`]; nothing was written.
@@ -98,26 +98,26 @@ impl<B: Backend> WriteQueue<B> {
         Ok(())
     }
 
-    /// Makes sure that a segment with this region can be appended, whatever its header: waits until
-    /// one more may be outstanding, and sets room on the disk aside.
+    /// Ensures that a segment with this region can be appended, whatever its header: waits until
+    /// one more may be outstanding, and reserves room on the disk.
     ///
     /// # Errors
-    /// What [`append`](Self::append) would refuse it with.
+    /// Those of [`append`](Self::append).
     pub fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
         self.make_room()?;
         self.fits(region)?;
         self.reserve_for(region.bytes().len())
     }
 
-    /// Whether a region can come into the last segment, behind what is there: the disk is busy with
-    /// it, and its header is still to be written.
+    /// Returns true if a region can be added at the end of the last segment: the disk is still busy
+    /// with it, and its header has not been written.
     pub(crate) fn may_extend(&self, region: &ReadRegion) -> bool {
         let Some(number) = self.next.checked_sub(1).filter(|n| *n >= self.oldest) else {
             return false;
         };
         let segment = &self.segments[self.place(number)];
         let bytes = region.bytes().len() as u64;
-        // While it is open, nothing of its header is being written.
+        // No part of the header is being written while the segment is open.
         let begin = segment.position + segment.header_bytes as u64;
         segment.is_open
             && self.failure.is_none()
@@ -128,9 +128,9 @@ impl<B: Backend> WriteQueue<B> {
             && self.now().saturating_sub(segment.since) < SEGMENT_AGE_MAX
     }
 
-    /// Writes a region into the last segment, which it [may come into](Self::may_extend), and for
-    /// which there is [room](Self::make_room_for). Its bytes have to be another chunk of that
-    /// segment.
+    /// Adds a region to the last segment. [`may_extend`](Self::may_extend) must allow it, and
+    /// [`make_room_for`](Self::make_room_for) must have reserved the room. The bytes become another
+    /// chunk of that segment.
     pub(crate) fn extend(&mut self, region: ReadRegion) {
         let end = self.position + region.bytes().len() as u64;
         self.lengthen(end);
@@ -144,13 +144,13 @@ impl<B: Backend> WriteQueue<B> {
         self.go_on(slot);
     }
 
-    /// Whether a region begins where a write may.
+    /// Returns true if a region is aligned for a direct write.
     pub(super) fn is_aligned(&self, region: &ReadRegion) -> bool {
         let address = region.bytes().as_ptr().addr();
         address.is_multiple_of(self.block_bytes)
     }
 
-    /// Whether a region can be written at all.
+    /// Checks that a region can be written at all.
     fn fits(&self, region: &ReadRegion) -> Result<(), QueueError> {
         let bytes = region.bytes().len();
         let copy_bytes_max = self.options.copy_bytes_max();
@@ -165,7 +165,7 @@ impl<B: Backend> WriteQueue<B> {
         })
     }
 
-    /// Where the segment would end.
+    /// Returns the end of the segment.
     pub(super) fn check(
         &self,
         header: &[u8],
@@ -182,7 +182,7 @@ impl<B: Backend> WriteQueue<B> {
         let end = body_at + (body + behind.len()) as u64;
         let mut ends = [body_at, end].into_iter();
         let odd = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
-        // What staging has room for behind the header.
+        // The room after the header in staging.
         let is_too_long = body % block_bytes + behind.len() > 2 * block_bytes;
         match odd.or(is_too_long.then_some(end)) {
             Some(end) => Err(QueueError::OddBlocks { end, block_bytes }),
@@ -190,14 +190,14 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Begins to write a segment that was checked, and for which there is room.
+    /// Begins to write a segment that was checked and has room reserved.
     pub(super) fn begin(&mut self, header: &[u8], body: Body, behind: &[u8], end: u64) {
         self.close_segment();
         self.lengthen(end);
         let (number, slot) = (self.next, self.next_slot);
         let place = self.place(number);
         let position = self.position;
-        // Checked before: it fits into its room.
+        // Checked before: the header fits.
         put(self.staging.bytes_mut(place), 0, header);
         let memory = Span {
             start: self.staging.place(place),
@@ -233,7 +233,7 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Takes a slot for what comes next in a segment. Whether more may come behind it.
+    /// Takes a slot for the next part of a segment. Returns true if more may follow it.
     fn add(&mut self, number: u64, body: Body, behind: &[u8]) -> bool {
         let place = self.place(number);
         let start = self.staging.place(place);
@@ -241,7 +241,7 @@ impl<B: Backend> WriteQueue<B> {
         let (odd_at, copy_at) = (self.odd_at, self.copy_at);
         let segment = &mut self.segments[place];
         let (position, sum_before) = (segment.end, segment.body_sum);
-        // Checked before: each piece fits into its room.
+        // Checked before: each piece fits.
         let staged = self.staging.bytes_mut(place);
         let (memory, odd_bytes) = match &body {
             Body::Region(region, _) => {
@@ -282,7 +282,7 @@ impl<B: Backend> WriteQueue<B> {
         let odd_position = position + memory.bytes as u64;
         segment.end = odd_position + odd_bytes as u64;
         segment.last += 1;
-        // Of both there is room for one in staging.
+        // Staging has room for one of each per segment.
         let may_more_come = odd_bytes == 0 && matches!(body, Body::Region(..));
         let (region, is_wanted_back) = match body {
             Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
@@ -305,7 +305,7 @@ impl<B: Backend> WriteQueue<B> {
         may_more_come
     }
 
-    /// No further region comes into the last segment, so that the place of the next is known.
+    /// Closes the last segment to further regions, which fixes the position of the next one.
     pub(super) fn close_segment(&mut self) {
         let Some(number) = self.next.checked_sub(1) else {
             return;
@@ -319,16 +319,16 @@ impl<B: Backend> WriteQueue<B> {
     }
 }
 
-/// What a segment's values come from.
+/// The source of a segment's values.
 pub(super) enum Body {
     /// A region, and whether it is wanted back.
     Region(ReadRegion, bool),
-    /// What was copied into the place of the segment.
+    /// Data that was copied into the place of the segment.
     Collected,
     Nothing,
 }
 
-/// Copies `bytes` to a place of `room`, which was made for them.
+/// Copies `bytes` into `room` at `at`. The room is large enough.
 pub(super) fn put(room: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(room) = room.get_mut(at..at.saturating_add(bytes.len())) {
         room.copy_from_slice(bytes);

@@ -1,7 +1,6 @@
-//! Regions that are copied: small ones, which are collected into segments, and those that do not
-//! begin where a write may.
+//! Copied regions: small ones, which are collected into segments, and unaligned ones.
 //!
-//! They are collected in the place of the next segment, so that they are copied once.
+//! They are collected in the place of the next segment, so that they are copied only once.
 
 use std::io;
 
@@ -13,7 +12,7 @@ use crate::backend::Backend;
 use crate::error::QueueError;
 
 impl<B: Backend> WriteQueue<B> {
-    /// Whether a region goes by way of a copy.
+    /// Returns true if a region must be copied before it is written.
     pub(crate) fn is_to_be_copied(&self, region: &ReadRegion) -> bool {
         let Some(copying) = self.options.copying else {
             return false;
@@ -23,12 +22,12 @@ impl<B: Backend> WriteQueue<B> {
         has_to_be && bytes <= copying.segment_bytes
     }
 
-    /// Bytes that can still be collected before they have to become a segment.
+    /// Returns the bytes that can still be collected before they must become a segment.
     pub(crate) fn room_to_collect(&self) -> usize {
         self.options.copy_bytes_max() - self.collected
     }
 
-    /// Whether something was collected that has become old.
+    /// Returns true if collected data has reached its maximum age.
     pub(crate) fn is_collected_old(&self) -> bool {
         let is_old = |copying: Copying| {
             let age = self.now().saturating_sub(self.collected_since);
@@ -37,13 +36,13 @@ impl<B: Backend> WriteQueue<B> {
         self.collected > 0 && self.options.copying.is_some_and(is_old)
     }
 
-    /// Makes sure that something can be collected, and become a segment later.
+    /// Ensures that a region can be collected and become a segment later.
     ///
     /// # Errors
     /// As [`make_room`](Self::make_room), and [`QueueError::DiskFull`].
     pub(crate) fn make_room_to_collect(&mut self) -> Result<(), QueueError> {
         if self.collected > 0 {
-            // It was made before, and stays.
+            // The room was reserved before and is still there.
             self.poll()?;
             return self.failure.map_or(Ok(()), |failure| Err(failure.into()));
         }
@@ -51,7 +50,7 @@ impl<B: Backend> WriteQueue<B> {
         self.reserve_for(self.options.copy_bytes_max())
     }
 
-    /// Copies a region, for which there is room.
+    /// Copies a region. Room must have been reserved.
     pub(crate) fn collect(&mut self, region: &ReadRegion) {
         if self.collected == 0 {
             self.collected_since = self.now();
@@ -69,10 +68,10 @@ impl<B: Backend> WriteQueue<B> {
         self.path = Some(WritePath::Copied);
     }
 
-    /// Writes what was collected as a segment: `header`, the bytes, `behind`.
+    /// Writes the collected data as a segment: `header`, the data, `behind`.
     ///
     /// # Errors
-    /// [`QueueError`]; it stays collected.
+    /// [`QueueError`]; the data stays collected.
     pub(crate) fn append_collected(
         &mut self,
         header: &[u8],
@@ -83,7 +82,7 @@ impl<B: Backend> WriteQueue<B> {
         Ok(())
     }
 
-    /// Asks the file system how much room there is, from time to time.
+    /// Queries the room of the file system, at most once per interval.
     pub(super) fn look_at_room(&mut self) {
         let now = self.backend.now();
         if !self.room.is_due(now) {

@@ -1,4 +1,4 @@
-//! How what is written becomes durable, and how a file ends.
+//! Makes written data durable, and closes a file.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::backend::{Backend, Wait};
 use crate::error::{FailedStep, QueueError, os_error};
 
 impl<B: Backend> WriteQueue<B> {
-    /// Begins to make durable what is written by now. False when that is running already, or there
-    /// is nothing to do. [`progress`](Self::progress) says when it is done.
+    /// Begins to make durable what has been written so far. Returns false if a sync is already
+    /// running or there is nothing to do. [`progress`](Self::progress) shows when it is done.
     ///
     /// # Errors
     /// [`QueueError::Backend`], [`QueueError::Failed`].
@@ -29,7 +29,7 @@ impl<B: Backend> WriteQueue<B> {
         Ok(true)
     }
 
-    /// Begins to sync the file and its checksums, neither of which is being synced.
+    /// Begins to sync the file and its checksums. No sync may be running.
     fn sync_both(&mut self) -> Result<(), QueueError> {
         let made = self.in_file();
         self.backend.submit_sync(SYNC)?;
@@ -41,7 +41,7 @@ impl<B: Backend> WriteQueue<B> {
             return Ok(());
         };
         if sums.is_failed() {
-            // Without its checksums nothing more is called durable.
+            // Without its checksums, no more data counts as durable.
             self.is_sync_good = false;
             return Ok(());
         }
@@ -55,13 +55,13 @@ impl<B: Backend> WriteQueue<B> {
         Ok(())
     }
 
-    /// Whether everything that was appended is in the file, checksums and all, or will never be.
+    /// Returns true if everything appended is in the file with its checksums, or never will be.
     fn is_all_done(&self) -> bool {
         let is_running = self.placeholders.iter().any(|part| part.is_running);
         self.outstanding() == 0 && !is_running && self.sums.as_ref().is_none_or(SumsFile::is_idle)
     }
 
-    /// Waits until everything that was appended is as safe as said.
+    /// Waits until everything appended has the given durability.
     ///
     /// # Errors
     /// [`QueueError::NotDone`], [`QueueError::Failed`], [`QueueError::Backend`].
@@ -80,7 +80,7 @@ impl<B: Backend> WriteQueue<B> {
                 return self.failure.map_or(Ok(()), |failure| Err(failure.into()));
             }
             if is_written {
-                // Which takes completions first, that of the last sync perhaps.
+                // Processes completions first, possibly that of the last sync.
                 self.begin_sync()?;
                 if self.syncing.is_none() {
                     continue;
@@ -95,13 +95,13 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Ends the file: waits for what is outstanding, makes it durable, and cuts off what is
-    /// reserved or has failed. Of a file that has failed what is whole stays, and is made as
-    /// durable as is still possible. What has no checksum is cut off too, where there are any. A
-    /// file that cannot be cut has [failed](FailedStep::Trim).
+    /// Ends the file: waits for outstanding writes, makes them durable, and truncates the file
+    /// after the last good segment. Of a file that has failed, the complete part is kept and made
+    /// as durable as still possible. With checksums, data that has none is cut off too. A file that
+    /// cannot be truncated has [failed](FailedStep::Trim).
     ///
     /// # Errors
-    /// [`QueueError::NotDone`], after which it may be called again; [`QueueError::Backend`].
+    /// [`QueueError::NotDone`], after which the call may be repeated; [`QueueError::Backend`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, QueueError> {
         let until = self.now().saturating_add(wait);
         match self.flush(Durability::InFile, wait) {
@@ -110,7 +110,7 @@ impl<B: Backend> WriteQueue<B> {
         }
         self.wait_for_sync(until, wait)?;
         if !self.is_closed {
-            // Before the sync, which then covers the length as well.
+            // Before the sync, which then also covers the length.
             self.look_at_place();
             if !self.is_removed() {
                 self.trim();
@@ -133,8 +133,8 @@ impl<B: Backend> WriteQueue<B> {
         })
     }
 
-    /// Cuts the file and its checksums to what is in both. Where the system does not do it the file
-    /// ends all the same: it is whole, and something stands behind it.
+    /// Truncates the file and its checksums to what is in both. If the system fails to, the file
+    /// still ends: it is complete, with extra bytes after its end.
     fn trim(&mut self) {
         let data = self.backend.trim(self.in_file());
         let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::trim);

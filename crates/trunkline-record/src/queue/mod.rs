@@ -1,17 +1,4 @@
-//! The state machine: segments of a file, of which several are written at a time.
-//!
-//! ```text
-//!   append, extend --> body running --> body in the file
-//!                                       (region given back)
-//!                      all bodies in the file, and a placeholder behind them
-//!                                       --> header running --> segment in the file
-//!                                                              (once all before it are)
-//! ```
-//!
-//! The header is written when the bodies are in the file, so a segment that can be seen is whole,
-//! whatever the order in which writes are done and wherever the program stops. While the disk is
-//! busy with a segment, further regions may come into it: then there is one header for all. Where
-//! the next segment will begin, a placeholder is written before.
+//! The state machine of writing: segments of a file, several of which are written at a time.
 
 mod append;
 mod copies;
@@ -46,43 +33,43 @@ use crate::error::{Failure, QueueError};
 use crate::place::Displaced;
 use crate::staging::Staging;
 
-/// The token of a sync; those of writes are made of numbers that are smaller.
+/// The token of a sync; tokens of writes are computed from smaller numbers.
 const SYNC: Token = Token(u64::MAX);
 
-/// Writes segments to one file, in the order of the calls, with several writes running.
+/// Writes segments to one file, in the order of the calls, with several writes running at a time.
 #[derive(Debug)]
 pub struct WriteQueue<B: Backend> {
-    // First, because they wait for what is running when they are dropped; then what that is written
-    // from.
+    // The backends come first: dropping them waits for running writes. The memory they write from
+    // is dropped after them.
     backend: B,
     sums: Option<SumsFile<B>>,
     slots: Box<[Slot]>,
     segments: Box<[Segment]>,
     staging: Staging,
-    /// What placeholders are written from: all of them are the same.
+    /// The content of all placeholders, which is the same.
     placeholder: Staging,
-    /// Those of the segments that are outstanding, and of the next one.
+    /// Placeholders of the outstanding segments and of the next one.
     placeholders: Box<[PartState]>,
     _memories: Vec<Arc<RegionMemory>>,
     not_registered: Option<WhyNot>,
     options: QueueOptions,
     block_bytes: usize,
-    /// Where in a place of staging the odd end of a region stands, and where what is copied.
+    /// Offsets in a staging place of a region's unaligned end and of copied data.
     odd_at: usize,
     copy_at: usize,
     /// Writes and syncs of the backend that are running.
     running: usize,
-    /// Numbers of the oldest region that is being written, and of the next.
+    /// Numbers of the oldest region being written and of the next one.
     oldest_slot: u64,
     next_slot: u64,
-    /// Numbers of the oldest segment that is outstanding, and of the next.
+    /// Numbers of the oldest outstanding segment and of the next one.
     oldest: u64,
     next: u64,
-    /// Where the next segment will stand.
+    /// The position of the next segment.
     position: u64,
     written: u64,
     durable: u64,
-    /// What syncs that are running make durable, how many they are, and whether none has failed.
+    /// The position that the running syncs make durable, their number, and whether none has failed.
     syncing: Option<u64>,
     syncs: u8,
     is_sync_good: bool,
@@ -90,22 +77,22 @@ pub struct WriteQueue<B: Backend> {
     /// A sync has failed: a later one would prove nothing.
     is_sync_failed: bool,
     is_closed: bool,
-    /// Where the files are, if their names no longer lead to them.
+    /// The files' locations if their names no longer refer to them.
     displaced: Option<Displaced>,
     sums_displaced: Option<Displaced>,
-    /// Why it could not be cut when it was closed.
+    /// The system error number if closing could not truncate the file.
     untrimmed: Option<i32>,
-    /// The first segment that will not be in the file, and the first region.
+    /// The first segment and the first region that will not be in the file.
     failed_from: u64,
     failed_slot: u64,
     reserved_to: u64,
-    /// How long the file was made ahead of what is written.
+    /// The length to which the file was extended ahead of its writes.
     lengthened_to: u64,
     reservation: Reservation,
-    /// Regions that the caller wants to have back.
+    /// Regions to be handed back to the caller.
     returned: VecDeque<ReadRegion>,
-    /// What was collected of regions that are copied, in the place of the next segment, and since
-    /// when.
+    /// Bytes collected from copied regions in the place of the next segment, and the time of the
+    /// first one.
     collected: usize,
     collected_since: Duration,
     room: RoomWatch,
@@ -113,19 +100,19 @@ pub struct WriteQueue<B: Backend> {
     regions_in_place: u64,
     regions_copied: u64,
     bytes_copied: u64,
-    /// Files that are removed if nothing comes into them.
+    /// Files that are removed if nothing is written to them.
     unwritten: Vec<PathBuf>,
-    /// They are removed in any case.
+    /// True if the files are to be removed in any case.
     is_given_up: bool,
 }
 
 impl<B: Backend> WriteQueue<B> {
-    /// A queue for a new file, whose regions come from `memories`.
+    /// Creates a queue for a new file. Regions come from `memories`.
     pub fn new(mut backend: B, options: QueueOptions, memories: Vec<Arc<RegionMemory>>) -> Self {
         let block_bytes = backend.block_bytes().max(1);
         let places = options.outstanding_max.get();
-        // Behind the header the odd end of the region, and what fills up its block; behind those a
-        // region that is copied, and what fills up its block.
+        // After the header come the region's unaligned end and the padding of its block, then a
+        // copied region and the padding of its block.
         let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
         let copy_at = odd_at + 2 * block_bytes;
         let copy_bytes = match options.copy_bytes_max() {
@@ -144,7 +131,8 @@ impl<B: Backend> WriteQueue<B> {
             let (start, bytes) = memory.span();
             Span { start, bytes }
         }));
-        // SAFETY: this keeps all of it until the backend is dropped, which it is first.
+        // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
+        // dropped.
         let not_registered = unsafe { backend.register(&spans) };
         Self {
             not_registered,
@@ -198,12 +186,12 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Keeps the checksums of all segments in another file, which is empty and which `backend`
-    /// writes: before anything is appended. A segment counts as written, and as durable, when its
-    /// checksum is so too. The CPU then reads every byte once.
+    /// Keeps the checksums of all segments in another, empty file, which `backend` writes. Must be
+    /// called before anything is appended. A segment counts as written or durable only when its
+    /// checksum does too. The CPU then reads every byte once.
     ///
     /// # Errors
-    /// [`QueueError::Backend`]: the file was opened for direct writes.
+    /// [`QueueError::Backend`]: the checksum file was opened for direct writes.
     pub fn with_sums(mut self, backend: B) -> Result<Self, QueueError> {
         if backend.block_bytes() > 1 {
             let text = "checksums are written through the system's cache; open their file for \
@@ -215,65 +203,67 @@ impl<B: Backend> WriteQueue<B> {
         Ok(self)
     }
 
-    /// Removes these files, which are this queue's own, when it is dropped and nothing has come
-    /// into them.
+    /// Removes these files, which belong to this queue, if it is dropped before anything was
+    /// written.
     pub(crate) fn remove_if_unwritten(&mut self, paths: Vec<PathBuf>) {
         self.unwritten = paths;
     }
 
-    /// Removes them whatever has come into them: it was of no use.
+    /// Removes the files whatever was written: the data is of no use.
     pub(crate) fn give_up(mut self) {
         self.is_given_up = true;
     }
 
-    /// The number of the file of checksums; none where there is none.
+    /// Returns the number that identifies the checksum file, if there is one.
     pub fn sums_number(&self) -> Option<u64> {
         self.sums.as_ref().map(|sums| sums.id().number())
     }
 
-    /// How it writes.
+    /// Returns the options of this queue.
     pub fn options(&self) -> &QueueOptions {
         &self.options
     }
 
-    /// Why the memory is not registered with the kernel, so that each write costs more; none where
-    /// it is, or where that is of no use.
+    /// Returns why the memory is not registered with the kernel, which makes each write cost more.
+    /// `None` if it is registered or registering has no benefit.
     pub fn not_registered(&self) -> Option<&WhyNot> {
         self.not_registered.as_ref()
     }
 
-    /// What it writes with.
+    /// Returns the backend.
     pub fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// Bytes that headers and bodies have to make whole; 1 where they need not.
+    /// Returns the block size to which headers and bodies must be padded; 1 if there is none.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// Where the next segment will stand.
+    /// Returns the position of the next segment.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Regions that are being written, or segments that are not in the file, whichever are more.
+    /// Returns the number of regions being written or of segments not in the file, whichever is
+    /// larger.
     pub fn outstanding(&self) -> usize {
         let segments = self.next - self.oldest;
         let regions = self.next_slot - self.oldest_slot;
-        // At most the slots, which is a usize.
+        // At most the number of slots, which is a `usize`.
         segments.max(regions) as usize
     }
 
-    /// Segments that may be appended and not in the file yet, checksums and all.
+    /// Returns the maximum number of segments appended but not yet in the file with their
+    /// checksums.
     pub(crate) fn segments_unwritten_max(&self) -> usize {
         let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
-        // And two that are appended before those that are in the file are counted: what was
-        // collected, and the region before which it is written.
+        // Two more may be appended before those in the file are counted: the collected data, and
+        // the region that forces it to be written.
         self.segments.len() + sums + 2
     }
 
-    /// How far it is, and what it has come to.
+    /// Returns the progress of this queue.
     pub fn progress(&self) -> Progress {
         Progress {
             accepted: self.position,
@@ -291,7 +281,7 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Up to where everything is in the file, checksums and all.
+    /// Returns the position up to which everything is in the file, with checksums.
     fn in_file(&self) -> u64 {
         if self.is_removed() {
             return 0;
@@ -305,13 +295,14 @@ impl<B: Backend> WriteQueue<B> {
         self.backend.now().max(sums.unwrap_or_default())
     }
 
-    /// The place of a region or a segment: there are as many of both.
+    /// Returns the place of a region or a segment: there are equally many of both.
     fn place(&self, number: u64) -> usize {
-        // Below the number of slots, which is a usize.
+        // Below the number of slots, which is a `usize`.
         (number % self.slots.len() as u64) as usize
     }
 
-    /// The next region that is in the file, or will never be, and was wanted back.
+    /// Returns the next region that the caller wanted back and that is in the file or never will
+    /// be.
     pub fn take_returned(&mut self) -> Option<ReadRegion> {
         self.returned.pop_front()
     }
@@ -321,7 +312,7 @@ impl<B: Backend> Drop for WriteQueue<B> {
     fn drop(&mut self) {
         if self.written == 0 || self.is_given_up {
             for path in &self.unwritten {
-                // An empty file that stays does no harm.
+                // An empty file left behind does no harm.
                 let _ = std::fs::remove_file(path);
             }
         }

@@ -1,40 +1,42 @@
-//! How a queue writes.
+//! Options of a queue.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// Regions of fewer bytes are copied, where copying is allowed: below this a write for each costs
-/// more CPU time, and takes longer, than the copy (measured; decision 0035).
+/// Regions of fewer bytes are copied if copying is allowed. Below this size, a separate write costs
+/// more CPU time and takes longer than the copy (measured; decision 0035).
 pub const COPY_BELOW_BYTES: usize = 128 << 10;
 
-/// How a queue writes.
+/// Options of a [`WriteQueue`](super::WriteQueue).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueOptions {
-    /// Regions that may be outstanding, and segments. Unless set, 4.
+    /// Maximum number of outstanding regions, and of outstanding segments. Default: 4.
     pub outstanding_max: NonZeroUsize,
-    /// How long [`append`](super::WriteQueue::append) waits when as many are. Unless set, 5 s.
+    /// The longest time that [`append`](super::WriteQueue::append) waits when the maximum is
+    /// outstanding. Default: 5 s.
     pub wait: Duration,
-    /// Longest header. Memory for it is set aside for each outstanding segment. Unless set, 64 KiB.
+    /// Longest header in bytes. This much memory is allocated for each outstanding segment.
+    /// Default: 64 KiB.
     pub header_bytes_max: usize,
-    /// Room on the disk that is set aside at a time; 0: none. Unless set, 256 MiB.
+    /// Bytes of disk space reserved at a time; 0 reserves none. Default: 256 MiB.
     pub reserve_bytes: u64,
-    /// By how much a file is at least longer than what is written, up to twice as much; 0: each
-    /// write makes it longer. The rest is zeros, and is cut off when the file is closed. Unless
-    /// set, 32 MiB.
+    /// Minimum number of bytes by which a file is longer than what is written; it may be up to
+    /// twice as much. With 0, each write extends the file. The extra bytes are zeros and are cut
+    /// off when the file is closed. Default: 32 MiB.
     ///
-    /// A file system may do writes that make a file longer one at a time, and in threads of its
-    /// own, as ext4 does. And a reader that opens the file while it is recorded has time to read
-    /// the headers before the recording comes to where the file ended then.
+    /// Some file systems, such as ext4, run writes that extend a file one at a time and in their
+    /// own threads. In addition, a reader that opens the file during recording has time to read the
+    /// headers before the recording reaches the length that the file had then.
     pub lengthen_bytes: u64,
-    /// Which regions are copied. With none, those that cannot be written from where they lie are
-    /// refused. Unless set, small ones are, and those that do not begin where a direct write may.
+    /// Selects the regions that are copied. With `None`, regions that cannot be written in place
+    /// are refused. By default, small and unaligned regions are copied.
     pub copying: Option<Copying>,
-    /// Whether a file that [`tdms_queue`](crate::tdms_queue) opens gets checksums beside it. The
-    /// CPU then reads every byte once, and copies none. Unless set, it does not.
+    /// Creates a checksum file for each file that [`tdms_queue`](crate::tdms_queue) opens. The CPU
+    /// then reads every byte once and copies none. Default: false.
     pub has_sums: bool,
-    /// When the disk is called nearly full.
+    /// When the disk counts as nearly full.
     pub alarm: RoomAlarm,
-    /// What a recording does when the disk is full. Unless set, it refuses rows.
+    /// The behaviour of a recording when the disk is full. By default it refuses rows.
     pub full_disk: FullDisk,
 }
 
@@ -55,30 +57,30 @@ impl Default for QueueOptions {
 }
 
 impl QueueOptions {
-    /// Writes that a backend has to run at a time for this.
+    /// Returns the number of writes that a backend must run at a time for these options.
     #[must_use]
     pub fn writes_max(&self) -> usize {
-        // A region's body and its odd end run at the same time, headers of segments before it, and
-        // placeholders of those and of the next one.
+        // At the same time run a region's body and its unaligned end, headers of earlier segments,
+        // and the placeholders of those and of the next segment.
         4 * self.outstanding_max.get() + 1
     }
 
-    /// Longest region that is copied.
+    /// Returns the longest region that is copied.
     pub(super) fn copy_bytes_max(&self) -> usize {
         self.copying.map_or(0, |copying| copying.segment_bytes)
     }
 }
 
-/// Which regions are copied, and what becomes of them.
+/// Selects the regions that are copied, and how they are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copying {
-    /// Regions of fewer bytes are; 0: only those that do not begin where a direct write may. Unless
-    /// set, [`COPY_BELOW_BYTES`].
+    /// Regions of fewer bytes are copied; with 0, only unaligned ones. Default:
+    /// [`COPY_BELOW_BYTES`].
     pub below_bytes: usize,
-    /// Regions that are copied are collected into segments of at most so many bytes. A longer one
-    /// is not copied. Memory for it is set aside for each outstanding segment. Unless set, 1 MiB.
+    /// Maximum number of bytes of a segment collected from copied regions. A longer region is not
+    /// copied. This much memory is allocated for each outstanding segment. Default: 1 MiB.
     pub segment_bytes: usize,
-    /// What is collected is written when it is so old, at the next call. Unless set, 1 s.
+    /// Age at which collected data is written, at the next call. Default: 1 s.
     pub age_max: Duration,
 }
 
@@ -92,12 +94,12 @@ impl Default for Copying {
     }
 }
 
-/// When the disk is called nearly full: as soon as one of both is so.
+/// When the disk counts as nearly full: as soon as one of the two conditions holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoomAlarm {
-    /// There is room for fewer bytes. Unless set, 1 GiB.
+    /// Fewer bytes than this are free. Default: 1 GiB.
     pub bytes: u64,
-    /// It is full in less time, if it goes on as it did. Unless set, 60 s.
+    /// At the current rate the disk is full in less than this time. Default: 60 s.
     pub time: Duration,
 }
 
@@ -110,13 +112,13 @@ impl Default for RoomAlarm {
     }
 }
 
-/// What a recording does when the disk is full.
+/// The behaviour of a recording when the disk is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FullDisk {
-    /// It hands regions back: the caller holds them, and tries again.
+    /// It refuses regions: the caller keeps them and tries again.
     #[default]
     Refuse,
-    /// It stops: rows are taken, lost and counted. It goes on by itself when there is room, with
-    /// the rows that are missing as a gap.
+    /// It stops writing: rows are accepted, lost and counted. It resumes by itself once there is
+    /// room, and records the missing rows as a gap.
     Lose,
 }

@@ -1,4 +1,4 @@
-//! Files that are removed, replaced or renamed while they are written.
+//! Detects files that are removed, replaced or renamed while they are written.
 
 use std::io;
 
@@ -11,29 +11,29 @@ use crate::error::FailedStep;
 use crate::place::Displaced;
 
 impl<B: Backend> WriteQueue<B> {
-    /// Where the file is, if its name no longer leads to it. The name is checked about once a
-    /// second, and when the file is synced and closed.
+    /// Returns the file's location if its name no longer refers to it. The name is checked about
+    /// once a second, and when the file is synced and closed.
     ///
-    /// A file that was removed or replaced has [failed](FailedStep::Removed): nothing of it is
-    /// left. One that was renamed is still written.
+    /// A file that was removed or replaced has [failed](FailedStep::Removed): none of its data is
+    /// left. A file that was renamed is still written.
     pub fn displaced(&self) -> Option<&Displaced> {
         self.displaced.as_ref()
     }
 
-    /// The same of the file with the checksums. Without it, the data is written all the same.
+    /// Returns the same for the checksum file. The data is still written if that file is lost.
     pub fn sums_displaced(&self) -> Option<&Displaced> {
         self.sums_displaced.as_ref()
     }
 
-    /// Whether the file was removed or replaced.
+    /// Returns true if the file was removed or replaced.
     pub(crate) fn is_removed(&self) -> bool {
         self.displaced.as_ref().is_some_and(Displaced::is_removed)
     }
 
-    /// Checks whether the names still lead to the files.
+    /// Checks that the names still refer to the files.
     pub(super) fn look_at_place(&mut self) {
         if self.is_removed() {
-            // What has no name does not get one again.
+            // A removed file does not get a name again.
             return;
         }
         self.displaced = self.backend.displaced();
@@ -43,7 +43,7 @@ impl<B: Backend> WriteQueue<B> {
             let error = io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
             self.fail(self.next, FailedStep::Removed, &error);
             if let Some(failure) = &mut self.failure {
-                // Whatever had failed before: nothing is left of the file.
+                // Overrides an earlier failure, because nothing is left of the file.
                 failure.step = FailedStep::Removed;
                 failure.os_error = Errno::NOENT.raw_os_error();
                 failure.written = 0;

@@ -1,10 +1,10 @@
-//! What the file has where the next segment begins, until the header of that segment is written.
+//! Placeholders for the header of the next segment, until it is written.
 //!
-//! Readers go from lead-in to lead-in, and some refuse a file in which one is missing. So at the
-//! end of each segment there is a lead-in that says that the segment behind it is not complete.
-//! The header of a segment is written when the placeholders at both of its ends are in the file:
-//! its own, because the header replaces it, and that of the next segment, because readers look
-//! there as soon as they see this one.
+//! Readers go from lead-in to lead-in, and some refuse a file in which one is missing. The end of
+//! each segment is therefore followed by a lead-in that marks the next segment as incomplete. The
+//! header of a segment is written when the placeholders at both of its ends are in the file: its
+//! own, because the header replaces it, and that of the next segment, because readers look there as
+//! soon as they see this one.
 
 use std::io;
 
@@ -17,18 +17,18 @@ use crate::backend::{Backend, Span};
 use crate::error::FailedStep;
 
 impl<B: Backend> WriteQueue<B> {
-    /// Bytes of a placeholder: one block, or a lead-in alone where there are no blocks.
+    /// Returns the bytes of a placeholder: one block, or only a lead-in if there are no blocks.
     pub(super) fn placeholder_bytes(&self) -> usize {
         (LEAD_IN_BYTES as usize).next_multiple_of(self.block_bytes)
     }
 
     fn placeholder_mut(&mut self, number: u64) -> &mut PartState {
-        // One more than the segments that may be outstanding: the next one has its placeholder too.
+        // One more than the outstanding segments: the next one has its placeholder too.
         let place = (number % self.placeholders.len() as u64) as usize;
         &mut self.placeholders[place]
     }
 
-    /// Begins to write the placeholder of a segment, which will begin at `position`.
+    /// Begins to write the placeholder of a segment that will begin at `position`.
     pub(super) fn begin_placeholder(&mut self, number: u64, position: u64) {
         let memory = Span {
             start: self.placeholder.place(0),
@@ -38,7 +38,7 @@ impl<B: Backend> WriteQueue<B> {
         self.go_on_with_placeholder(number);
     }
 
-    /// Begins to write a placeholder, if it can be begun.
+    /// Begins to write a placeholder, if its turn has come.
     fn go_on_with_placeholder(&mut self, number: u64) {
         // In order, so that a file never begins with zeros.
         let before = number.checked_sub(1);
@@ -74,8 +74,8 @@ impl<B: Backend> WriteQueue<B> {
         self.pass_over_done();
     }
 
-    /// Whether the placeholders at both ends of a segment are in the file. A file that has failed
-    /// is cut at its end, and needs none there.
+    /// Returns true if the placeholders at both ends of a segment are in the file. A file that has
+    /// failed is truncated there and needs none at its end.
     pub(super) fn has_placeholders(&mut self, number: u64) -> bool {
         let next = number + 1;
         let is_last = next >= self.failed_from;
@@ -83,7 +83,7 @@ impl<B: Backend> WriteQueue<B> {
             && (is_last || self.placeholder_mut(next).is_written())
     }
 
-    /// Whether a placeholder at one of its ends is being written.
+    /// Returns true if a placeholder at one of its ends is being written.
     pub(super) fn is_placeholder_running(&mut self, number: u64) -> bool {
         self.placeholder_mut(number).is_running || self.placeholder_mut(number + 1).is_running
     }

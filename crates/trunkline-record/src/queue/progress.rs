@@ -1,81 +1,81 @@
-//! What a queue says of itself.
+//! The state of a queue, as reported to its users.
 
 use super::Room;
 use crate::error::Failure;
 
-/// What is safe from what.
+/// The events that written data survives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Durability {
-    /// In the file as the system has it: a program that is killed does not lose it; a loss of power
-    /// may.
+    /// In the file as the system sees it: the data survives if the program is killed, but not
+    /// necessarily a power loss.
     InFile,
-    /// `fdatasync` has returned: a loss of power does not lose it, as far as the disk keeps its
-    /// word.
+    /// `fdatasync` has returned: the data survives a power loss, provided that the disk honours the
+    /// flush.
     OnDisk,
 }
 
-/// Room that is set aside on the disk.
+/// The state of reserving disk space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reservation {
-    /// Ahead of what is written.
+    /// Space is reserved ahead of what is written.
     Ahead,
-    /// The file system cannot do it.
+    /// The file system cannot reserve space.
     Unsupported,
-    /// As the options say.
+    /// Switched off by the options.
     NotWanted,
 }
 
-/// How the last region went.
+/// The path of a region to the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WritePath {
-    /// It was written from where it lies, but for an odd end.
+    /// Directly from its memory, except for a partial block at its end.
     InPlace,
-    /// It was copied first.
+    /// Through a copy in staging.
     Copied,
 }
 
-/// How far a queue is. Positions are bytes of the file, where a region or a segment ends.
+/// The progress of a queue. Positions are bytes of the file at which a region or a segment ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Appended.
+    /// Appended up to here.
     pub accepted: u64,
-    /// In the file, all of it ([`Durability::InFile`]).
+    /// Completely in the file up to here ([`Durability::InFile`]).
     pub written: u64,
-    /// On the disk ([`Durability::OnDisk`]).
+    /// On the disk up to here ([`Durability::OnDisk`]).
     pub durable: u64,
-    /// Regions that are not in the file, or segments, whichever are more.
+    /// Number of regions or of segments that are not in the file, whichever is larger.
     pub outstanding: usize,
-    /// Whether room is set aside.
+    /// The state of reserving disk space.
     pub reservation: Reservation,
-    /// Room on the disk.
+    /// Free space on the disk.
     pub room: Room,
-    /// How the last region went; none before the first.
+    /// The path of the last region; `None` before the first.
     pub path: Option<WritePath>,
-    /// Regions that were written from where they lie.
+    /// Number of regions written directly from their memory.
     pub regions_in_place: u64,
-    /// Regions that were copied first.
+    /// Number of regions copied first.
     pub regions_copied: u64,
-    /// Bytes of those that wait for more, and are in no segment yet.
+    /// Bytes of copied regions that wait for more and are in no segment yet.
     pub bytes_collected: usize,
-    /// Bytes of regions that the CPU has copied: of those that were, and of others the odd ends.
+    /// Bytes that the CPU copied: whole copied regions, and the unaligned ends of others.
     pub bytes_copied: u64,
-    /// Why the file takes nothing more.
+    /// The failure after which the file accepts no more data.
     pub failure: Option<Failure>,
 }
 
-/// What a file has come to.
+/// The final state of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Closed {
-    /// Its length.
+    /// The length in bytes.
     pub length: u64,
-    /// How safe all of that is.
+    /// The durability of all of it.
     pub durability: Durability,
-    /// The number of the system's error where it could not be cut to its length: behind that may be
-    /// what is no part of it.
+    /// The system error number if the file could not be truncated to its length; bytes that do not
+    /// belong to it may follow.
     pub untrimmed: Option<i32>,
-    /// Why it takes nothing more, where it was not closed in order.
+    /// The failure, if the file did not end normally.
     pub failure: Option<Failure>,
 }

@@ -1,4 +1,4 @@
-//! Room on the disk, and the length of the file, ahead of what is written.
+//! Reserves disk space and extends the file ahead of what is written.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use super::{Reservation, WriteQueue};
 use crate::backend::Backend;
 use crate::error::QueueError;
 
-/// At most this part of what a disk has left is set aside at a time.
+/// At most this fraction (1/8) of a disk's free space is reserved at a time.
 const ROOM_SHARE: u64 = 8;
 
 impl<B: Backend> WriteQueue<B> {
-    /// Sets room aside for a segment with a body of so many bytes, whatever its header.
+    /// Reserves space for a segment with a body of `body` bytes, whatever its header.
     pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
         let most = body.saturating_add(self.copy_at);
         self.reserve(self.position.saturating_add(most as u64))
     }
 
-    /// Sets room aside for a segment up to `end`, and the placeholder behind it, and further.
+    /// Reserves space for a segment up to `end`, the placeholder after it, and more ahead.
     pub(super) fn reserve(&mut self, end: u64) -> Result<(), QueueError> {
         let end = end.saturating_add(self.placeholder_bytes() as u64);
         if self.reservation != Reservation::Ahead {
@@ -55,10 +55,10 @@ impl<B: Backend> WriteQueue<B> {
         }
         let room = self.backend.room().unwrap_or(u64::MAX);
         if room < needed {
-            // Trying in vain would take the rest of the disk, and leave it unused.
+            // A failed attempt would allocate the rest of the disk and leave it unused.
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // What is set aside is nobody else's: of a disk that is nearly full a part.
+        // Nobody else can use reserved space, so only a part of a nearly full disk is reserved.
         let ahead = self.options.reserve_bytes.min(room / ROOM_SHARE);
         let bytes = ahead.max(needed);
         self.backend.reserve(self.reserved_to, bytes)?;
@@ -66,11 +66,11 @@ impl<B: Backend> WriteQueue<B> {
         Ok(())
     }
 
-    /// Makes the file longer ahead, so that what is written up to `end` stays well within it.
+    /// Extends the file ahead, so that data written up to `end` stays well within its length.
     ///
-    /// A reader that asks for the length when it opens the file takes that for the end. It must not
-    /// see a segment that goes on behind, or it looks there for the next one. The opening segment
-    /// makes no file longer: one that was not opened to the end is short.
+    /// A reader takes the file's length at the time of opening for the end. It must not see a
+    /// segment that extends beyond, because it would look there for the next one. The opening
+    /// segment does not extend the file, so a file that was not opened completely stays short.
     pub(super) fn lengthen(&mut self, end: u64) {
         let bytes = self.options.lengthen_bytes;
         if bytes == 0 || self.next == 0 || end.saturating_add(bytes) <= self.lengthened_to {
@@ -79,7 +79,7 @@ impl<B: Backend> WriteQueue<B> {
         let length = end.saturating_add(bytes).saturating_add(bytes);
         match self.backend.lengthen(length) {
             Ok(()) => self.lengthened_to = length,
-            // Then each write does, as slowly as that may be.
+            // From then on each write extends the file, however slow that is.
             Err(_) => self.options.lengthen_bytes = 0,
         }
     }

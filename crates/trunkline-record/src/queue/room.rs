@@ -1,46 +1,46 @@
-//! How much room there is on the disk, and for how long.
+//! Watches the free space on the disk and estimates how long it lasts.
 
 use std::time::Duration;
 
 use super::RoomAlarm;
 
-/// How often the file system is asked.
+/// Interval between queries of the file system.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Whether there is room on the disk.
+/// The state of the free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum RoomState {
-    /// There is.
+    /// Enough space.
     #[default]
     Enough,
-    /// There is less than the alarm says.
+    /// Less space than the alarm threshold.
     Low,
-    /// There is none: nothing is taken.
+    /// No space: nothing is written.
     Full,
 }
 
-/// Room on the disk.
+/// Free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Room {
-    /// Whether there is any.
+    /// The state of the free space.
     pub state: RoomState,
-    /// Bytes that can still be written, with those that are set aside; none where the file system
-    /// does not say.
+    /// Bytes that can still be written, including reserved ones; `None` if the file system does not
+    /// report them.
     pub bytes: Option<u64>,
-    /// When it is full, if it goes on as it did in the last seconds; none where nothing is written.
+    /// Time until the disk is full at the rate of the last seconds; `None` if nothing is written.
     pub full_in: Option<Duration>,
-    /// How often it became less than the alarm says.
+    /// Number of times the space fell below the alarm threshold.
     pub alarms: u64,
 }
 
-/// Looks at it from time to time.
+/// Watches the free space.
 #[derive(Debug)]
 pub(crate) struct RoomWatch {
     alarm: RoomAlarm,
     room: Room,
     is_full: bool,
-    /// When it was looked at, and how far the file was then.
+    /// Time of the last query, and the length of the file at that time.
     last: Option<(Duration, u64)>,
     /// Bytes per second.
     rate: u64,
@@ -61,13 +61,13 @@ impl RoomWatch {
         self.room
     }
 
-    /// Whether it is time to look again.
+    /// Returns true if the next query is due.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         let due = |(then, _): (Duration, u64)| now.saturating_sub(then) >= LOOK_EVERY;
         self.last.is_none_or(due)
     }
 
-    /// Takes what the file system says: `bytes` are left when the file has `accepted`.
+    /// Records a query's result: `bytes` are free when `accepted` bytes of the file are appended.
     pub(crate) fn look(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
         if let Some((then, before)) = self.last {
             let nanoseconds = now.saturating_sub(then).as_nanos().max(1);
@@ -88,7 +88,7 @@ impl RoomWatch {
         self.judge();
     }
 
-    /// Room could be set aside, or not.
+    /// Records whether reserving space succeeded.
     pub(crate) fn set_full(&mut self, is_full: bool) {
         if self.is_full != is_full {
             self.is_full = is_full;
@@ -98,7 +98,8 @@ impl RoomWatch {
 
     fn judge(&mut self) {
         let before = self.room.state;
-        // What has been low has to become more than that, or it would be told again and again.
+        // Hysteresis: after an alarm, the space must exceed the threshold by a margin, to avoid
+        // repeated alarms.
         let (bytes, time) = match before {
             RoomState::Enough => (self.alarm.bytes, self.alarm.time),
             _ => (

@@ -1,4 +1,4 @@
-//! What is being written: regions, and the segments that they stand in.
+//! The state of writes: regions, and the segments that contain them.
 
 use std::io;
 use std::ptr::NonNull;
@@ -9,12 +9,12 @@ use trunkline_tdms::{BodySum, SegmentSum};
 
 use crate::backend::Span;
 
-/// What a region is written in.
+/// The separately written parts of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// Whole blocks of the region, where they lie.
+    /// The whole blocks, directly from the region's memory.
     Body = 0,
-    /// The rest of it, and what fills up its block, from staging.
+    /// The remaining bytes and the padding of their block, from staging.
     OddEnd = 1,
 }
 
@@ -22,7 +22,7 @@ impl Part {
     pub(super) const ALL: [Self; 2] = [Self::Body, Self::OddEnd];
 }
 
-/// How far a part is: what of it is still to be written.
+/// The progress of a part: what is still to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PartState {
     pub(super) position: u64,
@@ -31,7 +31,8 @@ pub(super) struct PartState {
     tries: u8,
 }
 
-/// How often a write is begun again that the system has only put off.
+/// Maximum number of times that a write is repeated because the system postponed it or made no
+/// progress.
 const TRIES_MAX: u8 = 100;
 
 impl Default for PartState {
@@ -58,12 +59,12 @@ impl PartState {
         self.memory.bytes == 0
     }
 
-    /// Whether there is something to be written that is not being written.
+    /// Returns true if something is left to write and no write is running.
     pub(super) fn is_waiting(&self) -> bool {
         !self.is_running && !self.is_written()
     }
 
-    /// Takes what a write came to; the rest is begun anew.
+    /// Processes the result of a write. Another write handles the rest.
     pub(super) fn take(&mut self, result: io::Result<usize>, block_bytes: usize) -> io::Result<()> {
         let bytes = match result {
             Ok(bytes) => bytes.min(self.memory.bytes),
@@ -73,7 +74,7 @@ impl PartState {
             }
             Err(error) => return Err(error),
         };
-        // The rest has to begin at a block again.
+        // The next write must begin on a block boundary.
         let bytes = match bytes == self.memory.bytes {
             true => bytes,
             false => bytes / block_bytes * block_bytes,
@@ -100,25 +101,25 @@ fn is_put_off(error: &io::Error) -> bool {
     )
 }
 
-/// The address `bytes` further on, within the same memory or at its end.
+/// Returns the address `bytes` after `start`, within the same memory or at its end.
 pub(super) fn after(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
-    // SAFETY: what is added is at most the length of the memory that begins there.
+    // SAFETY: `bytes` is at most the length of the memory that begins at `start`.
     unsafe { start.add(bytes) }
 }
 
-/// A region that is being written, or a place for one.
+/// A region being written, or an empty slot for one.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The segment that it stands in.
+    /// The number of its segment.
     pub(super) segment: u64,
-    /// Where in the file it begins.
+    /// Its position in the file.
     pub(super) position: u64,
-    /// Until it is in the file.
+    /// Held until it is in the file.
     pub(super) region: Option<ReadRegion>,
     pub(super) is_wanted_back: bool,
-    /// The body, and its odd end.
+    /// The body and its unaligned end.
     pub(super) parts: [PartState; 2],
-    /// Where there are checksums: that of what stands before it in its segment, behind the header.
+    /// With checksums: the sum of the bytes before it in its segment, without the header.
     pub(super) sum_before: BodySum,
 }
 
@@ -132,23 +133,23 @@ impl Slot {
     }
 }
 
-/// A segment that is outstanding, or a place for one.
+/// An outstanding segment, or an empty place for one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment {
     pub(super) position: u64,
     pub(super) end: u64,
-    /// The slots of its regions: the first, and the one behind the last.
+    /// The slots of its regions: the first, and one past the last.
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Where it ends as its header has it: with one region, until it is made longer.
+    /// The end that its header describes: that of one region, until the header is updated.
     pub(super) described_end: u64,
     pub(super) header: PartState,
     pub(super) header_bytes: usize,
-    /// Whether further regions may still come in.
+    /// True while further regions may be added.
     pub(super) is_open: bool,
     pub(super) since: Duration,
-    /// Where there are checksums: of what stands behind the header.
+    /// With checksums: the sum of everything after the header.
     pub(super) body_sum: BodySum,
-    /// Of all of it, when its header is being written.
+    /// The sum of the whole segment, set when its header is written.
     pub(super) sum: Option<SegmentSum>,
 }

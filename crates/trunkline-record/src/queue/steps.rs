@@ -1,4 +1,4 @@
-//! What happens to regions and segments until they are in the file.
+//! The progress of regions and segments until they are in the file.
 
 use std::io;
 
@@ -10,13 +10,14 @@ use super::{SYNC, WriteQueue};
 use crate::backend::{Backend, Completed, Token, Wait, Write};
 use crate::error::{FailedStep, Failure, QueueError, os_error};
 
-/// Of a token, that it is the header of a segment; the others are parts of a region.
+/// The low bits of a token of a segment's header; the other values are parts of a region.
 const HEADER: u64 = 2;
-/// That it is the placeholder of a segment.
+/// The low bits of a token of a segment's placeholder.
 pub(super) const PLACEHOLDER: u64 = 3;
 
 impl<B: Backend> WriteQueue<B> {
-    /// Begins what can be begun of a region, and gives back what it needs no more.
+    /// Begins the writes of a region that can begin, and releases the region if it is no longer
+    /// needed.
     pub(super) fn go_on(&mut self, number: u64) {
         for part in Part::ALL {
             let state = &self.slots[self.place(number)].parts[part as usize];
@@ -38,7 +39,7 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Gives a region back that is in the file, or will never be.
+    /// Releases a region that is in the file or never will be.
     fn give_back(&mut self, number: u64) {
         let is_failed = number >= self.failed_slot;
         let place = self.place(number);
@@ -52,8 +53,8 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Begins to write the header of a segment, if it can be begun: all of its regions are in the
-    /// file, no further one comes in, and a placeholder is behind them.
+    /// Begins to write the header of a segment once all of its regions are in the file, no further
+    /// one can be added, and a placeholder follows them.
     fn go_on_with_header(&mut self, number: u64) {
         let place = self.place(number);
         let segment = &self.segments[place];
@@ -69,7 +70,7 @@ impl<B: Backend> WriteQueue<B> {
         let staged = self.staging.bytes_mut(place);
         let header = staged.get_mut(..segment.header_bytes);
         if let Some(header) = header.filter(|_| segment.described_end < segment.end) {
-            // What has come in since.
+            // Includes the regions added since the header was made.
             lengthen_segment(header, segment.end - segment.described_end);
             segment.described_end = segment.end;
         }
@@ -87,7 +88,7 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// Regions and segments that are in the file, with all before them, are outstanding no more.
+    /// Retires the regions and segments that are in the file together with all before them.
     pub(super) fn pass_over_done(&mut self) {
         while self.oldest_slot < self.next_slot {
             let slot = &self.slots[self.place(self.oldest_slot)];
@@ -98,7 +99,7 @@ impl<B: Backend> WriteQueue<B> {
             self.oldest_slot += 1;
         }
         if self.oldest_slot == self.next_slot {
-            // The disk has nothing to do: what is there is to be seen.
+            // The disk is idle: close the segment, so that its rows become visible.
             self.close_segment();
         }
         for number in self.oldest..self.next {
@@ -119,7 +120,7 @@ impl<B: Backend> WriteQueue<B> {
             if let (Some(sums), Some(sum)) = (&mut self.sums, sum)
                 && !sums.push(&sum)
             {
-                // There is room for its checksum when a write of others is done.
+                // A place for its checksum becomes free when the running write completes.
                 break;
             }
             if !is_failed {
@@ -141,7 +142,7 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// No further checksum comes into its file, so no further segment comes into this one.
+    /// Handles a failure of the checksum file: without checksums, no further segment is written.
     fn fail_sums(&mut self, error: &io::Error) {
         if let Some(sums) = &mut self.sums {
             sums.give_up();
@@ -149,23 +150,23 @@ impl<B: Backend> WriteQueue<B> {
         self.fail(self.next, FailedStep::Sums, error);
     }
 
-    /// Takes completions that have come, without waiting.
+    /// Processes completions that have arrived, without waiting.
     ///
     /// # Errors
-    /// [`QueueError::Backend`]. That the file takes nothing more is in
-    /// [`progress`](Self::progress).
+    /// [`QueueError::Backend`]. A failure of the file is reported by [`progress`](Self::progress)
+    /// instead.
     pub fn poll(&mut self) -> Result<(), QueueError> {
         while self.step(Wait::No)? {}
         self.look_at_room();
         Ok(())
     }
 
-    /// Takes one completion. False when none has come in time.
+    /// Processes one completion. Returns false if none arrives in time.
     pub(super) fn step(&mut self, wait: Wait) -> Result<bool, QueueError> {
         if self.step_sums(Wait::No)? {
             return Ok(true);
         }
-        // What is waited for is the data, unless it is only the checksums that are on their way.
+        // Waits for the data, unless only checksums are still being written.
         let are_sums_busy = self.sums.as_ref().is_some_and(SumsFile::is_busy);
         if self.running == 0 && are_sums_busy && wait != Wait::No {
             return self.step_sums(wait);
@@ -187,7 +188,7 @@ impl<B: Backend> WriteQueue<B> {
         Ok(true)
     }
 
-    /// Takes one completion of the file of checksums.
+    /// Processes one completion of the checksum file.
     fn step_sums(&mut self, wait: Wait) -> Result<bool, QueueError> {
         let Some(sums) = &mut self.sums else {
             return Ok(false);
@@ -201,7 +202,7 @@ impl<B: Backend> WriteQueue<B> {
         Ok(true)
     }
 
-    /// One of the files was synced, or not.
+    /// Records the result of syncing one of the files.
     fn synced(&mut self, result: io::Result<()>) {
         self.syncs = self.syncs.saturating_sub(1);
         if let Err(error) = result {
@@ -247,8 +248,7 @@ impl<B: Backend> WriteQueue<B> {
         self.pass_over_done();
     }
 
-    /// From a region on nothing more comes into the file. What stands before it in its segment does
-    /// all the same.
+    /// Stops writing from a region on. The regions before it in its segment are still written.
     fn fail_region(&mut self, number: u64, error: &io::Error) {
         if number >= self.failed_slot {
             return;
@@ -270,7 +270,7 @@ impl<B: Backend> WriteQueue<B> {
         }
     }
 
-    /// From segment `number` on nothing more comes into the file.
+    /// Stops writing from segment `number` on.
     pub(super) fn fail(&mut self, number: u64, step: FailedStep, error: &io::Error) {
         self.is_sync_failed |= step == FailedStep::Sync;
         if number >= self.failed_from && self.failure.is_some() {
@@ -282,7 +282,7 @@ impl<B: Backend> WriteQueue<B> {
                 self.failed_slot = self.failed_slot.min(segment.first);
                 segment.position
             }
-            // What is in the file without a checksum does not count, and does not stay.
+            // Data without a checksum does not count and is cut off.
             false if step == FailedStep::Sums => self.in_file(),
             false => self.position,
         };
@@ -297,7 +297,7 @@ impl<B: Backend> WriteQueue<B> {
             os_error: os_error(error),
             written: self.in_file(),
         });
-        // Those behind it that run no more will not be in the file either.
+        // Later regions without a running write will not be in the file either.
         for later in self.failed_slot.max(self.oldest_slot)..self.next_slot {
             self.give_back(later);
         }
@@ -305,7 +305,6 @@ impl<B: Backend> WriteQueue<B> {
     }
 }
 
-/// Begins a write.
 pub(super) fn submit(
     backend: &mut impl Backend,
     token: Token,
@@ -316,8 +315,9 @@ pub(super) fn submit(
         position: state.position,
         memory: state.memory,
     };
-    // SAFETY: regions, staging and the placeholder stay until the completion has come: the queue
-    // keeps them, and changes none before; and when it is dropped the backend goes first.
+    // SAFETY: regions, staging and the placeholder stay mapped until the completion has been
+    // returned: the queue keeps them and changes none before. When the queue is dropped, the
+    // backend is dropped first.
     let begun = unsafe { backend.submit(write) };
     state.is_running = begun.is_ok();
     begun

@@ -1,8 +1,8 @@
-//! The checksums of segments, in a file of their own.
+//! The checksums of segments, in a separate file.
 //!
-//! An entry is collected when its segment is in the file, and written at once unless a write is
-//! running: then with the next one. A segment counts as written when its entry is, and as durable
-//! when both files were synced behind it.
+//! An entry is collected when its segment is in the file. It is written at once, or together with
+//! the next ones if a write is running. A segment counts as written when its entry is, and as
+//! durable when both files were synced afterwards.
 
 use std::io;
 
@@ -14,32 +14,32 @@ use crate::backend::{Backend, Completed, Span, Token, Wait, Write};
 use crate::place::Displaced;
 use crate::staging::Staging;
 
-/// What is collected at most while a write is running.
+/// Maximum number of bytes collected while a write is running.
 const BATCH_BYTES: usize = 4096;
-/// Entries that are on their way at most.
+/// Maximum number of entries collected or being written.
 pub(super) const ENTRIES_MAX: usize = 2 * BATCH_BYTES / SUMS_ENTRY_BYTES;
-/// Room on the disk that is set aside at a time.
+/// Disk space reserved at a time.
 pub(super) const RESERVE_BYTES: u64 = 64 << 10;
 /// The token of writes.
 const WRITE: Token = Token(0);
 
-/// The file, and what is on its way into it.
+/// The checksum file, and the entries not yet in it.
 #[derive(Debug)]
 pub(super) struct SumsFile<B: Backend> {
-    // First, because it waits for what is running when it is dropped.
+    // First, because dropping the backend waits for running writes.
     backend: B,
-    /// Two places: one is collected in while the other is being written.
+    /// Two places: one collects entries while the other is written.
     staging: Staging,
     id: SumsId,
     collecting: usize,
     collected: usize,
-    /// Up to where entries reach that were collected, that are being written, and that are in the
-    /// file; positions of the data file.
+    /// Positions in the data file up to which entries were collected, are being written, and are in
+    /// the file.
     collected_to: u64,
     running_to: u64,
     written_to: u64,
     running: Option<PartState>,
-    /// Where the next batch will stand, and where the last one ends that is in the file.
+    /// The position of the next batch, and the end of the last one in the file.
     position: u64,
     written_end: u64,
     reserved_to: u64,
@@ -47,7 +47,7 @@ pub(super) struct SumsFile<B: Backend> {
     is_syncing: bool,
 }
 
-/// What has happened to it.
+/// The result of processing one completion.
 pub(super) enum SumsStep {
     Nothing,
     Written(io::Result<()>),
@@ -58,8 +58,8 @@ impl<B: Backend> SumsFile<B> {
     pub(super) fn new(mut backend: B, id: SumsId) -> Self {
         let mut staging = Staging::new(2, BATCH_BYTES);
         let (start, bytes) = staging.span();
-        // SAFETY: this keeps it until the backend is dropped, which it is first. That it may not be
-        // registered is not worth a word: writes of it are few and small.
+        // SAFETY: `self` keeps the memory until the backend, its first field, has been dropped. A
+        // failure to register is ignored, because writes from this memory are few and small.
         let _ = unsafe { backend.register(&[Span { start, bytes }]) };
         let begin = id.begin();
         if let Some(room) = staging.bytes_mut(0).first_chunk_mut() {
@@ -87,7 +87,7 @@ impl<B: Backend> SumsFile<B> {
         self.id
     }
 
-    /// Where the file is, if its name no longer leads to it.
+    /// Returns the file's location if its name no longer refers to it.
     pub(super) fn displaced(&self) -> Option<Displaced> {
         self.backend.displaced()
     }
@@ -96,17 +96,17 @@ impl<B: Backend> SumsFile<B> {
         self.backend.now()
     }
 
-    /// Up to where in the data file every segment has its entry in this file.
+    /// Returns the position in the data file up to which every segment has its entry in this file.
     pub(super) fn written_to(&self) -> u64 {
         self.written_to
     }
 
-    /// Whether something is on its way.
+    /// Returns true if a write or a sync is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running.is_some() || self.is_syncing
     }
 
-    /// Whether everything is in the file that ever will be.
+    /// Returns true if every entry that will ever be in the file is in it.
     pub(super) fn is_idle(&self) -> bool {
         self.running.is_none() && (self.collected == 0 || self.is_failed)
     }
@@ -115,14 +115,14 @@ impl<B: Backend> SumsFile<B> {
         self.is_failed
     }
 
-    /// Nothing more comes into the file.
+    /// Stops writing to the file.
     pub(super) fn give_up(&mut self) {
         self.is_failed = true;
-        // What was not begun never will be.
+        // A write that was not begun never will be.
         self.running = self.running.filter(|part| part.is_running);
     }
 
-    /// Collects an entry. False when there is no room for it until a write is done.
+    /// Collects an entry. Returns false if it has no room until a write completes.
     pub(super) fn push(&mut self, sum: &SegmentSum) -> bool {
         if self.is_failed {
             return true;
@@ -138,7 +138,7 @@ impl<B: Backend> SumsFile<B> {
         true
     }
 
-    /// Begins to write what was collected, unless a write is running.
+    /// Begins to write the collected entries, unless a write is running.
     pub(super) fn go_on(&mut self) -> io::Result<()> {
         if self.is_failed {
             return Ok(());
@@ -162,8 +162,8 @@ impl<B: Backend> SumsFile<B> {
             position: part.position,
             memory: part.memory,
         };
-        // SAFETY: the place is not collected in again before its completion has come; and when this
-        // is dropped the backend goes first.
+        // SAFETY: nothing is collected in this place before the completion has been returned; when
+        // `self` is dropped, the backend is dropped first.
         unsafe { self.backend.submit(write) }?;
         part.is_running = true;
         Ok(())
@@ -175,7 +175,7 @@ impl<B: Backend> SumsFile<B> {
         Ok(())
     }
 
-    /// Takes one completion.
+    /// Processes one completion.
     pub(super) fn step(&mut self, wait: Wait) -> io::Result<SumsStep> {
         let Some(Completed { token, result }) = self.backend.completed(wait)? else {
             return Ok(SumsStep::Nothing);
@@ -194,13 +194,13 @@ impl<B: Backend> SumsFile<B> {
         } else if part.is_written() {
             self.running = None;
             self.written_to = self.running_to;
-            // One batch is written at a time.
+            // Only one batch is written at a time.
             self.written_end = self.position;
         }
         Ok(SumsStep::Written(taken))
     }
 
-    /// Sets room aside for what is to come.
+    /// Reserves disk space for the next entries.
     pub(super) fn reserve(&mut self) -> io::Result<()> {
         let needed = self.position + 3 * BATCH_BYTES as u64;
         while self.reserved_to < needed && !self.is_failed {
@@ -210,7 +210,7 @@ impl<B: Backend> SumsFile<B> {
         Ok(())
     }
 
-    /// Cuts off what is reserved, and what has failed.
+    /// Cuts off reserved space and failed writes.
     pub(super) fn trim(&mut self) -> io::Result<()> {
         self.backend.trim(self.written_end)
     }

@@ -1,22 +1,22 @@
-//! Why something is not read.
+//! Errors of reading.
 
 use std::io;
 use std::time::Duration;
 
 use trunkline_ring::{NoRegion, WriteRegion};
 
-/// What went wrong with a read.
+/// The cause of a failed read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadFault {
-    /// The system says so, by its number.
+    /// The system's error number.
     System(i32),
-    /// The file has ended: it was made shorter since it was opened.
+    /// The file has ended: it was truncated after it was opened.
     Ended,
 }
 
 impl ReadFault {
-    /// What the system says.
+    /// Converts the system's error.
     pub(super) fn of(error: &io::Error) -> Self {
         let unknown = rustix::io::Errno::IO.raw_os_error();
         Self::System(error.raw_os_error().unwrap_or(unknown))
@@ -32,80 +32,80 @@ impl std::fmt::Display for ReadFault {
     }
 }
 
-/// Why nothing more is read.
+/// The failure after which nothing more is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("reading at byte {position} failed: {fault}; what stands before it was read")]
 pub struct ReadFailure {
-    /// Where in the file.
+    /// The position in the file.
     pub position: u64,
-    /// What.
+    /// The cause.
     pub fault: ReadFault,
 }
 
-/// Why the queue does not read something, or did not come to an end.
+/// An error of reading into a region or of finishing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadQueueError {
-    /// All reads that may be outstanding are, and none was done in time.
+    /// The maximum number of reads is outstanding, and none completed in time.
     #[error(
         "all {outstanding} reads that may be outstanding still are after {waited:?}; the disk is \
          too slow, or stands: read less, wait for longer, or allow more"
     )]
     Busy {
-        /// How many are outstanding.
+        /// Number of outstanding reads.
         outstanding: usize,
-        /// How long was waited for one of them.
+        /// Time spent waiting for one of them.
         waited: Duration,
     },
-    /// Not everything was done in time.
+    /// Some reads did not complete in time.
     #[error("{outstanding} reads were not done after {waited:?}; the disk is too slow, or stands")]
     NotDone {
-        /// How many are outstanding.
+        /// Number of outstanding reads.
         outstanding: usize,
-        /// How long was waited.
+        /// Time spent waiting.
         waited: Duration,
     },
-    /// A read has failed.
+    /// A read failed.
     #[error(transparent)]
     Failed(#[from] ReadFailure),
-    /// More was to be read than the file has.
+    /// The read extends beyond the end of the file.
     #[error(
         "{bytes} bytes from byte {position} on are more than the file has, which ends at {length}; \
          ask for fewer"
     )]
     BeyondEnd {
-        /// From where on.
+        /// Position of the first byte.
         position: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         length: u64,
     },
-    /// A region takes more than is left to be read.
+    /// The region is longer than the rest of the total to read.
     #[error(
         "the region takes {bytes} bytes and {left} are left to be read; acquire a region of that"
     )]
     TooLong {
         /// Bytes of the region.
         bytes: u64,
-        /// What is left.
+        /// Bytes left to read.
         left: u64,
     },
-    /// There is no region to read into, and never will be.
+    /// The ring has no region to read into and never will.
     #[error(transparent)]
     Ring(#[from] NoRegion),
-    /// The backend itself has failed.
+    /// The backend itself failed.
     #[error("the system does not take the call: {0}")]
     Backend(#[from] io::Error),
 }
 
-/// A region that was not taken, and why. It can be given again.
+/// A region that was not accepted, with the error. It can be passed again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RefusedRead {
     /// The region, still held.
     pub region: WriteRegion,
-    /// Why.
+    /// The reason why it was not accepted.
     #[source]
     pub error: ReadQueueError,
 }

@@ -1,13 +1,13 @@
-//! Reading a file into regions of a ring, several of them at a time.
+//! Reads a file into regions of a ring, several at a time.
 //!
 //! ```text
 //!   file --> Backend --> region --> (once all before it are filled) --> the device that plays
 //!                 \--> staging --copied--/
 //! ```
 //!
-//! A region is filled where it lies. What is no whole block, or does not lie in memory as it does
-//! in the file, is read into staging and copied, and counted. Reads are done in any order; the ring
-//! gives regions to the device in the order of the calls.
+//! A region is filled in place. Partial blocks, and data whose alignment in memory differs from
+//! that in the file, are read into staging, copied, and counted. Reads complete in any order; the
+//! ring passes regions to the device in the order of the calls.
 
 mod error;
 mod slot;
@@ -24,18 +24,19 @@ use self::slot::Slot;
 use crate::backend::{Backend, Span, Wait, WhyNot};
 use crate::staging::Staging;
 
-/// How a queue reads.
+/// Options of a [`ReadQueue`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadOptions {
-    /// Reads that may be outstanding. Unless set, 4.
+    /// Maximum number of outstanding reads. Default: 4.
     pub outstanding_max: NonZeroUsize,
-    /// How long [`read`](ReadQueue::read) waits when as many are. Unless set, 5 s.
+    /// The longest time that [`read`](ReadQueue::read) waits when the maximum is outstanding.
+    /// Default: 5 s.
     pub wait: Duration,
-    /// Where in the file it begins. Unless set, at the beginning.
+    /// The position in the file at which reading begins. Default: 0.
     pub from: u64,
-    /// Bytes to be read, all together. Unless set, up to the end of the file.
+    /// Total number of bytes to read. Default: up to the end of the file.
     pub total: Option<u64>,
-    /// Staging of each outstanding read, at least two blocks. Unless set, 256 KiB.
+    /// Bytes of staging for each outstanding read, at least two blocks. Default: 256 KiB.
     pub bounce_bytes: usize,
 }
 
@@ -52,39 +53,40 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Reads that a backend has to run at a time for this.
+    /// Returns the number of reads that a backend must run at a time for these options.
     #[must_use]
     pub fn reads_max(&self) -> usize {
-        // Of a region, whole blocks and odd ends are read at the same time.
+        // The whole blocks of a region and its unaligned ends are read at the same time.
         2 * self.outstanding_max.get()
     }
 }
 
-/// How far a queue is.
+/// The progress of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ReadProgress {
-    /// Bytes whose reading was begun.
+    /// Bytes whose reading has begun.
     pub begun: u64,
-    /// Bytes that are in the ring, with all before them.
+    /// Bytes in the ring, up to the first read that is outstanding.
     pub read: u64,
-    /// Bytes that are to be read all together.
+    /// Total number of bytes to read.
     pub total: u64,
-    /// Regions between the first two.
+    /// Regions begun and not yet in the ring.
     pub outstanding: usize,
-    /// Everything is in the ring; but what is no whole element at the end, when
-    /// [`fill`](ReadQueue::fill) has come there.
+    /// True once everything is in the ring. A partial element at the end does not count once
+    /// [`fill`](ReadQueue::fill) has reached it.
     pub is_finished: bool,
-    /// Bytes that went through staging, and that the CPU has copied.
+    /// Bytes that went through staging and were copied by the CPU.
     pub bytes_copied: u64,
-    /// Why nothing more is read.
+    /// The failure after which nothing more is read.
     pub failure: Option<ReadFailure>,
 }
 
-/// Reads one file into regions, which the device gets in the order of the calls.
+/// Reads one file into regions, which the device receives in the order of the calls.
 #[derive(Debug)]
 pub struct ReadQueue<B: Backend> {
-    // First, because it waits for what is running when it is dropped; then what that reads into.
+    // The backend comes first: dropping it waits for running reads. The memory they read into is
+    // dropped after it.
     backend: B,
     slots: Box<[Slot]>,
     staging: Staging,
@@ -92,25 +94,25 @@ pub struct ReadQueue<B: Backend> {
     not_registered: Option<WhyNot>,
     options: ReadOptions,
     block_bytes: usize,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     length: u64,
     total: u64,
-    /// Numbers of the oldest read that is outstanding, and of the next.
+    /// Numbers of the oldest outstanding read and of the next one.
     oldest: u64,
     next: u64,
     position: u64,
     begun: u64,
     read: u64,
-    /// Bytes at the end that are no whole element of the ring that is filled.
+    /// Bytes at the end that are less than an element of the ring.
     tail: u64,
     failure: Option<ReadFailure>,
-    /// The first read that is not done.
+    /// The first read that failed.
     failed_from: u64,
     bytes_copied: u64,
 }
 
 impl<B: Backend> ReadQueue<B> {
-    /// A queue for a file of `length` bytes, which is read into regions of `memories`.
+    /// Creates a queue for a file of `length` bytes, which is read into regions of `memories`.
     ///
     /// # Errors
     /// [`ReadQueueError::BeyondEnd`]: the options ask for more than the file has.
@@ -138,7 +140,8 @@ impl<B: Backend> ReadQueue<B> {
             let (start, bytes) = memory.span();
             Span { start, bytes }
         }));
-        // SAFETY: this keeps all of it until the backend is dropped, which it is first.
+        // SAFETY: `self` keeps all of this memory until the backend, its first field, has been
+        // dropped.
         let not_registered = unsafe { backend.register(&spans) };
         Ok(Self {
             backend,
@@ -162,44 +165,45 @@ impl<B: Backend> ReadQueue<B> {
         })
     }
 
-    /// Why the memory is not registered with the kernel, so that each read costs more; none where
-    /// it is, or where that is of no use.
+    /// Returns why the memory is not registered with the kernel, which makes each read cost more.
+    /// `None` if it is registered or registering has no benefit.
     pub fn not_registered(&self) -> Option<&WhyNot> {
         self.not_registered.as_ref()
     }
 
-    /// What it reads with.
+    /// Returns the backend.
     pub fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// What positions and addresses have to have in common, to be read without a copy.
+    /// Returns the block size. Data is read without a copy if its position in the file and its
+    /// address are equal modulo this.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// Where in the file the next region is read from.
+    /// Returns the position in the file from which the next region is read.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next region is read from `position` on. What is to be read all together stays the same.
+    /// Sets the position from which the next region is read. The total to read stays the same.
     pub fn seek(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// Bytes whose reading was not begun yet.
+    /// Returns the bytes whose reading has not begun.
     pub fn left(&self) -> u64 {
         self.total - self.begun
     }
 
-    /// Regions that are being read into.
+    /// Returns the number of regions being read into.
     pub fn outstanding(&self) -> usize {
-        // At most the slots, which is a usize.
+        // At most the number of slots, which is a `usize`.
         (self.next - self.oldest) as usize
     }
 
-    /// How far it is.
+    /// Returns the progress of this queue.
     pub fn progress(&self) -> ReadProgress {
         ReadProgress {
             begun: self.begun,
@@ -212,7 +216,7 @@ impl<B: Backend> ReadQueue<B> {
         }
     }
 
-    /// Waits until one more region may be read into, as long as the options say.
+    /// Waits until one more region may be read into, at most for the time set in the options.
     ///
     /// # Errors
     /// [`ReadQueueError::Busy`], [`ReadQueueError::Failed`], [`ReadQueueError::Backend`].
@@ -232,8 +236,8 @@ impl<B: Backend> ReadQueue<B> {
         self.not_failed()
     }
 
-    /// Reads the next bytes of the file into a region, which is finished when they are there.
-    /// Returns at once, unless as many are outstanding as may be.
+    /// Reads the next bytes of the file into a region, which is finished once they are there.
+    /// Returns at once unless the maximum number of reads is outstanding.
     ///
     /// # Errors
     /// [`RefusedRead`], with the region; nothing is read into it.
@@ -269,14 +273,14 @@ impl<B: Backend> ReadQueue<B> {
         Ok(())
     }
 
-    /// Reads on into regions of `elements_max` elements at most, as far as there is room in the
-    /// ring, without waiting. Returns how many elements were begun.
+    /// Begins reads into regions of at most `elements_max` elements, as far as the ring has room,
+    /// without waiting. Returns the number of elements begun.
     ///
-    /// Bytes at the end that are no whole element are never read: without them it is finished.
+    /// A partial element at the end is never read: the queue is finished without it.
     ///
     /// # Errors
     /// [`ReadQueueError::Failed`], [`ReadQueueError::Backend`], [`ReadQueueError::BeyondEnd`];
-    /// [`ReadQueueError::Ring`] where the ring is of no use any more.
+    /// [`ReadQueueError::Ring`] if the ring is no longer usable.
     pub fn fill(
         &mut self,
         ring: &mut RegionWriter,
@@ -307,7 +311,7 @@ impl<B: Backend> ReadQueue<B> {
         self.failure.map_or(Ok(()), |failure| Err(failure.into()))
     }
 
-    /// Waits until everything that was begun is in the ring.
+    /// Waits until everything begun is in the ring.
     ///
     /// # Errors
     /// [`ReadQueueError::NotDone`], [`ReadQueueError::Failed`], [`ReadQueueError::Backend`].
@@ -324,7 +328,7 @@ impl<B: Backend> ReadQueue<B> {
         self.not_failed()
     }
 
-    /// Waits until one of the reads that run is done; at once when none runs.
+    /// Waits until one of the running reads completes; returns at once if none is running.
     ///
     /// # Errors
     /// [`ReadQueueError::Backend`].
@@ -337,7 +341,7 @@ impl<B: Backend> ReadQueue<B> {
     }
 
     fn place(&self, number: u64) -> usize {
-        // Below the number of slots, which is a usize.
+        // Below the number of slots, which is a `usize`.
         (number % self.slots.len() as u64) as usize
     }
 }

@@ -1,4 +1,4 @@
-//! One read into a region that is outstanding.
+//! An outstanding read into a region.
 
 use std::io;
 use std::ptr::NonNull;
@@ -8,16 +8,17 @@ use trunkline_ring::WriteRegion;
 use super::error::ReadFault;
 use crate::backend::Span;
 
-/// How often a read is begun again that the system has only put off.
+/// Maximum number of times that a read is repeated because the system postponed it or made no
+/// progress.
 const TRIES_MAX: u8 = 100;
 
-/// What a region is read in.
+/// The separately read parts of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// Whole blocks, into the region.
+    /// Whole blocks, directly into the region.
     Body = 0,
-    /// What is no whole block, or does not lie in memory as it does in the file: into staging, and
-    /// from there copied.
+    /// Partial blocks, and data whose alignment in memory differs from that in the file: read into
+    /// staging and copied from there.
     Bounced = 1,
 }
 
@@ -25,7 +26,7 @@ impl Part {
     pub(super) const ALL: [Self; 2] = [Self::Body, Self::Bounced];
 }
 
-/// A piece of the file that is still to be read, and where it belongs.
+/// A piece of the file still to be read, and the memory to read it into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     pub(super) position: u64,
@@ -45,7 +46,7 @@ impl Piece {
         self.memory.bytes == 0
     }
 
-    /// The piece behind its first `bytes`, which are at most as many as it has.
+    /// Returns the piece without its first `bytes`, which must not exceed its length.
     fn after(self, bytes: usize) -> Self {
         Self {
             position: self.position + bytes as u64,
@@ -57,7 +58,7 @@ impl Piece {
         }
     }
 
-    /// In two: its first `bytes`, and the rest.
+    /// Splits the piece into its first `bytes` and the rest.
     fn split(self, bytes: usize) -> (Self, Self) {
         let mut first = self;
         first.memory.bytes = bytes;
@@ -65,11 +66,10 @@ impl Piece {
     }
 }
 
-/// How a region is read, with a block of `block_bytes`: the body, and what stands before and behind
-/// it.
+/// Divides a region for blocks of `block_bytes`: the body, and the pieces before and after it.
 pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
     let bytes = all.memory.bytes;
-    // Below the block, which is a usize.
+    // Below the block size, which is a `usize`.
     let odd = (all.position % block_bytes as u64) as usize;
     let is_parallel = all.memory.start.as_ptr().addr() % block_bytes == odd;
     let before = match is_parallel {
@@ -82,12 +82,12 @@ pub(super) fn pieces_of(all: Piece, block_bytes: usize) -> (Piece, [Piece; 2]) {
     (body, [head, tail])
 }
 
-/// A region that is being read into, or a place for one.
+/// A region being read into, or an empty slot for one.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Until it is filled.
+    /// Held until it is filled.
     pub(super) region: Option<WriteRegion>,
-    /// Bytes of it.
+    /// Length of the region in bytes.
     pub(super) bytes: u64,
     body: Piece,
     bounced: [Piece; 2],
@@ -109,7 +109,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// A region to be read from `position` on.
+    /// Creates the slot of a region to be read from `position` on.
     pub(super) fn new(mut region: WriteRegion, position: u64, block_bytes: usize) -> Self {
         let bytes = region.bytes_mut();
         let memory = Span {
@@ -126,7 +126,7 @@ impl Slot {
         }
     }
 
-    /// What of a part is read next; nothing where all of it is.
+    /// Returns the piece of a part to read next; an empty one if the part is complete.
     pub(super) fn next(&self, part: Part) -> Piece {
         match part {
             Part::Body => self.body,
@@ -145,13 +145,13 @@ impl Slot {
         self.is_running.contains(&true)
     }
 
-    /// Whether there is something of a part to be read, and it is not running.
+    /// Returns true if a part has something left to read and no read is running.
     pub(super) fn may_begin(&self, part: Part) -> bool {
         !self.next(part).is_read() && !self.is_running[part as usize]
     }
 
-    /// What a read came to; how many bytes of the part's piece are there, and the rest is begun
-    /// anew. `odd` bytes before them were read as well.
+    /// Processes the result of a read. Returns how many bytes of the part's piece are now read; the
+    /// rest takes another read. The result also counts `odd` bytes before the piece.
     pub(super) fn take(
         &mut self,
         part: Part,
@@ -174,7 +174,7 @@ impl Slot {
         let all = piece.memory.bytes;
         let bytes = match part {
             Part::Body if read >= all => all,
-            // The rest has to begin at a block again.
+            // The next read must begin on a block boundary.
             Part::Body => read / block_bytes * block_bytes,
             Part::Bounced => read.saturating_sub(odd).min(all),
         };
@@ -184,7 +184,7 @@ impl Slot {
             _ => 0,
         };
         match *tries > TRIES_MAX {
-            // Less than a block again and again: that is how a file ends that is read in blocks.
+            // Repeated reads of less than a block: the file, read in blocks, ends here.
             true => Err(ReadFault::Ended),
             false => Ok(bytes),
         }

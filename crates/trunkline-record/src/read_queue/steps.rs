@@ -1,4 +1,4 @@
-//! What happens to a region until it is filled.
+//! The progress of a region until it is filled.
 
 use std::ptr;
 
@@ -7,7 +7,7 @@ use super::{ReadFailure, ReadFault, ReadQueue, ReadQueueError};
 use crate::backend::{Backend, Completed, Read, Span, Token, Wait};
 
 impl<B: Backend> ReadQueue<B> {
-    /// Begins what can be begun of a read, and finishes the region when it is filled.
+    /// Begins the reads that can begin, and finishes the region if it is filled.
     pub(super) fn go_on(&mut self, number: u64) {
         let place = self.place(number);
         for part in Part::ALL {
@@ -25,7 +25,8 @@ impl<B: Backend> ReadQueue<B> {
             region.finish();
         }
         if is_failed && !slot.runs() {
-            // What is not filled ends the ring: the device never gets what lies behind a hole.
+            // Dropping an unfilled region ends the ring: the device never gets data from after a
+            // hole.
             slot.region = None;
         }
         self.pass_over_done();
@@ -45,16 +46,17 @@ impl<B: Backend> ReadQueue<B> {
             memory: read.memory,
         };
         self.slots[place].is_running[part as usize] = true;
-        // SAFETY: region and staging stay until the completion has come: the slot keeps both, and
-        // is not used again before; when this is dropped the backend goes first. Nobody has the
-        // region before it is finished, and a piece is read once at a time.
+        // SAFETY: region and staging stay mapped until the completion has been returned: the slot
+        // keeps both and is not reused before; when `self` is dropped, the backend is dropped
+        // first. Nobody else has the region before it is finished, and only one read of a piece
+        // runs at a time.
         if let Err(error) = unsafe { self.backend.submit_read(read) } {
             self.slots[place].is_running[part as usize] = false;
             self.fail(number, read.position, ReadFault::of(&error));
         }
     }
 
-    /// The whole blocks that a piece stands in, as many as staging takes.
+    /// Returns the whole blocks that contain a piece, as many as fit into staging.
     fn staged(&self, place: usize, piece: Piece) -> Piece {
         let block = self.block_bytes;
         let odd = self.odd(piece);
@@ -69,13 +71,13 @@ impl<B: Backend> ReadQueue<B> {
         }
     }
 
-    /// Bytes of a piece's first block that are before it.
+    /// Returns the bytes before a piece in its first block.
     fn odd(&self, piece: Piece) -> usize {
-        // Below the block, which is a usize.
+        // Below the block size, which is a `usize`.
         (piece.position % self.block_bytes as u64) as usize
     }
 
-    /// Reads that are done, with all before them, are outstanding no more.
+    /// Retires the reads that are complete together with all before them.
     fn pass_over_done(&mut self) {
         while self.oldest < self.next {
             let slot = &self.slots[self.place(self.oldest)];
@@ -89,16 +91,17 @@ impl<B: Backend> ReadQueue<B> {
         }
     }
 
-    /// Takes completions that have come, without waiting: regions are finished.
+    /// Processes completions that have arrived, without waiting, and finishes their regions.
     ///
     /// # Errors
-    /// [`ReadQueueError::Backend`]. That nothing more is read is in [`progress`](Self::progress).
+    /// [`ReadQueueError::Backend`]. A failed read is reported by [`progress`](Self::progress)
+    /// instead.
     pub fn poll(&mut self) -> Result<(), ReadQueueError> {
         while self.step(Wait::No)? {}
         Ok(())
     }
 
-    /// Takes one completion. False when none has come in time.
+    /// Processes one completion. Returns false if none arrives in time.
     pub(super) fn step(&mut self, wait: Wait) -> Result<bool, ReadQueueError> {
         let Some(Completed { token, result }) = self.backend.completed(wait)? else {
             return Ok(false);
@@ -110,7 +113,7 @@ impl<B: Backend> ReadQueue<B> {
         let place = self.place(number);
         let block_bytes = self.block_bytes;
         let piece = self.slots[place].next(part);
-        // None of the body, which begins at a block.
+        // 0 for the body, which begins on a block boundary.
         let odd = self.odd(piece);
         let slot = &mut self.slots[place];
         slot.is_running[part as usize] = false;
@@ -126,7 +129,7 @@ impl<B: Backend> ReadQueue<B> {
     fn copy(&mut self, place: usize, odd: usize, piece: Piece, bytes: usize) {
         let staged = self.staging.bytes_mut(place);
         let staged = staged.get(odd..odd + bytes).unwrap_or_default();
-        // SAFETY: the slot has the region, of which nothing else runs into this piece, and which
+        // SAFETY: the slot holds the region, no other read of this piece is running, and the region
         // has at least as many bytes from there on.
         unsafe {
             let memory = piece.memory.start.as_ptr();
@@ -135,14 +138,14 @@ impl<B: Backend> ReadQueue<B> {
         self.bytes_copied += staged.len() as u64;
     }
 
-    /// From read `number` on nothing comes into the ring.
+    /// Stops filling the ring from read `number` on.
     fn fail(&mut self, number: u64, position: u64, fault: ReadFault) {
         if number >= self.failed_from {
             return;
         }
         self.failed_from = number;
         self.failure = Some(ReadFailure { position, fault });
-        // Those behind it that run no more are given up as well.
+        // Later reads that are not running are abandoned too.
         for later in number + 1..self.next {
             let place = self.place(later);
             let slot = &mut self.slots[place];

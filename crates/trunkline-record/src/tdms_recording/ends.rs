@@ -1,20 +1,20 @@
-//! Segments that are not in the file yet, and how many rows the file has.
+//! Segments not yet in the file, and the number of rows that are.
 
 use super::TdmsRecording;
 use crate::backend::Backend;
 
-/// Where a segment ends, and what the file holds and says when it is in there.
+/// The end of a segment, and what the file contains once the segment is in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentEnd {
     position: u64,
-    /// Where its first region ends: further ones stand behind that, in whole blocks.
+    /// The end of its first region; further regions follow in whole blocks.
     first_end: u64,
     rows: u64,
     lost: u64,
 }
 
 impl<B: Backend> TdmsRecording<B> {
-    /// A segment was appended.
+    /// Records that a segment was appended.
     pub(super) fn note_end(&mut self) {
         let position = self.queue.position();
         self.ends.push_back(SegmentEnd {
@@ -25,14 +25,14 @@ impl<B: Backend> TdmsRecording<B> {
         });
     }
 
-    /// A region has come into the last segment, which is not in the file.
+    /// Records that a region was added to the last segment, which is not in the file.
     pub(super) fn note_longer(&mut self) {
         if let Some(last) = self.ends.back_mut() {
             (last.position, last.rows) = (self.queue.position(), self.rows);
         }
     }
 
-    /// Rows of what is in the file by now.
+    /// Updates the number of rows in the file.
     pub(super) fn count_rows(&mut self) {
         if self.queue.is_removed() {
             (self.rows_in_file, self.lost_in_file) = (0, 0);
@@ -43,7 +43,7 @@ impl<B: Backend> TdmsRecording<B> {
             self.rows_in_file = end.rows;
             self.lost_in_file = end.lost;
         }
-        // Where a region has failed, those before it under the same header are in the file.
+        // If a region has failed, the regions before it under the same header are in the file.
         if let Some(end) = self.ends.front().filter(|end| end.first_end <= written) {
             self.rows_in_file = end.rows - (end.position - written) / self.row_bytes;
             self.lost_in_file = end.lost;

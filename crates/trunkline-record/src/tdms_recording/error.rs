@@ -1,33 +1,33 @@
-//! What can be recorded, and why something is not.
+//! The layout of rows, and the errors of recording them.
 
 use trunkline_tdms::{TdmsType, Text, Waveform, WriteError};
 
 use crate::error::{QueueError, Refused};
 
-/// What the elements of a ring are: rows, of one value of each channel, little-endian and without
-/// anything between them.
+/// The layout of a ring's elements: rows with one value of each channel, little-endian and without
+/// padding.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TdmsLayout {
     /// The group of all channels.
     pub group: Text,
-    /// Name and type of each, in the order in which they lie in a row.
+    /// Name and type of each channel, in the order of their values in a row.
     pub channels: Vec<(Text, TdmsType)>,
-    /// Channels of 64-bit integers that are times: nanoseconds since 1970, as they lie in memory.
-    /// Properties of the channel say so.
+    /// Channels of 64-bit integers that are times: nanoseconds since 1970, as in memory. They are
+    /// marked by properties of the channel.
     pub timestamps: Vec<Text>,
-    /// When the rows are taken, where they are so at even distances: properties of each channel. In
-    /// a series each file has the offset of its own first row.
+    /// The times of the rows, if they are evenly spaced; written as properties of each channel. In
+    /// a series, each file has the offset of its own first row.
     pub waveform: Option<Waveform>,
 }
 
-/// Why rows are not recorded.
+/// The reason why rows are not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The format does not have that.
+    /// The format cannot represent it.
     #[error(transparent)]
     Format(#[from] WriteError),
-    /// A type without a size of its own.
+    /// The type has no fixed size.
     #[error(
         "channel {channel} holds {data_type}, which has no fixed size; record it as a variable"
     )]
@@ -37,10 +37,10 @@ pub enum RecordError {
         /// Its type.
         data_type: TdmsType,
     },
-    /// No channel at all.
+    /// The layout has no channels.
     #[error("a recording without channels; name at least one")]
     NoChannels,
-    /// The ring has elements of another size than the channels make.
+    /// The ring's elements do not have the size of a row of these channels.
     #[error(
         "the ring has elements of {element_bytes} bytes, and a row of these channels has \
          {row_bytes}; make them the same"
@@ -57,10 +57,10 @@ pub enum RecordError {
          rows; close it, and go on in another one with a larger header_bytes_max"
     )]
     Over,
-    /// It was not written; the region is still held, in `refused`.
+    /// The region was not written; it is still held in the error.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
-    /// Writing as a whole.
+    /// The queue failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

@@ -1,4 +1,4 @@
-//! Rows that are missing: lost by the device, or while the disk was full.
+//! Missing rows: lost by the device, or while the disk was full.
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::Arrangement;
@@ -8,31 +8,31 @@ use crate::backend::Backend;
 use crate::error::QueueError;
 use crate::queue::FullDisk;
 
-/// What was lost while the disk was full.
+/// Rows lost while the disk was full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct DiskStop {
-    /// Rows are being lost now.
+    /// True while rows are being lost.
     pub is_stopped: bool,
-    /// How often it has stopped.
+    /// Number of times that recording stopped.
     pub stops: u64,
-    /// Rows that were lost, of all stops.
+    /// Rows lost, over all stops.
     pub rows_lost: u64,
 }
 
 impl<B: Backend> TdmsRecording<B> {
-    /// What was lost while the disk was full. Only with [`FullDisk::Lose`].
+    /// Returns what was lost while the disk was full; nothing unless [`FullDisk::Lose`] is set.
     pub fn disk_stop(&self) -> DiskStop {
         self.stop
     }
 
-    /// Whether rows are lost because of this error, instead of refused.
+    /// Returns true if this error means that rows are lost instead of refused.
     pub(super) fn loses(&self, error: &QueueError) -> bool {
         matches!(error, QueueError::DiskFull { .. })
             && self.queue().options().full_disk == FullDisk::Lose
     }
 
-    /// Loses a region: there is no room for it.
+    /// Counts a region as lost because there is no room for it.
     pub(crate) fn lose(&mut self, region: &ReadRegion) {
         self.stop.stops += u64::from(!self.stop.is_stopped);
         self.stop.is_stopped = true;
@@ -40,7 +40,7 @@ impl<B: Backend> TdmsRecording<B> {
         self.stopped_rows += region.elements() + region.lost_before();
     }
 
-    /// Notes what is missing before a region that is taken.
+    /// Records the rows missing before an accepted region.
     pub(super) fn note_lost_before(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
         let lost = self.take_stopped() + region.lost_before();
         match lost {
@@ -49,23 +49,23 @@ impl<B: Backend> TdmsRecording<B> {
         }
     }
 
-    /// Rows that are missing since the disk was full: whoever asks notes them.
+    /// Takes the number of rows missing since the disk became full. The caller must record them.
     pub(crate) fn take_stopped(&mut self) -> u64 {
         self.stop.is_stopped = false;
         std::mem::take(&mut self.stopped_rows)
     }
 
-    /// Goes on counting stops where another recording has left off.
+    /// Continues the counters of the previous recording.
     pub(crate) fn go_on_with(&mut self, stop: DiskStop) {
         self.stop = stop;
     }
 
-    /// Says in the file that rows are missing before those that come next.
+    /// Records in the file that rows are missing before the next ones.
     fn note_gap(&mut self, lost: u64) -> Result<(), RecordError> {
         self.note_gap_at(self.rows, lost)
     }
 
-    /// Says in the file, with its next header, that rows are missing before one of its rows.
+    /// Records in the file, with its next header, that rows are missing before row `row`.
     pub(crate) fn note_gap_at(&mut self, row: u64, lost: u64) -> Result<(), RecordError> {
         let number = self.gaps + 1;
         let group = self.group.clone();
@@ -77,7 +77,7 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// Writes what was set since the last segment, as one without rows.
+    /// Writes the properties set since the last segment, as a segment without rows.
     pub(super) fn append_properties(&mut self) -> Result<(), RecordError> {
         self.header.clear();
         self.writer
@@ -87,7 +87,7 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(self.queue.append_header(&self.header)?)
     }
 
-    /// Writes gaps that were noted and are in no header yet, as far as the file takes anything.
+    /// Writes gaps that are in no header yet, if the file still accepts data.
     pub(crate) fn write_gaps(&mut self) -> Result<(), RecordError> {
         let is_possible = !self.is_over && self.progress().failure.is_none();
         if !is_possible || self.lost == self.lost_described {
@@ -97,7 +97,7 @@ impl<B: Backend> TdmsRecording<B> {
         if self.lost == self.lost_described {
             return Ok(());
         }
-        // Before the writer takes it for written.
+        // Before the writer counts the segment as written.
         self.queue.make_room()?;
         self.queue.reserve_for(0)?;
         self.is_over = true;
@@ -107,8 +107,8 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// Rows that are missing behind what is in the file: taken and not in it, and lost before those
-    /// without the file saying so.
+    /// Returns the rows missing after those in the file: accepted rows that are not in it, and lost
+    /// rows that the file does not record.
     pub(crate) fn rows_missing(&self) -> u64 {
         self.rows - self.rows_in_file + self.lost - self.lost_in_file
     }

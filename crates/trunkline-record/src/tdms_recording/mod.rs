@@ -1,4 +1,4 @@
-//! Rows of a ring as channels of a TDMS file.
+//! Records rows of a ring as channels of a TDMS file.
 
 mod ends;
 mod error;
@@ -22,10 +22,10 @@ use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
 /// Records rows from regions into one TDMS file.
 ///
-/// Each region is written from where it lies, as a segment or, while the disk is busy, as a further
-/// chunk of the last one. Where the device has lost rows, the group gets the properties `gap_N_row`
-/// (number of the first row behind the gap in the file) and `gap_N_lost` (rows that are missing
-/// before it), with N counted from 1.
+/// Each region is written in place, as a segment or, while the disk is busy, as a further chunk of
+/// the last one. For rows that the device has lost, the group gets the properties `gap_N_row`
+/// (number in the file of the first row after the gap) and `gap_N_lost` (rows missing before it),
+/// with N counted from 1.
 #[derive(Debug)]
 pub struct TdmsRecording<B: Backend> {
     queue: WriteQueue<B>,
@@ -38,14 +38,15 @@ pub struct TdmsRecording<B: Backend> {
     gaps: u64,
     lost: u64,
     stop: DiskStop,
-    /// Rows that were lost since the disk is full, and are no gap of the file yet.
+    /// Rows lost since the disk became full that are not recorded as a gap yet.
     stopped_rows: u64,
-    /// Rows that were copied, and are in no segment yet.
+    /// Rows that were copied and are in no segment yet.
     collected_rows: u64,
     /// Segments that are not in the file yet.
     ends: VecDeque<SegmentEnd>,
     rows_in_file: u64,
-    /// Of `lost`, what the file says, and what headers say that are not all in the file yet.
+    /// The part of `lost` that the file records, and the part that headers record, some of which
+    /// may not be in the file yet.
     lost_in_file: u64,
     lost_described: u64,
     is_over: bool,
@@ -55,13 +56,13 @@ pub struct TdmsRecording<B: Backend> {
 }
 
 impl<B: Backend> TdmsRecording<B> {
-    /// A recording into the file of `queue`, to which nothing was appended. When this returns, the
-    /// file is on the disk with its channels and without values: from now on it can be opened
-    /// whatever happens. `wait` bounds how long that takes.
+    /// Starts a recording into the file of `queue`, to which nothing has been appended. On return
+    /// the file is on the disk with its channels and without values, so it can be opened whatever
+    /// happens later. `wait` bounds the time this takes.
     ///
     /// # Errors
-    /// [`RecordError`]. A file of [`tdms_queue`](crate::tdms_queue) is removed then: no row is in
-    /// it, and its name may be tried again.
+    /// [`RecordError`]. A file of [`tdms_queue`](crate::tdms_queue) is then removed: it contains no
+    /// row, and the name can be used again.
     pub fn start(
         queue: WriteQueue<B>,
         layout: &TdmsLayout,
@@ -77,10 +78,10 @@ impl<B: Backend> TdmsRecording<B> {
         }
     }
 
-    /// Writes the first segment, which has the channels.
+    /// Writes the first segment, which defines the channels.
     fn begin(&mut self, wait: Duration) -> Result<(), RecordError> {
         if let Some(number) = self.queue.sums_number() {
-            // So that the first segment tells checksums of this file from those of another.
+            // The first segment identifies the checksums that belong to this file.
             self.writer.set(&ObjectPath::File, "sums_id", number)?;
         }
         self.append_properties()?;
@@ -158,16 +159,16 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(self.writer.set(path, name, value)?)
     }
 
-    /// Writes the rows of a region from where they lie. Returns at once, unless as many regions are
-    /// being written as may be; then it waits as long as the queue's options say. The region is
-    /// given back when it is in the file.
+    /// Writes the rows of a region in place. Returns at once unless the maximum number of regions
+    /// is being written; it then waits for at most the time set in the queue's options. The region
+    /// is released when it is in the file.
     ///
-    /// Where the options allow copying, regions that are small, or that do not begin where a write
-    /// may, are copied and given back at once. What was copied is written when there is a segment
-    /// of it, when it is old, or before a region that is not copied.
+    /// If the options allow copying, small and unaligned regions are copied and released at once.
+    /// Copied rows are written when they fill a segment, when they reach their maximum age, or
+    /// before a region that is not copied.
     ///
     /// # Errors
-    /// [`RecordError::OtherRows`], after which nothing was written and the region is given back;
+    /// [`RecordError::OtherRows`]: nothing was written and the region is released;
     /// [`RecordError::Refused`], with the region.
     pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         let count = region.elements();
@@ -210,11 +211,11 @@ impl<B: Backend> TdmsRecording<B> {
             return Ok(());
         }
         self.describe(count)?;
-        // Only a header that is too long is refused now, and the writer cannot take it back.
+        // Only a header that is too long can be refused now, and the writer cannot undo it.
         self.is_over = true;
         let appended = self.queue.append(&self.header, region, &self.behind, false);
         if appended.is_err() {
-            // Whoever takes the region says what is missing before it.
+            // The caller that records the region later also records the rows missing before it.
             (self.stop, self.stopped_rows, self.lost) = (stop, stopped_rows, lost);
         }
         appended?;
@@ -225,8 +226,8 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// Whether the rows of a region come behind those of the last segment, under its header. The
-    /// writer takes them for written then.
+    /// Returns true if the rows of a region can follow those of the last segment under its header.
+    /// The writer then counts them as written.
     fn extends(&mut self, region: &ReadRegion) -> bool {
         if !self.queue.may_extend(region) {
             return false;
@@ -236,7 +237,7 @@ impl<B: Backend> TdmsRecording<B> {
         added.is_some()
     }
 
-    /// Makes sure that a region can be taken, before the writer takes its segment for written.
+    /// Ensures that a region can be accepted, before the writer counts its segment as written.
     fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), RecordError> {
         let is_copied = self.queue.is_to_be_copied(region);
         let is_full = region.bytes().len() > self.queue.room_to_collect();
@@ -250,7 +251,7 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// Writes what was copied, if there is any.
+    /// Writes the copied rows, if there are any.
     fn write_collected(&mut self) -> Result<(), RecordError> {
         if self.collected_rows == 0 || self.is_over {
             return Ok(());
@@ -265,7 +266,7 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// So many rows are the share of every channel.
+    /// Gives every channel a share of `count` rows.
     fn share(&mut self, count: u64) {
         self.shares.clear();
         self.shares
@@ -276,7 +277,7 @@ impl<B: Backend> TdmsRecording<B> {
             }));
     }
 
-    /// Makes the header of a segment of so many rows, and what comes behind it.
+    /// Builds the header of a segment of `count` rows, and the padding after the rows.
     fn describe(&mut self, count: u64) -> Result<(), RecordError> {
         self.share(count);
         self.header.clear();
@@ -288,39 +289,39 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// Rows that were taken.
+    /// Returns the rows accepted.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Rows that are in the file, as far as completions were taken: those that are found after the
-    /// program is killed.
+    /// Returns the rows in the file, as of the completions processed: those that are found after
+    /// the program is killed.
     pub fn rows_in_file(&self) -> u64 {
         self.rows_in_file
     }
 
-    /// Rows that the device has lost between those.
+    /// Returns the rows lost between the accepted ones.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Whether a header did not fit, so that the file can have no further rows.
+    /// Returns true if a header did not fit, so that the file can have no further rows.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// What writes the file.
+    /// Returns the queue that writes the file.
     pub fn queue(&self) -> &WriteQueue<B> {
         &self.queue
     }
 
-    /// How far the file is.
+    /// Returns the progress of the file.
     pub fn progress(&self) -> Progress {
         self.queue.progress()
     }
 
-    /// Takes completions that have come, without waiting: regions are given back. Writes what was
-    /// copied and has become old.
+    /// Processes completions that have arrived, without waiting, and releases their regions. Writes
+    /// copied rows that have reached their maximum age.
     ///
     /// # Errors
     /// [`RecordError::Queue`].
@@ -333,8 +334,8 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(())
     }
 
-    /// Begins to make durable what is written: [`WriteQueue::begin_sync`]. What was copied and
-    /// waits for more is not.
+    /// Begins to make written data durable, as [`WriteQueue::begin_sync`]. Copied rows that wait
+    /// for more are not included.
     ///
     /// # Errors
     /// [`RecordError::Queue`].
@@ -342,10 +343,10 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(self.queue.begin_sync()?)
     }
 
-    /// Waits until everything that was taken is as safe as said.
+    /// Waits until all accepted rows have the given durability.
     ///
     /// # Errors
-    /// [`RecordError::Queue`]; [`RecordError::Over`]: rows were copied and can never be written.
+    /// [`RecordError::Queue`]; [`RecordError::Over`]: copied rows can never be written.
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.write_collected()?;
         let flushed = self.queue.flush(durability, wait);
@@ -354,7 +355,7 @@ impl<B: Backend> TdmsRecording<B> {
         self.has_all()
     }
 
-    /// Whether all rows that were taken are in segments.
+    /// Checks that all accepted rows are in segments.
     fn has_all(&self) -> Result<(), RecordError> {
         match self.collected_rows {
             0 => Ok(()),
@@ -362,24 +363,24 @@ impl<B: Backend> TdmsRecording<B> {
         }
     }
 
-    /// Ends the file: [`WriteQueue::close`].
+    /// Ends the file, as [`WriteQueue::close`].
     ///
     /// # Errors
-    /// [`RecordError::Queue`], after which it may be called again; [`RecordError::Over`]: the file
-    /// is closed, and has no rows that were copied last ([`rows_in_file`](Self::rows_in_file)).
+    /// [`RecordError::Queue`], after which the call may be repeated; [`RecordError::Over`]: the
+    /// file is closed without the rows copied last ([`rows_in_file`](Self::rows_in_file)).
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         let closed = self.end(wait)?;
         match closed.failure {
-            // Which says that rows are missing.
+            // The failure already says that rows are missing.
             Some(_) => Ok(closed),
             None => self.has_all().map(|()| closed),
         }
     }
 
-    /// As [`close`](Self::close), where rows are counted that are not in the file.
+    /// As [`close`](Self::close), for callers that count missing rows themselves.
     pub(crate) fn end(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         match self.write_collected() {
-            // What was copied is not in the file then, as what was being written.
+            // The copied rows are then missing, like those being written.
             Ok(()) | Err(RecordError::Queue(QueueError::Failed(_) | QueueError::Closed)) => {}
             Err(_) if self.is_over => {}
             Err(error) => return Err(error),

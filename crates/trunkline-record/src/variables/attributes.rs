@@ -11,13 +11,13 @@ use trunkline_types::{DataType, ElementType, Value, Waveform};
 
 type Attributes = BTreeMap<Arc<str>, Value>;
 
-/// What stands before the bytes of attributes that JSON would not give back as they are.
+/// The prefix of attributes in wire encoding, used if JSON would not preserve them exactly.
 const EXACT: &str = "wire:";
 
 const TYPE: DataType = DataType::Waveform(ElementType::Bool);
 
-/// A JSON object; nothing where there are none; and where JSON has no such number (a NaN with bits
-/// of its own), the bytes of the protocol in hexadecimal.
+/// Converts attributes to a JSON object, or to an empty string if there are none. If JSON cannot
+/// represent a number exactly (a NaN with a payload), the text is the wire encoding in hexadecimal.
 pub(super) fn to_text(attributes: &Attributes) -> String {
     if attributes.is_empty() {
         return String::new();
@@ -33,13 +33,13 @@ pub(super) fn to_text(attributes: &Attributes) -> String {
     }
     let mut text = EXACT.to_owned();
     for byte in wire(&value) {
-        // Into memory.
+        // Writing to memory cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
 }
 
-/// What [`to_text`] said; none where it is nothing of the kind.
+/// Converts a text of [`to_text`] back; returns `None` for any other text.
 pub(super) fn from_text(text: &str) -> Option<Attributes> {
     if text.is_empty() {
         return Some(Attributes::new());

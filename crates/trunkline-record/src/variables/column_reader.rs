@@ -1,4 +1,4 @@
-//! Values of one channel, read ahead as far as memory allows.
+//! Reads the values of one channel in order, ahead of their use and within a memory limit.
 
 use std::fs::File;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 
 use super::columns::no_values;
 
-/// How much of each channel is read ahead.
+/// The amount of each channel to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
-    /// Values, unless a single update has more.
+    /// Number of values, unless a single update has more.
     pub(super) values: u64,
-    /// Bytes of text, except for the longest one.
+    /// Bytes of text, not counting the longest one.
     pub(super) text_bytes: u64,
 }
 
-/// Why there are no such values.
+/// The reason why values cannot be read.
 #[derive(Debug)]
 pub(super) enum Fault {
     Read(Box<ReadError>),
@@ -29,18 +29,18 @@ pub(super) enum Fault {
 pub(super) struct ColumnReader {
     path: ObjectPath,
     total: u64,
-    /// What was read ahead: number of its first value, and how many of it were taken.
+    /// The values read ahead: the number of the first one, and how many were taken.
     from: u64,
     at: usize,
     values: Values,
-    /// Which of those are empty because they cannot be read.
+    /// Positions in `values` of values that are empty because they cannot be read.
     unreadable: Vec<Range<usize>>,
-    /// Such a value was taken.
+    /// True if such a value was taken.
     has_taken_unreadable: bool,
 }
 
 impl ColumnReader {
-    /// A reader of the first `total` values of a channel.
+    /// Creates a reader of the first `total` values of a channel.
     pub(super) fn new(path: ObjectPath, data_type: TdmsType, total: u64) -> Self {
         Self {
             path,
@@ -53,7 +53,8 @@ impl ColumnReader {
         }
     }
 
-    /// Whether one of the values that were taken since the last call cannot be read, and is empty.
+    /// Returns true if one of the values taken since the last call is empty because it cannot be
+    /// read.
     pub(super) fn take_unreadable(&mut self) -> bool {
         std::mem::take(&mut self.has_taken_unreadable)
     }
@@ -62,7 +63,7 @@ impl ColumnReader {
         &self.path
     }
 
-    /// The next `count` values: where they are, and from which place on.
+    /// Takes the next `count` values. Returns the buffer and the position of the first one in it.
     pub(super) fn next(
         &mut self,
         file: &TdmsFile<File>,
@@ -78,7 +79,7 @@ impl ColumnReader {
         Ok((&self.values, at))
     }
 
-    /// The next value without taking it.
+    /// Returns the next value without taking it.
     pub(super) fn peek(
         &mut self,
         file: &TdmsFile<File>,
@@ -88,7 +89,7 @@ impl ColumnReader {
         Ok((&self.values, self.at))
     }
 
-    /// Gives back memory of what was taken.
+    /// Releases the memory of values that were taken.
     pub(super) fn release(&mut self) {
         if self.at > 0 && self.at >= self.values.len() {
             self.from += self.at as u64;
@@ -112,7 +113,7 @@ impl ColumnReader {
         };
         let most = VALUE_BYTES_MAX as u64;
         let bytes = match channel.data_type() {
-            // On the wire it has half of them.
+            // On the wire a time has half as many bytes.
             TdmsType::Time => 8,
             data_type => data_type.size().unwrap_or(1),
         };
@@ -131,7 +132,7 @@ impl ColumnReader {
                     self.unreadable = unreadable;
                     let length: usize = strings.iter().map(|text| text.as_bytes().len()).sum();
                     if strings.len() as u64 > count && length as u64 > 2 * bytes {
-                        // The long one is read again when it is its turn.
+                        // The long text is read again when its turn comes.
                         strings.pop();
                     }
                     Values::String(strings)
@@ -141,7 +142,7 @@ impl ColumnReader {
         };
         self.values = read.map_err(|error| match error {
             ReadError::Source { .. } => Fault::Read(Box::new(error)),
-            // The channel is as it is; others can be read.
+            // The channel is damaged; others can still be read.
             other => Fault::Wrong(other.to_string()),
         })?;
         match self.values.len() as u64 >= count {

@@ -1,4 +1,4 @@
-//! Values of variables as values of channels, and back.
+//! Converts values of variables to values of channels, and back.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, 
 use super::attributes;
 use super::layout::{Layout, Part, Run};
 
-/// Values for which a column keeps memory when they are taken out.
+/// Number of values for which a cleared column keeps memory.
 const KEPT: usize = 64;
 
-/// The type of a variable that only the channel tells of; none where there is none.
+/// Returns the variable's type if only the channel's type is known; `None` if no variable type
+/// matches.
 pub(super) fn type_of_channel(data_type: TdmsType) -> Option<DataType> {
     Some(match data_type.without_unit() {
         TdmsType::Bool => DataType::Bool,
@@ -32,7 +33,7 @@ pub(super) fn type_of_channel(data_type: TdmsType) -> Option<DataType> {
     })
 }
 
-/// A column without values; none where no variable has such.
+/// Returns an empty column; `Void` if no variable has values of this type.
 fn column(data_type: TdmsType) -> Values {
     match data_type {
         TdmsType::Bool => Values::Bool(Vec::new()),
@@ -52,7 +53,7 @@ fn column(data_type: TdmsType) -> Values {
     }
 }
 
-/// Calls one expression for whichever vector is inside.
+/// Evaluates one expression for the vector in any variant.
 macro_rules! each {
     ($values:expr, $v:ident => $do:expr, $other:expr) => {
         match $values {
@@ -92,12 +93,13 @@ impl Columns {
         }
     }
 
-    /// Appends a value, which has to be of the layout's type.
+    /// Appends a value, which must be of the layout's type.
     pub(super) fn push(&mut self, layout: &Layout, value: &Value) {
         push(&layout.value, value, &mut self.values);
     }
 
-    /// Takes every update out. Of many, no memory is kept: it may be another variable's turn.
+    /// Removes every update. Memory beyond a few values is freed, because the next updates may
+    /// belong to another variable.
     pub(super) fn clear(&mut self) {
         self.times.clear();
         self.times.shrink_to(KEPT);
@@ -108,7 +110,7 @@ impl Columns {
         }
     }
 
-    /// Appends what another one has, and takes it out of there.
+    /// Moves all updates of `other` to the end.
     pub(super) fn append(&mut self, other: &mut Self) {
         self.times.append(&mut other.times);
         self.qualities.append(&mut other.qualities);
@@ -137,7 +139,7 @@ fn append(ours: &mut Values, theirs: &mut Values) {
     }
 }
 
-/// Bytes of a value in its columns.
+/// Returns the memory of a value in its columns, in bytes.
 pub(super) fn byte_len(value: &Value) -> usize {
     let number = size_of::<u128>();
     match value {
@@ -147,7 +149,7 @@ pub(super) fn byte_len(value: &Value) -> usize {
         Value::Struct(fields) => fields.iter().map(byte_len).sum(),
         Value::Waveform(waveform) => {
             let attributes = waveform.attributes.iter();
-            // As text, each is longer than by itself.
+            // Each attribute is longer as text than on its own.
             let text = attributes.map(|(name, value)| 2 * (name.len() + byte_len(value)) + number);
             elements_len(&waveform.samples) + text.sum::<usize>() + 4 * number
         }
@@ -198,13 +200,13 @@ fn push(part: &Part, value: &Value, columns: &mut [Values]) {
                 push(part, field, columns);
             }
         }
-        // The value is of the layout's type.
+        // Cannot happen: the value is of the layout's type.
         _ => {}
     }
 }
 
 fn push_number(columns: &mut [Values], column: usize, number: usize) {
-    // A value is not as long as that.
+    // A value's length fits in a `u32`.
     push_one(columns, column, &Value::U32(number as u32));
 }
 
@@ -257,19 +259,20 @@ fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
     }
 }
 
-/// Values of a column, by which one: so many of the next ones.
+/// Supplies the values of columns in order.
 pub(super) trait Source {
-    /// Why there is no value.
+    /// The reason why a value is missing.
     type Error;
 
-    /// The next values of a column, and where they begin.
+    /// Takes the next `count` values of a column. Returns the buffer and the position of the first
+    /// one in it.
     fn next(&mut self, column: usize, count: u64) -> Result<(&Values, usize), Self::Error>;
 
-    /// What was read makes no value of the variable's type.
+    /// Returns the error for data that does not form a value of the variable's type.
     fn wrong(&self, column: usize, why: &'static str) -> Self::Error;
 }
 
-/// Puts the next value together.
+/// Assembles the next value.
 pub(super) fn value<S: Source>(
     part: &Part,
     data_type: &DataType,
@@ -406,7 +409,7 @@ fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {
     })
 }
 
-/// Text as it was recorded; what is no text, as it is shown.
+/// Returns text as recorded; invalid UTF-8 is converted as for display.
 fn text(text: &Text) -> Arc<str> {
     match std::str::from_utf8(text.as_bytes()) {
         Ok(exact) => exact.into(),
@@ -418,7 +421,7 @@ fn time(time: TdmsTime) -> Timestamp {
     time.to_timestamp().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Space for values of a column that are read.
+/// Returns an empty buffer for values read from a column.
 pub(super) fn no_values(data_type: TdmsType) -> Values {
     column(data_type.without_unit())
 }

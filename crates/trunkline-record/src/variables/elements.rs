@@ -1,5 +1,5 @@
-//! Elements of a stream that are no rows of plain values: text, bytes, arrays, waveforms, and
-//! structs of them.
+//! Stream elements that are not rows of plain values: text, bytes, arrays, waveforms, and structs
+//! of them.
 
 use std::io;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::tdms_series::Rotation;
 /// Records elements of a stream, each with the time at which it was taken from the stream, in one
 /// file or a series.
 ///
-/// They lie in the file as the updates of one variable do, without a quality: the channel `time`,
-/// the channels of the values, which depend on the type, and the type itself as a property of the
-/// group. Each element is in one file of a series, and `series_row` of the group says how many the
-/// files before have.
+/// They are stored like the updates of one variable without a quality: the channel `time`, the
+/// channels of the values, which depend on the type, and the type itself as a property of the
+/// group. Each element is in one file of a series. The property `series_row` of the group holds the
+/// number of elements in the files before.
 ///
 /// No element is lost because the disk is slow or full: [`take`](Self::take) keeps each of them.
-/// While there is [no room](Self::has_room), none is to be taken from the stream. It has no clock,
-/// as [`VariableSeries`].
+/// While there is [no room](Self::has_room), the caller must not take elements from the stream.
+/// Like [`VariableSeries`], it has no clock.
 #[derive(Debug)]
 pub struct ElementSeries<S, O> {
     series: VariableSeries<S, O>,
@@ -36,7 +36,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     /// as for [`VariableSeries::start`].
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]: what `open` says. As [`check_elements`]: no file is made.
+    /// [`VariableRecordError::File`]: the error of `open`. As [`check_elements`], in which case no
+    /// file is created.
     pub fn start(
         open: O,
         rotation: Option<Rotation>,
@@ -50,13 +51,13 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
         Ok(Self { series, elements })
     }
 
-    /// Whether more elements may be taken. If not, [`write_out`](Self::write_out) makes room when
-    /// the file takes something.
+    /// Returns true if more elements may be taken. If not, [`write_out`](Self::write_out) makes
+    /// room once the file accepts data.
     pub fn has_room(&self) -> bool {
         !self.series.is_over_full()
     }
 
-    /// Takes an element, which is kept in memory until a file has it, whether there is room or not.
+    /// Accepts an element and keeps it in memory until it is in a file, even if there is no room.
     ///
     /// # Errors
     /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: it is not recorded.
@@ -73,7 +74,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     /// As [`VariableSeries::write_out`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableSeries::write_out`].
     pub fn write_out(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.series.write_out(now)
     }
@@ -81,7 +82,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     /// As [`VariableSeries::sync`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableSeries::sync`].
     pub fn sync(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.series.sync(now)
     }
@@ -89,7 +90,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     /// As [`VariableSeries::finish`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableSeries::finish`].
     pub fn finish(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.series.finish(now)
     }
@@ -99,7 +100,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
         self.series.give_up_waiting()
     }
 
-    /// How far it is, in all files; its updates are the elements.
+    /// Returns the progress over all files; its updates are the elements.
     pub fn progress(&self) -> VariableProgress {
         self.series.progress()
     }
@@ -130,7 +131,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
     }
 }
 
-/// Checks whether elements of a type can be recorded as the group `name`.
+/// Checks that elements of a type can be recorded as the group `name`.
 ///
 /// # Errors
 /// [`VariableRecordError::Type`], [`VariableRecordError::TooManyParts`].

@@ -1,4 +1,4 @@
-//! Why a variable is not recorded, and how far a recording is.
+//! The errors and the progress of recording variables.
 
 use std::io;
 
@@ -8,50 +8,50 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 
 use crate::place::{Displaced, Whereabouts};
 
-/// Why a variable, or an update of it, is not recorded.
+/// The reason why a variable, or an update of it, is not recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableRecordError {
-    /// Values of this type have no channel.
+    /// Values of this type cannot be stored in channels.
     #[error("{name} holds {data_type}, which is not recorded; record its parts on their own")]
     Type {
-        /// The variable.
+        /// The variable's name.
         name: String,
-        /// Its type.
+        /// The variable's type.
         data_type: DataType,
     },
-    /// A struct of more parts than there are channels for.
+    /// The type needs more channels than a variable may have.
     #[error("{name}: its type makes more than {max} channels; record its parts on their own")]
     TooManyParts {
-        /// The variable.
+        /// The variable's name.
         name: String,
-        /// Most channels of one variable.
+        /// Maximum number of channels of one variable.
         max: usize,
     },
-    /// A variable, or an update of it, is of another type than the variable was when it was added.
+    /// A variable, or an update of it, has another type than the variable had when it was added.
     #[error("{name}: an update of another type than it had before; record it in another file")]
     OtherType {
-        /// The variable.
+        /// The variable's name.
         name: String,
     },
-    /// A value that is longer than any a variable can have.
+    /// The value is longer than any that a variable can have.
     #[error("{name}: a value of more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
     TooLong {
-        /// The variable.
+        /// The variable's name.
         name: String,
     },
-    /// The format does not have that.
+    /// The format cannot represent it.
     #[error("{name}: {source}")]
     Format {
-        /// The variable.
+        /// The variable's name.
         name: String,
-        /// What.
+        /// The cause.
         source: Box<WriteError>,
     },
-    /// There is no such variable in this recording.
+    /// The variable is not part of this recording.
     #[error("a variable of another recording; add it to this one first")]
     Unknown,
-    /// The file takes nothing now. What waits is written when it does.
+    /// The file accepts no data now. Waiting updates are written once it does.
     #[error("the file takes nothing now: {0}; what waits is tried again")]
     File(#[from] io::Error),
     /// The file was removed or replaced while it was written.
@@ -62,27 +62,27 @@ pub enum VariableRecordError {
         copy_hint(displaced)
     )]
     Removed {
-        /// The file.
+        /// The file and its location.
         displaced: Box<Displaced>,
-        /// Updates that were in it.
+        /// Number of updates that were in it.
         updates: u64,
     },
-    /// A sync has failed, now or before. Updates are still written.
+    /// A sync failed, now or earlier. Updates are still written.
     #[error(
         "syncing failed: {}; updates behind the first {on_disk} may not outlive a loss of power, \
          even if a later sync succeeds; go on in another file",
         io::Error::from_raw_os_error(*os_error)
     )]
     Sync {
-        /// The number of the system's error.
+        /// The system's error number.
         os_error: i32,
-        /// Updates that had outlived a loss of power before.
+        /// Number of updates that were safe from a power loss before.
         on_disk: u64,
     },
 }
 
 impl VariableRecordError {
-    /// Whether there is no room on the disk: what waits is written when there is.
+    /// Returns true if the disk is full. Waiting updates are written once there is room.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(
@@ -107,28 +107,27 @@ fn copy_hint(displaced: &Displaced) -> String {
     }
 }
 
-/// How far a recording of variables is.
+/// The progress of a recording of variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct VariableProgress {
-    /// Variables in it.
+    /// Number of variables.
     pub variables: u64,
-    /// Updates that were taken.
+    /// Updates accepted.
     pub updates: u64,
-    /// Updates that are in the file, which outlives the program.
+    /// Updates in the file, which outlive the program.
     pub in_file: u64,
-    /// Updates that outlive a loss of power. In one file no more than there were when a sync has
-    /// failed.
+    /// Updates that survive a power loss. After a failed sync, this no longer grows for that file.
     pub on_disk: u64,
-    /// The number of the system's error when a sync has failed, the first one in a series: updates
-    /// that were not safe before never count as `on_disk`.
+    /// The system's error number of the first failed sync of the series, if any. Updates that were
+    /// not safe before it never count as `on_disk`.
     pub sync_failure: Option<i32>,
-    /// Updates that are missing, before the recording or in it, as far as their number is known.
+    /// Updates missing before or during the recording, as far as their number is known.
     pub lost: u64,
-    /// How often an unknown number was lost.
+    /// Number of times that an unknown number of updates was lost.
     pub unknown_gaps: u64,
     /// Bytes of the file, or of all files of a series.
     pub bytes: u64,
-    /// Bytes that wait to be written.
+    /// Bytes waiting to be written.
     pub waiting_bytes: usize,
 }

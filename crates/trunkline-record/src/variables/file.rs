@@ -1,4 +1,4 @@
-//! A file that whole segments are appended to.
+//! A file to which whole segments are appended.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,43 +13,43 @@ use crate::backend::{BackendKind, FileReport};
 use crate::place::{Displaced, Place};
 use crate::tdms_file::sums_path;
 
-/// Where whole segments go.
+/// A destination of whole segments.
 pub trait Segments {
-    /// Appends all of `bytes`, or leaves what was there before as it was.
+    /// Appends all of `bytes`, or leaves the previous content unchanged.
     ///
     /// # Errors
-    /// What the system says; it may be tried again.
+    /// The system's error; the call may be repeated.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Everything that was appended outlives a loss of power when this returns.
+    /// Makes everything appended so far safe from a power loss.
     ///
     /// # Errors
-    /// What the system says. Nothing that was appended since the last time is safe then, nor is it
-    /// when a later call succeeds.
+    /// The system's error. Segments appended since the last successful call are then not safe, even
+    /// if a later call succeeds.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Bytes that the file system has left; none where it does not say.
+    /// Returns the free bytes of the file system; `None` if it does not report them.
     fn room(&self) -> Option<u64> {
         None
     }
 
-    /// Where the file is, if the name it was made with no longer leads to it.
+    /// Returns the file's location if the name it was created with no longer refers to it.
     fn displaced(&self) -> Option<Displaced> {
         None
     }
 
-    /// The same of the checksums beside it.
+    /// Returns the same for the checksum file.
     fn sums_displaced(&self) -> Option<Displaced> {
         None
     }
 
-    /// The number of the checksums beside it; none where there are none.
+    /// Returns the number that identifies the checksum file; `None` if there is none.
     fn sums_number(&self) -> Option<u64> {
         None
     }
 }
 
-/// A new file of this machine.
+/// A new local file.
 #[derive(Debug)]
 pub struct SegmentFile {
     file: File,
@@ -58,7 +58,7 @@ pub struct SegmentFile {
     sums: Option<Sums>,
 }
 
-/// Checksums beside it.
+/// The checksum file.
 #[derive(Debug)]
 struct Sums {
     file: File,
@@ -68,17 +68,17 @@ struct Sums {
 }
 
 impl SegmentFile {
-    /// Makes the file. Its name is safe from a loss of power when this returns. An index file and
-    /// checksums of an earlier one with this name are removed: readers would believe them.
+    /// Creates the file. On return its name is safe from a power loss. Removes an index file and
+    /// checksums left over from an earlier file of this name, because readers would trust them.
     ///
     /// # Errors
-    /// The file is there already, or cannot be made.
+    /// The file exists already, or cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::made(path, false)
     }
 
-    /// The same with checksums beside it, in `x.tdms.sums`. Every segment has its entry there
-    /// before it counts as written.
+    /// As [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its entry
+    /// there before it counts as written.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -86,7 +86,7 @@ impl SegmentFile {
         Self::made(path, true)
     }
 
-    /// What every such file is written with.
+    /// Returns the backend report, which is the same for every such file.
     #[must_use]
     pub fn report() -> FileReport {
         FileReport {
@@ -103,7 +103,7 @@ impl SegmentFile {
         for of_another in [&path.with_extension("tdms_index"), &sums_path] {
             match std::fs::remove_file(of_another) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    // Nothing is in it, and its name may be tried again.
+                    // The new file is empty; removing it frees its name for another attempt.
                     let _ = std::fs::remove_file(path);
                     return Err(error);
                 }
@@ -140,7 +140,7 @@ impl Sums {
 
     fn append(&mut self, position: u64, segment: &[u8]) -> io::Result<()> {
         let sum = SegmentSum::of(position, segment, BodySum::default());
-        // What came of it only in part is written over by the next.
+        // The next entry overwrites a partial one.
         self.file.write_all_at(&sum.entry(self.id), self.length)?;
         self.length += SUMS_ENTRY_BYTES as u64;
         Ok(())
@@ -155,8 +155,8 @@ impl Segments for SegmentFile {
             None => Ok(()),
         });
         if let Err(error) = summed {
-            // A part of it would be read as a segment that was cut off, and all of it as one
-            // without a checksum. If this fails as well, the next append writes over it.
+            // Otherwise a part of the segment would be read as truncated data, and all of it as a
+            // segment without a checksum. If truncating fails too, the next append overwrites it.
             let _ = self.file.set_len(self.length);
             return Err(error);
         }
@@ -189,12 +189,12 @@ impl Segments for SegmentFile {
     }
 }
 
-/// The writer of a new file.
+/// Returns a writer for a new file.
 pub(super) fn writer_of(out: &impl Segments) -> Writer {
     let mut writer = Writer::new(WriterOptions::default());
     if let Some(number) = out.sums_number() {
-        // So that the first segment tells checksums of this file from those of another. This is a
-        // property that every file may have.
+        // The first segment identifies the checksums that belong to this file. Every file may have
+        // this property.
         let _ = writer.set(&ObjectPath::File, "sums_id", number);
     }
     writer

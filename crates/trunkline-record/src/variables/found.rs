@@ -1,4 +1,4 @@
-//! Which variables a file has, and in which channels they are.
+//! Finds the variables of a file and the channels that contain them.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,10 +13,10 @@ use super::layout::{Layout, Part};
 use super::playing::PlayedVariable;
 use super::{CARRIED, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, VALUE};
 
-/// Counts that are looked at together.
+/// Number of counts read at a time.
 const COUNTS: u64 = 1 << 16;
 
-/// Everything that can be played of a file, in its order.
+/// Everything in a file that can be played, in the file's order.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) variables: Vec<PlayedVariable>,
@@ -24,38 +24,38 @@ pub(super) struct Found {
     pub(super) skipped: Vec<ObjectPath>,
 }
 
-/// Where a variable is read from.
+/// Reads one variable.
 #[derive(Debug)]
 pub(super) struct VariableReader {
     pub(super) value: Part,
     pub(super) columns: Vec<ColumnReader>,
     pub(super) times: Times,
     pub(super) qualities: Option<ColumnReader>,
-    /// Updates that were played, of as many as there are.
+    /// Updates played so far, and the total.
     pub(super) played: u64,
     pub(super) updates: u64,
-    /// First updates that were there before the file: taken over from the one before, or before the
+    /// First updates that are older than the file: copied from the previous one, or from before the
     /// recording.
     pub(super) from_before: u64,
-    /// Where the variable is in the file, and what that says of its place in a series.
+    /// The variable's group or channel, and its place in a series according to its properties.
     pub(super) place: ObjectPath,
     pub(super) in_series: InSeries,
-    /// First updates that are not played: a file before has them.
+    /// First updates that are not played because a previous file has them.
     pub(super) skip: u64,
-    /// Whether a NUL at the end of a text belongs to it.
+    /// True if a NUL at the end of a text is part of it.
     pub(super) is_exact: bool,
 }
 
-/// What a group says of the files before.
+/// Statements of a group about the previous files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InSeries {
-    /// How many of its first updates were taken over from the one before.
+    /// Number of its first updates that were copied from the previous file.
     pub(super) carried: u64,
-    /// How many updates all of them have.
+    /// Number of updates in all previous files.
     pub(super) row: Option<u64>,
 }
 
-/// What says when values were measured.
+/// The source of the times of values.
 #[derive(Debug)]
 pub(super) enum Times {
     Channel(ColumnReader),
@@ -94,16 +94,17 @@ impl Found {
     }
 }
 
-/// What a group says about the type of its variable.
+/// The type of a group's variable according to its properties.
 enum Said {
     Nothing,
     Type(DataType),
-    /// Something that is no type.
+    /// A property that is not a valid type.
     Wrong,
 }
 
 impl Said {
-    /// Whether one value of the channel can be one of the variable, as far as the group says.
+    /// Returns true if, according to the group, one value of the channel is one value of the
+    /// variable.
     fn is_scalar(&self) -> bool {
         match self {
             Self::Nothing => true,
@@ -129,8 +130,8 @@ fn said_type(file: &TdmsFile<File>, group: &ObjectPath) -> Said {
     }
 }
 
-/// A variable as it was recorded, with the channels that belong to it; none where one is missing or
-/// holds something else.
+/// Returns a recorded variable with its channels; `None` if a channel is missing or has another
+/// type.
 fn recorded(
     file: &TdmsFile<File>,
     group: &ObjectPath,
@@ -154,7 +155,7 @@ fn recorded(
     if !holds(&times, TdmsType::Time) || !is_quality {
         return Ok(None);
     }
-    // Of what was cut off, as far as all of them go.
+    // If the end was cut off, only updates present in all channels count.
     let mut whole = rows.min(quality.as_ref().map_or(u64::MAX, Channel::len));
     let mut channels = Vec::with_capacity(layout.columns.len());
     for column in &layout.columns {
@@ -181,7 +182,7 @@ fn recorded(
             whole = match whole_updates(counts, whole, there) {
                 Ok(whole) => whole,
                 Err(error @ ReadError::Source { .. }) => return Err(error),
-                // The variable cannot be played; others can.
+                // This variable cannot be played; others can.
                 Err(_) => return Ok(None),
             };
         }
@@ -224,7 +225,7 @@ fn recorded(
     Ok(Some((variable, reader, paths)))
 }
 
-/// What the properties of a group say is missing.
+/// The gaps recorded in a group's properties.
 #[derive(Clone, Copy, Default, Debug)]
 struct GapsFound {
     count: u64,
@@ -244,7 +245,7 @@ impl GapsFound {
             found.count += 1;
             match lost.as_u64() {
                 Some(lost) => found.lost = found.lost.saturating_add(lost),
-                // -1.
+                // -1 means an unknown number.
                 None => found.unknown += 1,
             }
         }
@@ -252,7 +253,7 @@ impl GapsFound {
     }
 }
 
-/// A property of a group that is a number from 0.
+/// Returns a property of a group that is a non-negative number.
 fn number(file: &TdmsFile<File>, group: &ObjectPath, name: &str) -> Option<u64> {
     file.properties(group)?.get(name.as_bytes())?.as_u64()
 }
@@ -264,7 +265,8 @@ fn in_series(file: &TdmsFile<File>, group: &ObjectPath) -> InSeries {
     }
 }
 
-/// How many of the first updates have all their elements, of which so many are there.
+/// Returns how many of the first updates have all their elements, given the number of elements
+/// available.
 fn whole_updates(
     counts: &Channel<'_, File>,
     updates: u64,
@@ -289,7 +291,7 @@ fn whole_updates(
     Ok(at)
 }
 
-/// What a channel is as a variable of one value at a time; none where it is none.
+/// Interprets a channel as a variable with one value per update; `None` if it cannot be one.
 fn alone(
     file: &TdmsFile<File>,
     channel: &Channel<'_, File>,
@@ -353,7 +355,7 @@ fn alone(
     Some((variable, reader))
 }
 
-/// Whether it is the time or the quality of a variable.
+/// Returns true if the channel holds the time or the quality of a variable.
 fn belongs_to_a_value(file: &TdmsFile<File>, path: &ObjectPath, group: &ObjectPath) -> bool {
     let name = path.name();
     let value = ObjectPath::channel(group.name(), VALUE);

@@ -1,24 +1,24 @@
-//! Updates of a variable that are missing, and how its group says so.
+//! Missing updates of a variable, and how its group records them.
 
 use trunkline_tdms::{ObjectPath, WriteError, Writer};
 
 /// Gaps of one variable in one file.
 #[derive(Debug)]
 pub(super) struct Gaps {
-    /// Missing before the next update; none: an unknown number.
+    /// Updates missing before the next one; `None` if the number is unknown.
     missing: Option<u64>,
     /// Gaps that are in no segment yet.
     noted: Vec<Gap>,
-    /// Gaps in a segment that the file has not taken yet.
+    /// Gaps in a segment that is not in the file yet.
     pending: Vec<Gap>,
-    /// Gaps that are in segments.
+    /// Number of gaps in segments.
     described: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     row: u64,
-    /// None: an unknown number.
+    /// `None` if the number is unknown.
     lost: Option<u64>,
 }
 
@@ -34,12 +34,12 @@ impl Default for Gaps {
 }
 
 impl Gaps {
-    /// So many are missing before the next update; none: an unknown number.
+    /// Adds updates missing before the next one; `None` if the number is unknown.
     pub(super) fn lose(&mut self, lost: Option<u64>) {
         self.missing = sum(self.missing, lost);
     }
 
-    /// What is missing is so before this row.
+    /// Records the missing updates as a gap before this row.
     pub(super) fn note(&mut self, row: u64) {
         let lost = self.missing.replace(0);
         if lost != Some(0) {
@@ -47,7 +47,7 @@ impl Gaps {
         }
     }
 
-    /// Whether something is missing that is not in the file.
+    /// Returns true if a gap is not in the file yet.
     pub(super) fn are_waiting(&self) -> bool {
         self.missing != Some(0) || !self.noted.is_empty()
     }
@@ -61,7 +61,7 @@ impl Gaps {
         for gap in self.noted.drain(..) {
             self.described += 1;
             let number = self.described;
-            // -1 is an unknown number.
+            // -1 means an unknown number.
             let lost = gap
                 .lost
                 .map_or(-1, |lost| i64::try_from(lost).unwrap_or(i64::MAX));
@@ -72,13 +72,13 @@ impl Gaps {
         Ok(())
     }
 
-    /// The file has them.
+    /// Records that the pending gaps are in the file.
     pub(super) fn written(&mut self) {
         self.pending.clear();
     }
 
-    /// Goes on in another file, in which the row `before` of this one is the row `carried`. Rows of
-    /// this one that are `missing` are a gap before it; none: an unknown number.
+    /// Continues in another file, in which row `before` of this file is row `carried`. Rows of this
+    /// file that are `missing` become a gap before it; `None` if their number is unknown.
     pub(super) fn go_on(&mut self, before: u64, carried: u64, missing: Option<u64>) {
         let mut gaps = std::mem::take(&mut self.pending);
         gaps.append(&mut self.noted);

@@ -1,4 +1,4 @@
-//! How the files of a series go on from each other.
+//! Checks that the files of a series continue each other.
 
 use std::collections::HashMap;
 
@@ -9,48 +9,49 @@ use super::opened::Opened;
 use super::playing::PlayedVariable;
 use crate::playback::PlaybackError;
 
-/// Variables of a file whose last update is compared with what the next one has taken over. The
-/// numbers of updates are of all.
+/// Number of variables of a file whose last update is compared with the one copied to the next
+/// file. Update counts are compared for all variables.
 const COMPARED: usize = 64;
 
-/// The variables of a series, and how far its files were looked at.
+/// The variables of a series, and the state after the files examined so far.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     pub(super) variables: Vec<PlayedVariable>,
     numbers: HashMap<ObjectPath, usize>,
     seen: Vec<Seen>,
     files: usize,
-    /// The file that was looked at last has everything that it should.
+    /// True if the last file examined is complete.
     is_whole: bool,
 }
 
-/// What the files so far have of a variable.
+/// The content of the files so far for one variable.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
-    /// Updates, with those that are missing.
+    /// Number of updates, including missing ones.
     updates: u64,
-    /// When the last one was measured, where that is compared.
+    /// Time of the last update, if it is compared.
     last: Option<i128>,
 }
 
-/// What a file is in the series.
+/// The place of a file in the series.
 #[derive(Debug)]
 pub(super) struct Joint {
-    /// Which variables of the series its own are.
+    /// The numbers in the series of the file's variables.
     pub(super) numbers: Vec<usize>,
-    /// Updates that are missing before it, and of how many variables.
+    /// Number of updates missing before the file, and of variables they belong to.
     pub(super) missing: u64,
     pub(super) missing_of: u64,
 }
 
 impl Joined {
-    /// Begins with the first file again; the variables keep their numbers.
+    /// Starts again at the first file; the variables keep their numbers.
     pub(super) fn begin_again(&mut self) {
         self.seen.fill(Seen::default());
         self.files = 0;
     }
 
-    /// The next file, which then skips what those before have. Files between may be missing.
+    /// Adds the next file, which then skips the updates that previous files have. Files between may
+    /// be missing.
     pub(super) fn join(
         &mut self,
         file: &mut Opened,
@@ -128,7 +129,7 @@ impl Joined {
         Ok(joint)
     }
 
-    /// Which of the series a variable is.
+    /// Returns the variable's number in the series.
     fn number(
         &mut self,
         reader: &VariableReader,
@@ -161,7 +162,7 @@ impl Joined {
     }
 }
 
-/// Which update of the series the first one in a file is.
+/// Returns the number in the series of a file's first update.
 fn begin(
     reader: &VariableReader,
     variable: &PlayedVariable,
@@ -172,7 +173,7 @@ fn begin(
     let (name, there) = (&variable.name, seen.updates);
     let Some(row) = reader.in_series.row else {
         return match there {
-            // It was not there before.
+            // The variable is new.
             0 => Ok(0),
             _ => {
                 let what = format!("it does not say how many updates of {name} they have");

@@ -1,4 +1,4 @@
-//! How values of a type lie in channels.
+//! The layout of values in channels, by type.
 //!
 //! ```text
 //!   scalar     value
@@ -8,39 +8,39 @@
 //!   struct     value.field for each field, each as above
 //! ```
 //!
-//! `value.count` says how many elements belong to each update. All but the elements have one value
-//! for each update.
+//! `value.count` is the number of elements of each update. All channels except that of the elements
+//! have one value per update.
 
 use trunkline_tdms::TdmsType;
 use trunkline_types::{DataType, ElementType};
 
 use super::VALUE;
 
-/// Most channels of one variable.
+/// Maximum number of channels of one variable.
 pub(super) const COLUMNS_MAX: usize = 16_384;
 
-/// The channels of a variable, and what is in them.
+/// The channels of a variable and their meaning.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Layout {
     pub(super) columns: Vec<Column>,
     pub(super) value: Part,
 }
 
-/// A channel of a variable beside its times and qualities.
+/// A channel of a variable other than its times and qualities.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) data_type: TdmsType,
-    /// The column that says how many values belong to each update; none where it is always one.
+    /// The column with the number of values per update; `None` if it is always one.
     pub(super) counted_by: Option<usize>,
 }
 
-/// In which columns a value, or a part of it, is.
+/// The columns that contain a value or a part of it.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Part {
     Scalar(usize),
     Bytes(Run),
-    /// With a column for each dimension, where there are several.
+    /// With one column per dimension if there are several.
     Array(Run, Vec<usize>),
     Waveform {
         run: Run,
@@ -51,19 +51,19 @@ pub(super) enum Part {
     Struct(Vec<Part>),
 }
 
-/// Elements, and how many belong to each update.
+/// The columns of elements and of their count per update.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Run {
     pub(super) elements: usize,
     pub(super) count: usize,
 }
 
-/// Why there is no layout.
+/// The reason why a type has no layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoLayout {
-    /// More than [`COLUMNS_MAX`].
+    /// More than [`COLUMNS_MAX`] columns.
     TooManyColumns,
-    /// A type that is not known here.
+    /// The type is unknown to this version.
     UnknownType,
 }
 
@@ -74,7 +74,7 @@ impl Layout {
         Ok(Self { columns, value })
     }
 
-    /// The column whose values are in the variable's unit; none where there are several.
+    /// Returns the column whose values are in the variable's unit; `None` for a struct.
     pub(super) fn in_unit(&self) -> Option<&Column> {
         let column = match &self.value {
             Part::Scalar(column) => *column,
@@ -149,7 +149,8 @@ fn part(data_type: &DataType, name: String, columns: &mut Vec<Column>) -> Result
     })
 }
 
-/// A field's name within the name of a channel: a point in it is not one between fields.
+/// Escapes a field's name within a channel's name, so that its dots differ from those between
+/// fields.
 fn escaped(field: &str) -> String {
     field.replace('\\', "\\\\").replace('.', "\\.")
 }

@@ -1,4 +1,4 @@
-//! Variables: recorded update by update, each with its time, and played as they came.
+//! Records variables update by update, each with its time, and plays them back.
 //!
 //! ```text
 //!   file
@@ -10,8 +10,8 @@
 //!           ...
 //! ```
 //!
-//! Elements of a stream that vary in size or have parts are recorded as updates of one variable:
-//! `time` is when the recorder took each from the stream, and there is no `quality`.
+//! Stream elements that vary in size or have parts are recorded as updates of one variable: `time`
+//! is when the recorder took each element from the stream, and there is no `quality`.
 
 mod attributes;
 mod column_reader;
@@ -38,19 +38,20 @@ pub use self::recording::{VariableId, VariableRecording};
 pub use self::series::{EndedVariables, VariableSeries};
 
 const TIME: &str = "time";
-/// The channel of values; names of other channels with parts of values begin with it.
+/// The channel of values; the names of other channels with parts of values begin with it.
 const VALUE: &str = "value";
 const QUALITY: &str = "quality";
-/// The property of a group that says the variable's type.
+/// The property of a group with the variable's type.
 const TYPE: &str = "variable_type";
-/// The property of a channel that says the unit of its values; of a group where they have parts.
+/// The property of a channel with the unit of its values; it belongs to the group if values have
+/// parts.
 const UNIT: &str = "unit_string";
-/// The property of a group that says what the variable is.
+/// The property of a group with the variable's description.
 const DESCRIPTION: &str = "description";
-/// The property of a group that says how many of its first updates were taken over from the file
-/// before.
+/// The property of a group with the number of its first updates that were copied from the previous
+/// file.
 const CARRIED: &str = "carried_rows";
-/// The property of a group that says how many of its first updates were there before the recording.
+/// The property of a group with the number of its first updates that predate the recording.
 const INITIAL: &str = "initial_rows";
-/// The property of a group that says how many updates of it the files before have.
+/// The property of a group with the number of its updates in the previous files.
 const SERIES_ROW: &str = "series_row";

@@ -1,4 +1,4 @@
-//! A file of a recording, opened to be played.
+//! A file of a recording, opened for playback.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,30 @@ use super::found::{Found, VariableReader};
 use super::playing::PlayedVariable;
 use crate::playback::{PlaybackError, open_recording};
 
-/// Values that are read ahead, of all channels together.
+/// Number of values read ahead, over all channels.
 const AHEAD: u64 = 1 << 16;
 
-/// Bytes of text that are read ahead, of all channels together.
+/// Bytes of text read ahead, over all channels.
 const TEXT_BYTES_AHEAD: u64 = 16 << 20;
 
-/// One file, and how far it was played.
+/// One file and its playback state.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     file: TdmsFile<File>,
-    /// In the order of the file, and the reader of each.
+    /// The variables in the order of the file, and the reader of each.
     pub(super) variables: Vec<PlayedVariable>,
     pub(super) readers: Vec<VariableReader>,
     pub(super) skipped: Vec<ObjectPath>,
     ahead: Ahead,
 }
 
-/// When the updates of a file begin.
+/// The times at which the updates of a file begin.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Begins {
-    /// The first one that was not there before the file.
+    /// The first update that is not older than the file.
     pub(super) own: Option<i128>,
-    /// The last one that was.
+    /// The last update that is.
     pub(super) before: Option<i128>,
 }
 
@@ -60,7 +60,7 @@ impl Opened {
         })
     }
 
-    /// What is wrong with its end, where it was cut off.
+    /// Describes the damage if the end of the file was cut off.
     pub(super) fn cut_off(&self) -> Option<String> {
         let incomplete = self.file.report().incomplete;
         if let Some(finding) = incomplete {
@@ -73,7 +73,7 @@ impl Opened {
             .then(|| format!("updates that are not whole: {cut_off}, of {variables} variables"))
     }
 
-    /// When the updates begin that are played.
+    /// Returns the times at which the played updates begin.
     pub(super) fn begins(&self) -> Result<Begins, PlaybackError> {
         let mut begins = Begins::default();
         for reader in &self.readers {
@@ -94,7 +94,7 @@ impl Opened {
         Ok(begins)
     }
 
-    /// When an update was measured.
+    /// Returns the time of an update.
     pub(super) fn time_of(
         &self,
         reader: &VariableReader,
@@ -110,7 +110,7 @@ impl Opened {
         }
     }
 
-    /// When the next update of a variable was measured; none where it has no more.
+    /// Returns the time of the next update of a variable; `None` if it has no more.
     pub(super) fn next_time(&mut self, variable: usize) -> Result<Option<i128>, PlaybackError> {
         let Some(reader) = self.readers.get_mut(variable) else {
             return Ok(None);
@@ -124,13 +124,13 @@ impl Opened {
                 path: self.path.clone(),
                 source,
             }),
-            // Fewer times than updates there are not.
+            // Cannot happen: there are at least as many times as updates.
             Err(Fault::Wrong(_)) => Ok(None),
         }
     }
 
-    /// The next value of a variable, and its quality, none where it cannot be read; whether a file
-    /// before has it.
+    /// Reads the next value of a variable with its quality, or `None` if it cannot be read. The
+    /// flag is true if a previous file has the same update.
     pub(super) fn read(
         &mut self,
         variable: usize,

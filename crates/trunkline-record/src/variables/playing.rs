@@ -1,4 +1,4 @@
-//! Updates out of a recording, in the order of their times.
+//! Plays the updates of a recording in the order of their times.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -16,21 +16,21 @@ use crate::playback::{MissingPart, PlaybackError, numbered_files};
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct PlayedVariable {
-    /// Its name: of its group, or of its group and channel.
+    /// The name: that of its group, or of its group and channel.
     pub name: String,
     /// The type of its values.
     pub data_type: DataType,
-    /// Updates of it, in all files; each counts once.
+    /// Number of updates in all files; each counts once.
     pub updates: u64,
-    /// Updates that a file has in part only, because it was cut off. They are not played.
+    /// Updates that are incomplete because their file was cut off. They are not played.
     pub cut_off: u64,
-    /// Updates that are left out because their text cannot be read, as far as it was played.
+    /// Updates skipped so far because their text cannot be read.
     pub unreadable: u64,
-    /// Places where the recorder says that updates are missing, in all files.
+    /// Places in all files where the recorder noted that updates are missing.
     pub gaps: u64,
-    /// Updates that are missing there, as far as the recorder knew.
+    /// Updates missing there, as far as the recorder knew.
     pub lost: u64,
-    /// Gaps of which it did not know how many updates are missing.
+    /// Gaps for which the recorder did not know the number of missing updates.
     pub unknown_gaps: u64,
 }
 
@@ -38,62 +38,62 @@ pub struct PlayedVariable {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct PlayedUpdate {
-    /// Which variable, by its place in [`RecordedVariables::variables`].
+    /// The variable, as an index into [`RecordedVariables::variables`].
     pub variable: usize,
-    /// How long after the first update of the recording. It never goes back. What was there before
-    /// it, or before its file, comes at once.
+    /// Time since the first update of the recording. It never decreases. Updates that predate the
+    /// recording or their file are played at once.
     pub after: Duration,
     /// The value.
     pub value: Value,
-    /// When it was measured.
+    /// When the value was measured.
     pub source_timestamp: Timestamp,
-    /// How far it can be trusted; good where the recording does not say.
+    /// The quality; good if the recording contains none.
     pub quality: Quality,
 }
 
 /// Plays the updates of a recording, of all its variables in the order of their times.
 ///
 /// A variable is a group as [`VariableRecording`](super::VariableRecording) writes it, or any
-/// channel whose property `wf_increment` says when its values were taken. Up to 65,536 values and
-/// 16 MiB of text are read ahead, of all channels together, and at least 16 values of each.
+/// channel whose property `wf_increment` gives the times of its values. Over all channels, up to
+/// 65,536 values and 16 MiB of text are read ahead, and at least 16 values of each channel.
 ///
-/// The files of a series are played one after the other, and one is open at a time. What one has
-/// taken over from the one before is not played again.
+/// The files of a series are played one after the other, and one is open at a time. Updates that a
+/// file copied from the previous one are not played again.
 #[derive(Debug)]
 pub struct RecordedVariables {
     joined: Joined,
     skipped: Vec<ObjectPath>,
     missing: Vec<MissingPart>,
     current: Current,
-    /// Files that were not begun.
+    /// Files not begun yet.
     files: VecDeque<SeriesFile>,
-    /// The next update of each variable of the current file: time, which variable of the recording,
-    /// and which of the file.
+    /// The next update of each variable of the current file: its time, the variable's number in the
+    /// recording, and its number in the file.
     next: BinaryHeap<Reverse<(i128, usize, usize)>>,
     first: Option<i128>,
     last: i128,
-    /// Variables of which nothing more can be played.
+    /// Variables that cannot be played any further.
     ended: HashSet<usize>,
 }
 
-/// The file that is played.
+/// The file being played.
 #[derive(Debug)]
 struct Current {
     file: Opened,
-    /// Which variables of the recording its own are.
+    /// The numbers in the recording of the file's variables.
     numbers: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct SeriesFile {
     path: PathBuf,
-    /// Files before it are missing.
+    /// True if files before it are missing.
     is_behind_missing: bool,
 }
 
 impl RecordedVariables {
-    /// Looks at what is in one file, also where it is one of a series. Channels that cannot be
-    /// played are left out: [`skipped`](Self::skipped).
+    /// Opens a single file, even if it belongs to a series. Channels that cannot be played are left
+    /// out: [`skipped`](Self::skipped).
     ///
     /// # Errors
     /// [`PlaybackError`].
@@ -101,12 +101,12 @@ impl RecordedVariables {
         Self::of(vec![(1, path.to_owned())], path)
     }
 
-    /// Looks at what is in a recording: in `path`, and where a series begins with it, in
-    /// `name_0002.tdms` and so on. [`missing`](Self::missing) says what is not there.
+    /// Opens a recording: `path`, and if a series begins with it, `name_0002.tdms` and so on.
+    /// [`missing`](Self::missing) returns the parts that are not there.
     ///
     /// # Errors
-    /// [`PlaybackError`]; [`PlaybackError::OtherSeries`]: a file has the name of one of the series,
-    /// and does not go on from those before.
+    /// [`PlaybackError`]; [`PlaybackError::OtherSeries`]: a file is named like one of the series
+    /// but does not continue it.
     pub fn open_series(path: &Path) -> Result<Self, PlaybackError> {
         Self::of(numbered_files(path), path)
     }
@@ -168,7 +168,7 @@ impl RecordedVariables {
         }
         let (mut file, numbers) = match begun {
             Some(begun) => begun,
-            // There is no recording without a file.
+            // Cannot happen: a recording has at least one file.
             None => (Opened::open(first_path)?, Vec::new()),
         };
         joined.begin_again();
@@ -188,40 +188,40 @@ impl RecordedVariables {
         Ok(opened)
     }
 
-    /// The variables, in the order of the files.
+    /// Returns the variables, in the order of the files.
     #[must_use]
     pub fn variables(&self) -> &[PlayedVariable] {
         &self.joined.variables
     }
 
-    /// Channels that cannot be played: nothing says when their values were taken, no variable has
-    /// such values, or others that belong to their variable are missing or hold something else.
+    /// Returns the channels that cannot be played: their values have no times, no variable has
+    /// values of their type, or other channels of their variable are missing or have another type.
     #[must_use]
     pub fn skipped(&self) -> &[ObjectPath] {
         &self.skipped
     }
 
-    /// What the recording has had and is not there, in the order of the files.
+    /// Returns the parts of the recording that are missing, in the order of the files.
     #[must_use]
     pub fn missing(&self) -> &[MissingPart] {
         &self.missing
     }
 
-    /// Plays one variable alone, by its place in [`variables`](Self::variables).
+    /// Restricts playback to one variable, given as an index into [`variables`](Self::variables).
     pub fn keep_only(&mut self, variable: usize) {
         self.ended = (0..self.joined.variables.len()).collect();
         self.ended.remove(&variable);
         self.next.retain(|Reverse((_, of, _))| *of == variable);
     }
 
-    /// The next update that can be read; none when there are no more. Where a clock was put back,
-    /// what came later is played at once.
+    /// Returns the next readable update, or `None` at the end. If a clock was set back, later
+    /// updates are played at once.
     ///
     /// # Errors
-    /// [`PlaybackError::Read`]: the file cannot be read; [`PlaybackError::Damaged`]: it is no value
-    /// of its variable, of which nothing more is played. The next call goes on with the others.
-    /// Where the next file of a series cannot be opened any more, as
-    /// [`open_series`](Self::open_series).
+    /// [`PlaybackError::Read`]: the file cannot be read. [`PlaybackError::Damaged`]: the data is
+    /// not a value of its variable, which is not played any further; the next call continues with
+    /// the others. As [`open_series`](Self::open_series) if the next file of a series can no longer
+    /// be opened.
     pub fn next_update(&mut self) -> Result<Option<PlayedUpdate>, PlaybackError> {
         loop {
             let Some(Reverse((time, number, variable))) = self.next.pop() else {
@@ -258,7 +258,7 @@ impl RecordedVariables {
         }
     }
 
-    /// Goes on with the next file; false when there is none.
+    /// Opens the next file; returns false if there is none.
     fn open_next(&mut self) -> Result<bool, PlaybackError> {
         let Some(next) = self.files.pop_front() else {
             return Ok(false);
@@ -270,7 +270,7 @@ impl RecordedVariables {
         Ok(true)
     }
 
-    /// Puts the next update of each variable of the file in its place.
+    /// Queues the next update of each variable of the file.
     fn line_up_all(&mut self) -> Result<(), PlaybackError> {
         for variable in 0..self.current.numbers.len() {
             self.line_up(variable)?;
@@ -278,7 +278,7 @@ impl RecordedVariables {
         Ok(())
     }
 
-    /// Puts the next update of a variable in its place among those of the others.
+    /// Queues the next update of a variable by its time.
     fn line_up(&mut self, variable: usize) -> Result<(), PlaybackError> {
         let number = self.current.numbers.get(variable);
         let number = number.filter(|number| !self.ended.contains(number));

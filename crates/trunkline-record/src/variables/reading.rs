@@ -1,4 +1,4 @@
-//! The next update of a variable, out of its channels.
+//! Reads the next update of a variable from its channels.
 
 use std::fs::File;
 
@@ -11,7 +11,7 @@ use super::columns::{self, Source};
 use super::found::{Times, VariableReader};
 
 impl VariableReader {
-    /// When an update was measured, of any row that is there.
+    /// Returns the time of an update in any existing row, in nanoseconds since 1970.
     pub(super) fn time_of(&self, file: &TdmsFile<File>, row: u64) -> Result<Option<i128>, Fault> {
         let channel = match &self.times {
             Times::Channel(times) => file.channel(times.path()),
@@ -26,7 +26,7 @@ impl VariableReader {
         Ok((read == 1).then(|| nanos(time[0])))
     }
 
-    /// When the next update was measured, in nanoseconds since 1970.
+    /// Returns the time of the next update, in nanoseconds since 1970.
     pub(super) fn next_time(&mut self, file: &TdmsFile<File>, ahead: Ahead) -> Result<i128, Fault> {
         match &mut self.times {
             Times::Channel(times) => {
@@ -41,7 +41,7 @@ impl VariableReader {
         }
     }
 
-    /// Takes the next update; none where parts of it cannot be read.
+    /// Takes the next update; `None` if parts of it cannot be read.
     pub(super) fn read(
         &mut self,
         file: &TdmsFile<File>,
@@ -127,15 +127,15 @@ impl Source for Next<'_> {
     }
 }
 
-/// When a value of a row was taken, in nanoseconds since 1970.
+/// Returns the time of an evenly spaced value, in nanoseconds since 1970.
 fn even(waveform: &Waveform, row: u64) -> i128 {
     let after = waveform.offset + waveform.increment * row as f64;
-    // As far as numbers go: a file may claim anything.
+    // Saturates, because a file may claim anything.
     let start = waveform.start.map_or(0, nanos);
     start.saturating_add((after * 1e9) as i128)
 }
 
-/// Nanoseconds since 1970.
+/// Converts to nanoseconds since 1970.
 fn nanos(time: TdmsTime) -> i128 {
     let since_1904 = TdmsTime::from(Timestamp::UNIX_EPOCH).seconds;
     let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;

@@ -1,4 +1,4 @@
-//! A variable of a recording: its channels, and what waits for them.
+//! A recorded variable: its channels and its waiting updates.
 
 use trunkline_tdms::{ChannelId, Data, ObjectPath, TdmsType, Text, WriteError, Writer};
 use trunkline_types::{DataType, Sample};
@@ -18,32 +18,33 @@ pub(super) struct Recorded {
     channels: Channels,
     unit: Text,
     description: Text,
-    /// What came since the last segment was put together.
+    /// Updates since the last segment was built.
     waiting: Columns,
-    /// In a series, what is in a segment that the file has not taken yet.
+    /// In a series: updates in a segment that is not in the file yet.
     pending: Columns,
     pub(super) gaps: Gaps,
-    /// Rows of the file: with those that wait, those it has taken, and those that are safe.
+    /// Rows of this file: including waiting ones, in the file, and safe from a power loss.
     rows: u64,
     rows_in_file: u64,
     rows_on_disk: u64,
-    /// First rows that were taken over from the file before, and updates in the files before.
+    /// Rows copied from the previous file, and updates in all previous files.
     carried: u64,
     series_row: u64,
-    /// Its first update of all was there before the recording.
+    /// True if its first update predates the recording.
     pub(super) is_initial: bool,
-    /// In a series, the last update that the file has taken, of what is pending, and of all.
+    /// In a series: the last update in the file, the last one in the pending segment, and the last
+    /// one of all.
     last_in_file: Option<Sample>,
     last_pending: Option<Sample>,
     last: Option<Sample>,
 }
 
-/// Where the columns of a variable are in the file.
+/// The channels of a variable in the file.
 #[derive(Debug)]
 struct Channels {
     time: ChannelId,
     values: Vec<ChannelId>,
-    /// None for elements of a stream, which have no quality.
+    /// `None` for stream elements, which have no quality.
     quality: Option<ChannelId>,
 }
 
@@ -103,7 +104,7 @@ impl Recorded {
         })
     }
 
-    /// Says its unit and what it is, where that is not what was said before.
+    /// Sets the unit and the description, if they have changed.
     pub(super) fn describe(
         &mut self,
         unit: &str,
@@ -121,8 +122,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// The object that says the unit: the channel of the values, or the group where they have
-    /// parts.
+    /// Returns the object with the unit: the channel of values, or the group if values have parts.
     fn place_of_unit(&self) -> ObjectPath {
         match self.layout.in_unit() {
             Some(column) => ObjectPath::channel(self.group.name(), &*column.name),
@@ -130,8 +130,8 @@ impl Recorded {
         }
     }
 
-    /// Appends an update, which is of the type. In a series it is kept, for the next file; an
-    /// element of a stream is not, because it belongs to one file alone.
+    /// Appends an update, which must be of the variable's type. In a series, the last update is
+    /// kept for the next file; a stream element is not, because it belongs to one file only.
     pub(super) fn push(&mut self, sample: &Sample, is_series: bool) {
         self.gaps.note(self.rows);
         push(&mut self.waiting, &self.layout, sample);
@@ -145,16 +145,17 @@ impl Recorded {
         !self.waiting.times.is_empty()
     }
 
-    /// Rows of the file, with those that wait.
+    /// Returns the rows of the file, including waiting ones.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// What waits, channel by channel. The qualities come last: of a segment that is cut off, an
-    /// update that has one is whole. Elements of a stream are whole as far as all channels go.
+    /// Returns the waiting data, channel by channel. The qualities come last: in a truncated
+    /// segment, an update with a quality is complete. Stream elements are complete as far as all
+    /// their channels reach.
     pub(super) fn data(&self) -> impl Iterator<Item = (ChannelId, Data<'_>)> {
         let values = self.channels.values.iter().zip(&self.waiting.values);
-        // Of elements there may be none.
+        // An update may have no elements.
         let values = values.filter(|(_, values)| !values.is_empty());
         let values = values.filter_map(|(channel, values)| Some((*channel, values.as_data()?)));
         let times = (self.channels.time, Data::from(&*self.waiting.times));
@@ -163,17 +164,17 @@ impl Recorded {
         std::iter::once(times).chain(values).chain(qualities)
     }
 
-    /// What waits is in a segment now, which the file has not taken yet.
+    /// Moves the waiting updates into a segment that is not in the file yet.
     pub(super) fn put_together(&mut self, is_series: bool) {
         match is_series {
-            // Nothing is pending: it was written before.
+            // Nothing is pending: the previous segment was written before.
             true => std::mem::swap(&mut self.waiting, &mut self.pending),
             false => self.waiting.clear(),
         }
         self.last_pending = self.last.take();
     }
 
-    /// The file has taken that segment.
+    /// Records that the file has accepted the segment.
     pub(super) fn written(&mut self) {
         self.pending.clear();
         self.gaps.written();
@@ -183,7 +184,7 @@ impl Recorded {
         }
     }
 
-    /// What waits is in no file, and never will be.
+    /// Discards the waiting updates, which are in no file and never will be.
     pub(super) fn give_up_waiting(&mut self) {
         self.waiting.clear();
         self.pending.clear();
@@ -191,14 +192,14 @@ impl Recorded {
         (self.last, self.last_pending) = (None, None);
     }
 
-    /// What the file has taken is safe.
+    /// Records that the content of the file is safe from a power loss.
     pub(super) fn synced(&mut self) {
         self.rows_on_disk = self.rows_in_file;
     }
 
-    /// Goes on in a new file: with its last value in the one before, and with what that has not
-    /// taken. How many rows of that one are missing, as where it was removed; none: an unknown
-    /// number.
+    /// Continues in a new file, which begins with the last value in the previous one, followed by
+    /// the updates that the previous one did not accept. Returns how many rows of the previous file
+    /// are missing, for example because it was removed; `None` if their number is unknown.
     pub(super) fn go_on(
         &mut self,
         writer: &mut Writer,
@@ -215,7 +216,7 @@ impl Recorded {
         }
         let is_unsafe = !is_removed && self.rows_on_disk < self.rows_in_file;
         let missing = match (is_removed, is_unsafe) {
-            // The last update is taken over.
+            // The last update is copied to the new file.
             (true, _) => {
                 let own = self.rows_in_file.saturating_sub(self.carried);
                 Some(own.saturating_sub(u64::from(self.last_in_file.is_some())))
@@ -243,7 +244,7 @@ impl Recorded {
         if self.carried > 0 {
             writer.set(&self.group, CARRIED, self.carried)?;
         } else if self.is_initial {
-            // No file has taken it yet.
+            // No file contains it yet.
             writer.set(&self.group, INITIAL, 1_u64)?;
         }
         Ok(missing)

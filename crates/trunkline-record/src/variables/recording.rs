@@ -1,4 +1,4 @@
-//! Updates of variables into a TDMS file.
+//! Records updates of variables into a TDMS file.
 
 use std::collections::HashMap;
 
@@ -15,68 +15,73 @@ use super::recorded::Recorded;
 use crate::error::os_error;
 use crate::place::Displaced;
 
-/// Bytes of an update beside its value.
+/// Bytes of an update without its value.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
 
-/// Most bytes that wait, whatever was asked for: text of one segment has to be shorter than 4 GiB.
+/// Upper limit of `waiting_bytes_max`: the text of one segment must be shorter than 4 GiB.
 const WAITING_BYTES_MAX: usize = 1 << 30;
 
-/// What the rows of a recording are.
+/// The kind of rows in a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rows {
-    /// Updates of variables. The next file of a series begins with the last one.
+    /// Updates of variables. Each further file of a series begins with the last one.
     Updates,
     /// Elements of a stream, each of which is in one file.
     Elements,
 }
 
-/// A variable of a recording.
+/// Identifies a variable of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VariableId(u32);
 
 /// Records updates of variables, each with its time and quality.
 ///
-/// Each variable is a group of its name with the channels `time` (of the source), `value` and
-/// `quality` (packed, as in memory); values that have parts have several channels, whose names
-/// begin with `value`. Updates wait in memory until they are [written](Self::write_out), or until
-/// they have `waiting_bytes_max`, and as much again while the file takes nothing; what comes then
-/// is lost, and counted. Each write is one segment with whole updates. Where updates are missing,
-/// the group gets the properties `gap_N_row` and `gap_N_lost`, with N counted from 1; -1 says that
-/// it is not known how many. Unit and description, where they are [told](Self::describe), are the
-/// properties `unit_string` of the channel with the values and `description` of the group.
+/// Each variable is a group of the same name with the channels `time` (of the source), `value` and
+/// `quality` (packed, as in memory). Values with parts have several channels, whose names begin
+/// with `value`.
+///
+/// Updates wait in memory until they are [written](Self::write_out), or until they reach
+/// `waiting_bytes_max`. While the file accepts nothing, twice that may wait; further updates are
+/// lost and counted. Each write is one segment of complete updates.
+///
+/// For missing updates, the group gets the properties `gap_N_row` and `gap_N_lost`, with N counted
+/// from 1; -1 means that their number is unknown. A unit and a description, if
+/// [set](Self::describe), are stored as the properties `unit_string` of the channel of values and
+/// `description` of the group.
 #[derive(Debug)]
 pub struct VariableRecording<S> {
     out: S,
     writer: Writer,
     rows: Rows,
     variables: Vec<Recorded>,
-    /// Where each is among those.
+    /// The index of each variable in `variables`.
     by_name: HashMap<ObjectPath, VariableId>,
     waiting_bytes_max: usize,
     waiting: usize,
     waiting_updates: u64,
-    /// A segment that the file has not taken yet, updates in it, and bytes of those as they were.
+    /// A segment not in the file yet, its updates, and the bytes they had while waiting.
     pending: Vec<u8>,
     pending_updates: u64,
     pending_bytes: usize,
-    /// Whether it goes on in another file, for which updates are kept until this one has them.
+    /// True if the recording may continue in another file: updates are kept until this one has
+    /// them.
     is_series: bool,
-    /// Bytes of this file, and updates that no file before has.
+    /// Bytes of this file, and updates that no previous file has.
     file_bytes: u64,
     file_updates: u64,
-    /// Why this file cannot be made safe.
+    /// The system's error number if syncing this file failed.
     sync_failure: Option<i32>,
-    /// Updates in files before that may not outlive a loss of power.
+    /// Updates in previous files that may not survive a power loss.
     unsafe_updates: u64,
-    /// Where the files are, if their names no longer lead to them.
+    /// The files' locations if their names no longer refer to them.
     displaced: Option<Displaced>,
     sums_displaced: Option<Displaced>,
     progress: VariableProgress,
 }
 
 impl<S: Segments> VariableRecording<S> {
-    /// A recording into `out`, of which about `waiting_bytes_max` bytes (1 GiB at most) wait in
-    /// memory, and as many again when the file takes nothing.
+    /// Creates a recording into `out`. About `waiting_bytes_max` bytes (at most 1 GiB) wait in
+    /// memory, and twice that when the file accepts nothing.
     pub fn new(out: S, waiting_bytes_max: usize) -> Self {
         let writer = writer_of(&out);
         Self {
@@ -102,7 +107,7 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// The same as the first file of a series.
+    /// As [`new`](Self::new), for the first file of a series.
     pub(super) fn of_series(out: S, waiting_bytes_max: usize) -> Self {
         Self {
             is_series: true,
@@ -110,7 +115,7 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// The same for elements of a stream.
+    /// Makes this a recording of stream elements.
     pub(super) fn of_elements(self) -> Self {
         Self {
             rows: Rows::Elements,
@@ -118,10 +123,10 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// Adds a variable; the same name gives the same one.
+    /// Adds a variable, or returns the existing one of this name.
     ///
     /// # Errors
-    /// [`VariableRecordError::OtherType`]: it is there already, with another type.
+    /// [`VariableRecordError::OtherType`]: the variable exists with another type.
     /// [`VariableRecordError::Type`], [`VariableRecordError::TooManyParts`],
     /// [`VariableRecordError::Format`].
     pub fn add(
@@ -143,7 +148,7 @@ impl<S: Segments> VariableRecording<S> {
         let (of, writer) = (data_type.clone(), &mut self.writer);
         let recorded = Recorded::new(group.clone(), of, layout, self.rows, writer);
         let recorded = recorded.map_err(|source| format_error(&group, source))?;
-        // As many as fit into a file.
+        // The number of variables fits: they all fit into a file.
         let id = VariableId(self.variables.len() as u32);
         self.by_name.insert(group, id);
         self.variables.push(recorded);
@@ -151,8 +156,8 @@ impl<S: Segments> VariableRecording<S> {
         Ok(id)
     }
 
-    /// Says in which unit a variable's values are, and what it is; either may be empty. They are
-    /// written with the next segment, and into every file that follows.
+    /// Sets the unit and the description of a variable; either may be empty. They are written with
+    /// the next segment and into every further file.
     ///
     /// # Errors
     /// [`VariableRecordError::Unknown`], [`VariableRecordError::Format`].
@@ -168,11 +173,12 @@ impl<S: Segments> VariableRecording<S> {
         described.map_err(|source| format_error(&one.group, source))
     }
 
-    /// Takes an update, before which `lost` is missing.
+    /// Accepts an update, before which `lost` updates are missing.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]: as much waits as may, and the file takes nothing: the update
-    /// is lost, and counted. [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`].
+    /// [`VariableRecordError::File`]: the memory for waiting updates is full and the file accepts
+    /// nothing. The update is lost and counted. [`VariableRecordError::OtherType`],
+    /// [`VariableRecordError::TooLong`].
     pub fn take(
         &mut self,
         variable: VariableId,
@@ -187,7 +193,7 @@ impl<S: Segments> VariableRecording<S> {
         let bytes = bytes_of(sample);
         if self.is_full(bytes)
             && let Err(error) = self.write_out()
-            // What waited may be a segment by now, which waits beside what comes.
+            // The waiting updates may now be a segment, which does not count against the limit.
             && self.is_full(bytes)
         {
             self.note_lost(variable, Some(1))?;
@@ -196,11 +202,12 @@ impl<S: Segments> VariableRecording<S> {
         self.push(variable, sample, bytes)
     }
 
-    /// Takes an update, however much waits, so that it is not lost: the caller stops taking
-    /// while the recording [is over full](Self::is_over_full).
+    /// Accepts an update even if the waiting memory is full, so that it is not lost. The caller
+    /// must stop taking updates while the recording [is over full](Self::is_over_full).
     ///
     /// # Errors
-    /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: it is not taken.
+    /// [`VariableRecordError::OtherType`], [`VariableRecordError::TooLong`]: the update is not
+    /// accepted.
     pub(super) fn keep(
         &mut self,
         variable: VariableId,
@@ -225,13 +232,13 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Whether as many bytes wait as may.
+    /// Returns true if the maximum number of bytes is waiting.
     pub(super) fn is_over_full(&self) -> bool {
         self.waiting >= self.waiting_bytes_max && self.waiting > 0
     }
 
-    /// Takes the value that a variable had when its recording began, however old it is: where it is
-    /// the first, playing does not wait between it and what comes next.
+    /// Accepts the value that a variable had when its recording began, however old it is. If it is
+    /// the first update, playback does not wait between it and the next one.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -256,17 +263,17 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Whether so many bytes more are too many.
+    /// Returns true if `bytes` more would exceed the limit.
     fn is_full(&self, bytes: usize) -> bool {
         self.waiting > 0 && self.waiting + bytes > self.waiting_bytes_max
     }
 
-    /// Whether what waits has to be written before an update can be taken.
+    /// Returns true if the waiting updates must be written before an update can be accepted.
     pub(super) fn is_full_for(&self, sample: &Sample) -> bool {
         self.is_full(bytes_of(sample))
     }
 
-    /// Whether an update can be recorded as one of this variable.
+    /// Checks that an update can be recorded as one of this variable.
     fn check(&self, variable: VariableId, sample: &Sample) -> Result<(), VariableRecordError> {
         let one = self.variables.get(variable.0 as usize);
         let one = one.ok_or(VariableRecordError::Unknown)?;
@@ -274,7 +281,7 @@ impl<S: Segments> VariableRecording<S> {
         if !sample.value.has_type(&one.data_type) {
             return Err(VariableRecordError::OtherType { name: name() });
         }
-        // As players check: none of a recording takes more memory.
+        // Players apply the same limit, so no value of a recording needs more memory.
         let is_fixed = one.data_type.fixed_size().is_some();
         match is_fixed || encoded_len(&sample.value) <= VALUE_BYTES_MAX {
             true => Ok(()),
@@ -282,7 +289,8 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// Updates of a variable are missing before its next one; none: an unknown number.
+    /// Records that updates of a variable are missing before its next one; `None` means an unknown
+    /// number.
     ///
     /// # Errors
     /// [`VariableRecordError::Unknown`].
@@ -299,10 +307,10 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Writes everything that waits, as one segment.
+    /// Writes all waiting updates as one segment.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]: nothing of it was written, and it waits still.
+    /// [`VariableRecordError::File`]: nothing was written, and the updates still wait.
     pub fn write_out(&mut self) -> Result<(), VariableRecordError> {
         self.write_pending()?;
         for one in &mut self.variables {
@@ -328,7 +336,7 @@ impl<S: Segments> VariableRecording<S> {
         self.check_place()
     }
 
-    /// Checks whether the name of the file still leads to it.
+    /// Checks that the name of the file still refers to it.
     fn check_place(&mut self) -> Result<(), VariableRecordError> {
         if !self.is_removed() {
             self.displaced = self.out.displaced();
@@ -347,19 +355,19 @@ impl<S: Segments> VariableRecording<S> {
         self.displaced.as_ref().is_some_and(Displaced::is_removed)
     }
 
-    /// Where the file is, if its name no longer led to it when it was written or synced last. The
-    /// updates in a file that was removed or replaced count as lost; one that was renamed is still
-    /// written.
+    /// Returns the file's location if its name did not refer to it when it was last written or
+    /// synced. Updates in a file that was removed or replaced count as lost; a file that was
+    /// renamed is still written.
     pub fn displaced(&self) -> Option<&Displaced> {
         self.displaced.as_ref()
     }
 
-    /// Bytes that the file system has left; none where it does not say.
+    /// Returns the free bytes of the file system; `None` if it does not report them.
     pub(super) fn room(&self) -> Option<u64> {
         self.out.room()
     }
 
-    /// The same of the file with the checksums.
+    /// Returns the same for the checksum file.
     pub fn sums_displaced(&self) -> Option<&Displaced> {
         self.sums_displaced.as_ref()
     }
@@ -379,16 +387,17 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Writes everything that waits, and makes it safe from a loss of power.
+    /// Writes all waiting updates and makes them safe from a power loss.
     ///
     /// # Errors
-    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], then and ever after.
+    /// [`VariableRecordError::File`]; [`VariableRecordError::Sync`], then also from every later
+    /// call.
     pub fn sync(&mut self) -> Result<(), VariableRecordError> {
         self.write_out()?;
         self.sync_file()
     }
 
-    /// Makes safe what the file has.
+    /// Makes the content of the file safe from a power loss.
     pub(super) fn sync_file(&mut self) -> Result<(), VariableRecordError> {
         if self.sync_failure.is_none()
             && let Err(error) = self.out.sync()
@@ -396,7 +405,7 @@ impl<S: Segments> VariableRecording<S> {
             self.sync_failure = Some(os_error(&error));
             self.progress.sync_failure = self.progress.sync_failure.or(self.sync_failure);
         }
-        // The system reports an error of writing once: a later sync would prove nothing.
+        // The system reports a write error only once, so a later sync would prove nothing.
         if let Some(os_error) = self.sync_failure {
             let on_disk = self.progress.on_disk;
             return Err(VariableRecordError::Sync { os_error, on_disk });
@@ -406,8 +415,9 @@ impl<S: Segments> VariableRecording<S> {
         self.check_place()
     }
 
-    /// Goes on in a new file, which gets the last value of each variable that this one has, and
-    /// what this one has not taken. What of this one may be missing is a gap there.
+    /// Continues in a new file, which receives the last value of each variable in this one and the
+    /// updates that this one did not accept. Updates that this file may be missing become a gap
+    /// there.
     ///
     /// # Errors
     /// [`VariableRecordError::Format`].
@@ -421,7 +431,7 @@ impl<S: Segments> VariableRecording<S> {
         };
         self.progress.on_disk = self.counted().on_disk;
         self.progress.in_file -= of_removed;
-        // Those that are taken over are in the next file when that is written.
+        // Updates that are copied are in the next file once it is written.
         let mut taken_over = of_removed;
         (self.displaced, self.sums_displaced) = (None, None);
         (self.file_bytes, self.file_updates) = (0, 0);
@@ -441,34 +451,34 @@ impl<S: Segments> VariableRecording<S> {
         Ok(())
     }
 
-    /// Whether everything that this file has taken is safe.
+    /// Returns true if everything in this file is safe from a power loss.
     pub(super) fn is_on_disk(&self) -> bool {
         let is_safe = self.progress.in_file - self.progress.on_disk == self.unsafe_updates;
         is_safe && !self.is_removed()
     }
 
-    /// Bytes of this file.
+    /// Returns the bytes of this file.
     pub(super) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Updates that this file has taken, and none before.
+    /// Returns the updates in this file that no previous file has.
     pub(super) fn file_updates(&self) -> u64 {
         self.file_updates
     }
 
-    /// Whether there are updates, or gaps, that this file has not taken.
+    /// Returns true if there are updates or gaps that are not in this file.
     pub(super) fn has_something_waiting(&self) -> bool {
         let mut variables = self.variables.iter();
         self.waiting_updates + self.pending_updates > 0
             || variables.any(|one| one.gaps.are_waiting())
     }
 
-    /// As [`sync`](Self::sync), and updates that are missing behind the last one of a variable are
-    /// a gap behind it. What the file has is made safe even if it does not take what waits.
+    /// As [`sync`](Self::sync); updates missing after the last one of a variable become a gap at
+    /// its end. The content of the file is synced even if it does not accept the waiting updates.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync); it may be called again.
+    /// As [`sync`](Self::sync); the call may be repeated.
     pub fn finish(&mut self) -> Result<(), VariableRecordError> {
         for one in &mut self.variables {
             one.gaps.note(one.rows());
@@ -478,7 +488,7 @@ impl<S: Segments> VariableRecording<S> {
         written.and(synced)
     }
 
-    /// Gives up the updates that wait: they are in no file, and count as lost. How many they are.
+    /// Discards the waiting updates: they are in no file and count as lost. Returns their number.
     pub fn give_up_waiting(&mut self) -> u64 {
         let updates =
             std::mem::take(&mut self.waiting_updates) + std::mem::take(&mut self.pending_updates);
@@ -491,7 +501,7 @@ impl<S: Segments> VariableRecording<S> {
         updates
     }
 
-    /// How far it is.
+    /// Returns the progress of this recording.
     pub fn progress(&self) -> VariableProgress {
         VariableProgress {
             waiting_bytes: self.waiting + self.pending_bytes + self.pending.len(),
@@ -499,7 +509,7 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// What was counted, with the updates of a file that was removed as lost.
+    /// Returns the counters, with the updates of a removed file counted as lost.
     fn counted(&self) -> VariableProgress {
         if !self.is_removed() {
             return self.progress;
@@ -518,7 +528,7 @@ fn bytes_of(sample: &Sample) -> usize {
     columns::byte_len(&sample.value) + UPDATE_BYTES
 }
 
-/// The channels of values of this type.
+/// Returns the channels for values of this type.
 ///
 /// # Errors
 /// [`VariableRecordError::Type`], [`VariableRecordError::TooManyParts`].

@@ -1,4 +1,4 @@
-//! One recording of variables in several files.
+//! Records variables into several files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,54 +13,54 @@ use crate::place::Displaced;
 use crate::queue::{Room, RoomAlarm, RoomWatch};
 use crate::tdms_series::Rotation;
 
-/// A file of a series that takes nothing more.
+/// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EndedVariables {
-    /// Which of the series, counted from 1.
+    /// The number of the file in the series, counted from 1.
     pub number: u32,
-    /// Updates that it has taken.
+    /// Updates in it.
     pub updates: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// It outlives a loss of power. Otherwise the next file says as a gap that updates may be
-    /// missing.
+    /// True if the file survives a power loss. Otherwise the next file records a gap, because
+    /// updates may be missing.
     pub is_on_disk: bool,
 }
 
-/// Updates of variables in several files: it goes on in the next one when one is large, old, or has
-/// failed.
+/// Records updates of variables into several files: continues in the next one when one is large,
+/// old, or has failed.
 ///
-/// Each file stands on its own. It has the types, and as the first update of each variable the last
-/// one of the file before, with its time; the group's property `carried_rows` says so, and
-/// `series_row` how many updates of the variable the files before have. What a file that has failed
-/// did not take is in the next one. What it had taken and not made safe may be missing: in the next
-/// one that is a gap of an unknown number.
+/// Each file can be read on its own. It has the types, and as the first update of each variable the
+/// last one of the previous file, with its time. The group's property `carried_rows` marks this,
+/// and `series_row` is the number of the variable's updates in the previous files. Updates that a
+/// failed file did not accept are in the next one. Updates that it had accepted but not made safe
+/// may be missing: the next file records a gap of unknown size.
 ///
-/// It has no clock: the calls say what time it is, on any clock that never goes back. As much again
-/// waits in memory as [`VariableRecording`] says, because updates are kept until a file has them,
-/// and the last update of each variable.
+/// A series has no clock: callers pass the time of any clock that never goes back. It may keep
+/// twice the memory of a [`VariableRecording`], because updates are kept until a file has them, and
+/// in addition the last update of each variable.
 #[derive(Debug)]
 pub struct VariableSeries<S, O> {
     recording: VariableRecording<S>,
     open: O,
     rotation: Option<Rotation>,
     number: u32,
-    /// When the first update came into the file.
+    /// When the first update was written to the file.
     since: Duration,
-    /// The file takes nothing more, and there is no next one yet.
+    /// True if the file accepts no more data and the next one does not exist yet.
     is_over: bool,
     ended: VecDeque<EndedVariables>,
     room: RoomWatch,
 }
 
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
-    /// Begins the first file. `open` makes a file by its number, counted from 1; the other
-    /// arguments are as for [`VariableRecording::new`]. Without a rotation there is only this file,
-    /// whatever becomes of it.
+    /// Begins the first file. `open` creates a file, given its number counted from 1; the other
+    /// arguments are as for [`VariableRecording::new`]. Without a rotation this is the only file,
+    /// even if it fails.
     ///
     /// # Errors
-    /// What `open` says.
+    /// The error of `open`.
     pub fn start(
         mut open: O,
         rotation: Option<Rotation>,
@@ -84,7 +84,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
-    /// The same for elements of a stream.
+    /// As [`start`](Self::start), for stream elements.
     pub(super) fn start_elements(
         open: O,
         rotation: Option<Rotation>,
@@ -98,10 +98,10 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
-    /// As [`VariableRecording::add`], in this file and all that follow.
+    /// As [`VariableRecording::add`], for this file and all further ones.
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableRecording::add`].
     pub fn add(
         &mut self,
         name: &str,
@@ -113,7 +113,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     /// As [`VariableRecording::describe`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableRecording::describe`].
     pub fn describe(
         &mut self,
         variable: VariableId,
@@ -126,7 +126,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     /// As [`VariableRecording::take`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableRecording::take`].
     pub fn take(
         &mut self,
         variable: VariableId,
@@ -138,10 +138,10 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.take(variable, sample, lost)
     }
 
-    /// As [`VariableRecording::take_initial`], `now` as there.
+    /// As [`VariableRecording::take_initial`]; `now` is as for [`take`](Self::take).
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableRecording::take_initial`].
     pub fn take_initial(
         &mut self,
         variable: VariableId,
@@ -155,7 +155,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
 
     fn make_room_for(&mut self, sample: &Sample, now: Duration) {
         if self.rotation.is_some() && self.recording.is_full_for(sample) {
-            // If it does not succeed, the recording says so where that matters.
+            // If this fails, the recording reports it when it matters.
             let _ = self.write_out(now);
         }
     }
@@ -177,7 +177,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     /// As [`VariableRecording::note_lost`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`VariableRecording::note_lost`].
     pub fn note_lost(
         &mut self,
         variable: VariableId,
@@ -186,20 +186,20 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.note_lost(variable, lost)
     }
 
-    /// Writes everything that waits, as one segment, into this file or the next.
+    /// Writes all waiting updates as one segment, into this file or the next.
     ///
     /// # Errors
-    /// As [`VariableRecording::write_out`]; the next file cannot be made. What waits is tried again
-    /// with the next call.
+    /// As [`VariableRecording::write_out`], or the next file cannot be created. The next call tries
+    /// again.
     pub fn write_out(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::write_out)
     }
 
-    /// The same, and makes it safe from a loss of power.
+    /// As [`write_out`](Self::write_out), and makes the updates safe from a power loss.
     ///
     /// # Errors
-    /// As [`write_out`](Self::write_out). Where a sync fails, it goes on in the next file, and this
-    /// is an error only if it fails there too.
+    /// As [`write_out`](Self::write_out). If a sync fails, the series continues in the next file;
+    /// it is an error only if it fails there too.
     pub fn sync(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::sync)
     }
@@ -236,7 +236,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
         if self.recording.file_updates() == 0 {
-            // It is as old as the first update in it.
+            // The age of a file counts from its first update.
             self.since = now;
         }
         if self.is_over || self.is_due(now) {
@@ -250,21 +250,21 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         }
     }
 
-    /// Goes on in the next file. Where there is none to be had, this one is better than none.
+    /// Writes in the next file. If it cannot be created, the current one is used.
     fn write_in_next(
         &mut self,
         now: Duration,
         write: fn(&mut VariableRecording<S>) -> Result<(), VariableRecordError>,
     ) -> Result<(), VariableRecordError> {
         self.is_over = true;
-        // What this one has taken. That it is not safe is a gap of the next one.
+        // Syncs what this file has. If that fails, the next file records a gap.
         let _ = self.recording.sync_file();
         let gone_on = self.go_on(now);
         let written = write(&mut self.recording);
         gone_on.and(written)
     }
 
-    /// Whether it is time for the next file, and there is something for it.
+    /// Returns true if it is time for the next file and there is something to write to it.
     fn is_due(&self, now: Duration) -> bool {
         self.rotation.is_some_and(|rotation| {
             let age = now.saturating_sub(self.since);
@@ -293,27 +293,27 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         Ok(())
     }
 
-    /// The number of the file that is written, counted from 1.
+    /// Returns the number of the current file, counted from 1.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The next file that has ended. Kept until it is asked for.
+    /// Returns the next finished file. Finished files are kept until this method returns them.
     pub fn take_ended(&mut self) -> Option<EndedVariables> {
         self.ended.pop_front()
     }
 
-    /// As [`VariableRecording::displaced`], of the file that is written.
+    /// As [`VariableRecording::displaced`], for the current file.
     pub fn displaced(&self) -> Option<&Displaced> {
         self.recording.displaced()
     }
 
-    /// As [`VariableRecording::sums_displaced`], of the file that is written.
+    /// As [`VariableRecording::sums_displaced`], for the current file.
     pub fn sums_displaced(&self) -> Option<&Displaced> {
         self.recording.sums_displaced()
     }
 
-    /// Room on the disk, as of the last write.
+    /// Returns the free space on the disk, as of the last write.
     pub fn room(&self) -> Room {
         self.room.room()
     }
@@ -323,13 +323,14 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.give_up_waiting()
     }
 
-    /// How far it is, in all files.
+    /// Returns the progress over all files.
     pub fn progress(&self) -> VariableProgress {
         self.recording.progress()
     }
 }
 
-/// Whether a file takes nothing more. One on a disk that is full does, when there is room.
+/// Returns true if the error means that the file accepts no more data. A full disk does not: the
+/// file accepts data again once there is room.
 fn has_failed(error: &VariableRecordError) -> bool {
     match error {
         VariableRecordError::File(_) => !error.is_disk_full(),

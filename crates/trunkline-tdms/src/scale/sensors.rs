@@ -1,7 +1,6 @@
 //! Scales of sensors: thermocouples, resistance thermometers, thermistors and strain gauges.
 //!
-//! The equations are those of the physics, with the parameters as NI's drivers write them into a
-//! file:
+//! The equations are the physical ones, with the parameters that NI's drivers write into a file:
 //! - Thermocouple: the reference functions of NIST; see `thermocouple`.
 //! - Resistance thermometer: Callendar-Van Dusen (IEC 60751),
 //!   `R(t) = R0 (1 + A t + B t^2 + C (t - 100) t^3)`, the last term below 0 degrees only.
@@ -15,10 +14,11 @@ use super::{Maker, ScaleError};
 const CURRENT_EXCITATION: u64 = 10_134;
 const VOLTAGE_EXCITATION: u64 = 10_322;
 
-/// Steps after which a temperature below 0 degrees is exact: each one doubles its digits.
+/// Newton steps after which a temperature below 0 degrees is exact: each one doubles the correct
+/// digits.
 const NEWTON_STEPS: usize = 12;
 
-/// What a sensor makes of a voltage.
+/// Converts the voltage of a sensor.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Sensor {
     /// Microvolts to degrees Celsius, or back.
@@ -35,7 +35,7 @@ pub(super) enum Sensor {
         b: f64,
         c: f64,
     },
-    /// Volts to kelvin, less an offset.
+    /// Volts to kelvin, minus an offset.
     Thermistor {
         excitation: Excitation,
         lead_ohms: f64,
@@ -50,25 +50,25 @@ pub(super) enum Sensor {
         gauge_factor: f64,
         poisson: f64,
         gain: f64,
-        /// By how much wires to the gauge lower what it says.
+        /// The factor by which the lead wires reduce the reading.
         lead: f64,
     },
 }
 
-/// What drives a thermistor.
+/// The excitation of a thermistor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Excitation {
     Current {
         amperes: f64,
     },
-    /// A divider of this resistor and the thermistor.
+    /// A voltage divider of this resistor and the thermistor.
     Voltage {
         volts: f64,
         ohms: f64,
     },
 }
 
-/// An arrangement of gauges.
+/// The arrangement of strain gauges in the bridge.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Bridge {
     Full1,
@@ -136,9 +136,9 @@ impl Sensor {
     }
 }
 
-/// The temperature at which a thermometer has this share of its resistance at 0 degrees.
+/// Returns the temperature at which a thermometer has this fraction of its resistance at 0 degrees.
 fn rtd(share: f64, a: f64, b: f64, c: f64) -> f64 {
-    // Above 0 degrees the equation is a quadratic one.
+    // Above 0 degrees the equation is quadratic.
     let above = (-a + (a * a - 4.0 * b * (1.0 - share)).sqrt()) / (2.0 * b);
     if share >= 1.0 || above.is_nan() {
         return above;
@@ -170,14 +170,14 @@ fn piecewise(pieces: &[Piece], x: f64) -> f64 {
 }
 
 impl Maker<'_> {
-    /// The sensor of a scale; none where its kind is none.
+    /// Returns the sensor of a scale; `None` if its kind is not a sensor.
     pub(super) fn sensor(&self, scale: u64, kind: &str) -> Result<Option<Sensor>, ScaleError> {
         let number = |field: &str| self.number(scale, &format!("{kind}_{field}"));
         let code = |field: &str| self.size(scale, &format!("{kind}_{field}"));
         let unknown = |field: &str| ScaleError::MissingProperty {
             name: super::field_name(scale, &format!("{kind}_{field}")),
         };
-        // Of three wires one is in the measured loop, of two both.
+        // The measured loop contains one of three lead wires, or both of two.
         let lead = |is_current: bool| -> Result<f64, ScaleError> {
             Ok(match code("Resistance_Configuration") {
                 Some(3) => number("Lead_Wire_Resistance")?,

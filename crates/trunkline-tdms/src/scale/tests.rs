@@ -3,7 +3,7 @@ use crate::data_type::TdmsType;
 use crate::file::TdmsFile;
 use crate::writer::{Arrangement, Writer, WriterOptions};
 
-/// The values of a channel with these properties and the raw numbers 0, 1, 2, 10.
+/// Reads a channel with these properties and the raw numbers 0, 1, 2, 10.
 fn scaled(at: &ObjectPath, properties: &[(&str, PropertyValue)]) -> Result<Vec<f64>, Scaling> {
     let mut writer = Writer::new(WriterOptions::default());
     let channel = writer.channel("g", "c", TdmsType::I16).unwrap();
@@ -24,7 +24,7 @@ fn scaled(at: &ObjectPath, properties: &[(&str, PropertyValue)]) -> Result<Vec<f
         assert_eq!(out[..4], [0.0, 1.0, 2.0, 10.0]);
         return Err(scaling);
     }
-    // From the middle on it is the same.
+    // Reading from the middle gives the same values.
     let mut later = [0.0; 2];
     assert_eq!(
         channel.read_scaled_into(&scaling, 2, &mut later).unwrap(),

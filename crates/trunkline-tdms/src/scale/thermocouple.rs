@@ -2,9 +2,9 @@
 //! Reference Database 60 (<https://srdata.nist.gov/its90/main/>). Voltages are in millivolts,
 //! temperatures in degrees Celsius. The inverse functions are NIST's approximations.
 //!
-//! Pieces are given by where each one ends; the last one has no end.
+//! Each piece is given with the end of its range; the last one has no end.
 
-/// A polynomial, from the constant term on, up to an end of its range.
+/// The end of a range, and the polynomial's coefficients beginning with the constant term.
 pub(super) type Piece = (f64, &'static [f64]);
 
 /// A type of thermocouple.
@@ -14,7 +14,7 @@ pub(super) struct Thermocouple {
     pub(super) millivolts: &'static [Piece],
     /// Degrees Celsius from millivolts.
     pub(super) celsius: &'static [Piece],
-    /// Above 0 degrees `a exp(b (t - c)^2)` is added to the millivolts.
+    /// Above 0 degrees, `a exp(b (t - c)^2)` is added to the millivolts.
     pub(super) exponential: Option<[f64; 3]>,
 }
 
@@ -657,7 +657,7 @@ const TYPE_T: Thermocouple = Thermocouple {
     exponential: None,
 };
 
-/// The thermocouple of a number of NI's.
+/// Returns the thermocouple for one of NI's type codes.
 pub(super) fn of_code(code: u64) -> Option<&'static Thermocouple> {
     Some(match code {
         10_047 => &TYPE_B,

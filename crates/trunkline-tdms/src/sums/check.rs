@@ -1,4 +1,4 @@
-//! A file compared with its checksums: bytes alone, whatever stands in them.
+//! Compares a file with its checksums, byte by byte and whatever its content.
 
 use std::io;
 
@@ -7,51 +7,51 @@ use crate::data_type::TdmsType;
 use crate::fault::{Fault, Finding};
 use crate::read_at::ReadAt;
 
-/// Bytes that are read at once.
+/// Number of bytes read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
-/// Findings that are kept; further ones are counted.
+/// Maximum number of findings that are kept; further ones are counted.
 const FINDINGS_MAX: usize = 1_000;
 
-/// Whether checksums are of use.
+/// The validity of checksums for a data file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SumsState {
-    /// They are of this file.
+    /// They belong to this file.
     OfThisFile,
-    /// No segment is what they say, and the file does not name them: they are of another file.
+    /// They belong to another file: no segment matches them, and the file does not name them.
     OfAnother,
-    /// They cannot be read, or there is none.
+    /// They cannot be read, or there are none.
     Unusable,
 }
 
-/// What came of comparing a file with its checksums.
+/// The result of comparing a file with its checksums.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct SumsCheck {
-    /// Whether they are of use.
+    /// The validity of the checksums.
     pub state: SumsState,
-    /// Segments whose bytes are what they were when they were written.
+    /// Number of segments that match their checksums.
     pub segments: u64,
-    /// Every byte before this place of the data file is in such a segment.
+    /// Position in the data file before which every byte is in such a segment.
     pub good_to: u64,
-    /// Where the first segment begins whose bytes are others.
+    /// Position of the first segment that does not match.
     pub first_wrong: Option<u64>,
     /// Bytes of the data file that no checksum covers.
     pub bytes_unsummed: u64,
-    /// Everything that is wrong, in the order of the file; positions are those of the data file.
+    /// All faults in the order of the file; positions are those of the data file.
     pub findings: Vec<Finding>,
-    /// Further findings that were not kept.
+    /// Number of further findings that were not kept.
     pub findings_dropped: u64,
 }
 
 impl SumsCheck {
-    /// Reads all of `data` that `sums` covers, and compares it.
+    /// Reads everything in `data` that `sums` covers, and compares it.
     ///
-    /// Both may have any contents: what is wrong with them is in the result. Memory does not depend
-    /// on them.
+    /// Both may have any content: faults are part of the result. Memory use does not depend on the
+    /// content.
     ///
     /// # Errors
-    /// Whatever one of the sources fails with.
+    /// Any error of one of the sources.
     pub fn of<R, S>(data: &R, sums: &S) -> io::Result<Self>
     where
         R: ReadAt + ?Sized,
@@ -78,7 +78,7 @@ impl SumsCheck {
         Ok(check)
     }
 
-    /// Whether every byte is in a segment with a checksum, and is what it was.
+    /// Returns true if every byte is in a segment with a checksum and matches it.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.state == SumsState::OfThisFile && self.findings.is_empty()
@@ -97,7 +97,7 @@ impl SumsCheck {
         if entries > 0 {
             sums.read_exact_at(&mut entry, 0)?;
             id = SumsId::read(&entry);
-            // Without the first segment nobody knows whether they are of this file.
+            // Without the first segment it is unknown whether they belong to this file.
             sums.read_exact_at(&mut entry, entry_bytes)?;
             let first = id.and_then(|id| SegmentSum::read(&entry, id));
             id = id.filter(|_| first.is_some_and(|first| first.position == 0));
@@ -163,7 +163,7 @@ impl SumsCheck {
         Ok(())
     }
 
-    /// Entries that could not be read.
+    /// Reports entries that could not be read.
     fn report_damaged<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>) {
         let entries = std::mem::take(&mut comparing.damaged);
         if entries > 0 {
@@ -172,7 +172,7 @@ impl SumsCheck {
         }
     }
 
-    /// Data up to `end` that has no checksum.
+    /// Reports data up to `end` that has no checksum.
     fn report_unsummed<R: ?Sized>(&mut self, comparing: &mut Comparing<'_, R>, end: u64) {
         let bytes = end.min(comparing.data_len).saturating_sub(comparing.next);
         if bytes > 0 {
@@ -190,21 +190,22 @@ impl SumsCheck {
     }
 }
 
-/// How far it is.
+/// The progress of a comparison.
 struct Comparing<'a, R: ?Sized> {
     data: &'a R,
     data_len: u64,
-    /// Where the next segment should begin.
+    /// The position at which the next segment should begin.
     next: u64,
     is_good_so_far: bool,
-    /// Entries that could not be read, one behind the other.
+    /// Number of consecutive entries that could not be read.
     damaged: u64,
     piece: Vec<u8>,
 }
 
 impl<R: ReadAt + ?Sized> Comparing<'_, R> {
-    /// Whether the checksums are of this file, whose first segment is not what they say: it names
-    /// them in the property `sums_id`, or that is damaged and `good` other segments agree.
+    /// Returns true if the checksums belong to this file although its first segment does not match:
+    /// the file names them in the property `sums_id`, or that property is damaged and `good` other
+    /// segments match.
     fn are_of_this_file(&mut self, id: SumsId, good: u64) -> io::Result<bool> {
         let mut name = b"sums_id".to_vec();
         name.extend(TdmsType::U64.code().to_le_bytes());
@@ -216,7 +217,8 @@ impl<R: ReadAt + ?Sized> Comparing<'_, R> {
             let number = bytes.strip_prefix(name.as_slice())?.first_chunk()?;
             Some(u64::from_le_bytes(*number))
         });
-        // Numbers of files are drawn at random: two that are nearly the same are one.
+        // The numbers of files are random, so two that differ in one or two bits are the same,
+        // damaged number.
         Ok(
             match named.map(|named| (named ^ id.number()).count_ones()) {
                 Some(0) => true,
@@ -226,13 +228,13 @@ impl<R: ReadAt + ?Sized> Comparing<'_, R> {
         )
     }
 
-    /// Whether an entry goes on in the file.
+    /// Returns true if an entry continues the file.
     fn may_follow(&self, sum: &SegmentSum) -> bool {
         let has_end = sum.position.checked_add(sum.bytes).is_some();
         has_end && sum.bytes > 0 && sum.position >= self.next
     }
 
-    /// The checksum that the bytes of a segment have now; they are all there.
+    /// Computes the checksum of a segment's present bytes, all of which must exist.
     fn sum(&mut self, segment: &SegmentSum) -> io::Result<u32> {
         let (mut at, end) = (segment.position, segment.position + segment.bytes);
         let mut sum = 0;

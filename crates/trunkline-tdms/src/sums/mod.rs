@@ -1,7 +1,7 @@
-//! Checksums of a file's segments, in a file beside it: `x.tdms.sums`.
+//! Checksums of a file's segments, in a separate file: `x.tdms.sums`.
 //!
-//! The format has none, so values that change unseen are other values. Other readers do not know
-//! this file, and need not.
+//! The TDMS format has no checksums, so damaged values are read as other valid values. Other
+//! readers do not know the checksum file and do not need it.
 //!
 //! ```text
 //! 0          8          16        20        24
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! All numbers are little-endian. `sum` is the CRC32C of the segment's bytes in the data file.
-//! `check` is the CRC32C of the 20 bytes before it; of an entry it goes on from that of the file's
-//! begin, so that entries of another file are none of this one. Every entry has the same length:
-//! where one is damaged, the next is found.
+//! `check` is the CRC32C of the 20 bytes before it. In an entry it continues from the `check` of
+//! the first line, so entries of another file are not valid in this one. All entries have the same
+//! length, so the next one is found after a damaged one.
 
 use std::io;
 
@@ -24,26 +24,26 @@ mod open;
 pub use self::check::{SumsCheck, SumsState};
 pub use self::open::{Summed, Unsummed};
 
-/// Bytes of an entry, and of what stands before the first.
+/// Bytes of an entry, and of the part before the first one.
 pub const SUMS_ENTRY_BYTES: usize = 24;
 
-/// What such a file begins with.
+/// The first bytes of a checksum file.
 const MAGIC: [u8; 8] = *b"TLSUMS1\n";
-/// Bytes that are covered by `check`.
+/// Bytes that `check` covers.
 const CHECKED: usize = 20;
 
-/// A segment, or several that were written at once, and the checksum of its bytes.
+/// A segment, or several that were written together, and the checksum of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentSum {
-    /// Where it begins in the data file, in bytes.
+    /// Position in the data file.
     pub position: u64,
-    /// Its bytes: lead-in, metadata and raw data.
+    /// Length of lead-in, metadata and raw data in bytes.
     pub bytes: u64,
-    /// CRC32C of them.
+    /// CRC32C of these bytes.
     pub sum: u32,
 }
 
-/// The checksum of what stands behind a header, which may become known later.
+/// The checksum of the part after a header, which may be computed before the header is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BodySum {
     bytes: usize,
@@ -51,7 +51,7 @@ pub struct BodySum {
 }
 
 impl BodySum {
-    /// With what comes behind it.
+    /// Returns the checksum extended by the bytes that follow.
     #[must_use]
     pub fn with(self, piece: &[u8]) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl BodySum {
     }
 }
 
-/// What all entries of one file go on from.
+/// Identifies a checksum file; all of its entries depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SumsId {
     id: u64,
@@ -69,20 +69,20 @@ pub struct SumsId {
 }
 
 impl SumsId {
-    /// Of a new file; `id` is a number that no other one has.
+    /// Creates the identity of a new file; `id` must be a number that no other file has.
     #[must_use]
     pub fn new(id: u64) -> Self {
         let check = crc32c::crc32c(&Self { id, check: 0 }.begin()[..CHECKED]);
         Self { id, check }
     }
 
-    /// The number it was made of.
+    /// Returns the number it was created from.
     #[must_use]
     pub fn number(self) -> u64 {
         self.id
     }
 
-    /// What the file begins with.
+    /// Returns the first bytes of the file.
     #[must_use]
     pub fn begin(self) -> [u8; SUMS_ENTRY_BYTES] {
         let mut bytes = [0; SUMS_ENTRY_BYTES];
@@ -92,7 +92,7 @@ impl SumsId {
         bytes
     }
 
-    /// Reads what a file begins with; none where it is no such file.
+    /// Reads the first bytes of a file; `None` if it is not a checksum file.
     fn read(bytes: &[u8; SUMS_ENTRY_BYTES]) -> Option<Self> {
         let id = u64::from_le_bytes(*bytes[8..].first_chunk()?);
         let made = Self::new(id);
@@ -101,7 +101,7 @@ impl SumsId {
 }
 
 impl SegmentSum {
-    /// Of a segment at `position`: its header, and what stands behind it.
+    /// Computes the checksum of a segment at `position` from its header and the part after it.
     #[must_use]
     pub fn of(position: u64, header: &[u8], body: BodySum) -> Self {
         let (first, then) = (crc32c::crc32c(header), body.sum);
@@ -112,7 +112,7 @@ impl SegmentSum {
         }
     }
 
-    /// The entry of a file that begins with `id`.
+    /// Returns the entry for a file that begins with `id`.
     #[must_use]
     pub fn entry(&self, id: SumsId) -> [u8; SUMS_ENTRY_BYTES] {
         let mut bytes = [0; SUMS_ENTRY_BYTES];
@@ -124,7 +124,7 @@ impl SegmentSum {
         bytes
     }
 
-    /// Reads an entry; none where it is damaged, or of another file.
+    /// Reads an entry; `None` if it is damaged or belongs to another file.
     fn read(bytes: &[u8; SUMS_ENTRY_BYTES], id: SumsId) -> Option<Self> {
         let made = Self {
             position: u64::from_le_bytes(*bytes.first_chunk()?),
@@ -135,8 +135,8 @@ impl SegmentSum {
     }
 }
 
-/// Where the segments of a file begin that have checksums, and where the last of them ends;
-/// ascending.
+/// Returns the positions of the segments that have checksums, and the end of the last one, in
+/// ascending order.
 pub(crate) fn begins<S: ReadAt + ?Sized>(sums: &S) -> io::Result<Vec<u64>> {
     let entry_bytes = SUMS_ENTRY_BYTES as u64;
     let entries = sums.byte_len()? / entry_bytes;

@@ -1,4 +1,4 @@
-//! Opening a file as far as its checksums vouch for it.
+//! Opens a file as far as its checksums confirm it.
 
 use super::{SumsCheck, SumsState, begins};
 use crate::fault::{Fault, Finding};
@@ -7,36 +7,36 @@ use crate::open::{Limits, OpenError};
 use crate::read_at::ReadAt;
 use crate::walk::{Kind, Walk};
 
-/// What becomes of segments at the end of a file that have no checksum.
+/// The treatment of segments without a checksum at the end of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsummed {
-    /// They are not read, nor what is behind them. Right after a loss of power: such a segment can
-    /// have a header and zeros for values.
+    /// Do not read them or anything after them. Use this after a power loss, when such a segment
+    /// may have a header but zeros for values.
     Cut,
-    /// They are read. Right where the checksums have lost their end for another reason.
+    /// Read them. Use this if the checksum file lost its end for another reason.
     Keep,
 }
 
-/// A file that was opened as far as its checksums vouch for it.
+/// A file opened as far as its checksums confirm it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Summed<R> {
-    /// The file. Where something was left out, it is incomplete
-    /// ([`Report::incomplete`](crate::Report::incomplete)), and
-    /// [`repair`](TdmsFile::repair) says how to cut it off.
+    /// The file. If something was left out, it is incomplete
+    /// ([`Report::incomplete`](crate::Report::incomplete)), and [`repair`](TdmsFile::repair)
+    /// returns how to cut it off.
     pub file: TdmsFile<R>,
-    /// What came of comparing.
+    /// The result of the comparison.
     pub check: SumsCheck,
-    /// Values that can be read without checksums and are left out.
+    /// Number of values left out that could be read without checksums.
     pub values_left_out: u64,
 }
 
 impl<R: ReadAt> TdmsFile<R> {
-    /// Opens a data file up to its first segment that is not complete, valid, and what its checksum
-    /// says. All of it is read.
+    /// Opens a data file up to its first segment that is incomplete, invalid, or does not match its
+    /// checksum. Reads the whole file.
     ///
-    /// Checksums that are of another file, or cannot be read, leave nothing out:
-    /// [`SumsCheck::state`] says so.
+    /// Checksums that belong to another file or cannot be read leave nothing out;
+    /// [`SumsCheck::state`] reports this.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -72,7 +72,7 @@ impl<R: ReadAt> TdmsFile<R> {
             let position = end;
             map.incomplete.get_or_insert(Finding { position, fault });
             map.bytes_lost += len - end;
-            // As much as can be read at all.
+            // Everything that can be read at all.
             let is_salvaging = true;
             let salvaging = Limits {
                 is_salvaging,
@@ -89,10 +89,10 @@ impl<R: ReadAt> TdmsFile<R> {
         })
     }
 
-    /// Opens a data file, and reads on behind damaged segments with the help of the checksums,
-    /// which say where each segment begins. Nothing is compared with them.
+    /// Opens a data file, and continues after damaged segments with the help of the checksums,
+    /// which contain the position of each segment. Does not compare the data with them.
     ///
-    /// Checksums that are of another file are of no use.
+    /// Checksums of another file do not help.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -110,7 +110,7 @@ impl<R: ReadAt> TdmsFile<R> {
         Ok(Self::of(source, map))
     }
 
-    /// Values of all channels.
+    /// Returns the number of values, over all channels.
     fn values(&self) -> u64 {
         self.channels().map(|channel| channel.len()).sum()
     }

@@ -1,4 +1,4 @@
-//! Where the data of a segment stands, and how it is laid out.
+//! The position and layout of a segment's data.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::map::{Extent, LastSegment, Run};
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Columns of layouts that are kept whatever the length of the file, and bytes of file for each
-/// further one. Files have at least a byte of data for each; only one made to use up memory has
-/// more.
+/// Number of layout columns that any file may have, and bytes of the file for each further column.
+/// Files have at least a byte of data for each column; only a file made to exhaust memory has more
+/// columns.
 const COLUMNS_FREE: u64 = 1 << 14;
 const BYTES_PER_COLUMN: u64 = 4;
 
-/// Columns that a file of this length may have.
+/// Returns the number of columns that a file of this length may have.
 pub(super) fn columns_max(len: u64) -> u64 {
     COLUMNS_FREE + len / BYTES_PER_COLUMN
 }
 
 impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
-    /// Notes where the data stands, and goes on to the next segment.
+    /// Records the position of the data, and moves to the next segment.
     pub(super) fn take_data(&mut self, lead_in: &LeadIn, after: u64) -> Result<bool, OpenError> {
         let metadata = lead_in.metadata_bytes;
         let wanted = lead_in.segment_bytes;
@@ -54,7 +54,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         ended
     }
 
-    /// Adds the data to the runs; how many of its bytes belong to values.
+    /// Adds the data to the runs. Returns how many of its bytes belong to values.
     fn note_data(
         &mut self,
         lead_in: &LeadIn,
@@ -117,7 +117,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         Ok(used)
     }
 
-    /// The layout of the segment, or why its data cannot be read.
+    /// Returns the layout of the segment, or the reason why its data cannot be read.
     fn layout(&mut self, lead_in: &LeadIn) -> Result<Result<Arc<Layout>, Fault>, OpenError> {
         let is_interleaved = lead_in.has(TOC_INTERLEAVED);
         let order = lead_in.order();
@@ -127,7 +127,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             return Ok(layout.clone());
         }
         let objects = &mut self.map.objects;
-        // What this segment lists is paid for with its bytes.
+        // Objects that this segment lists are paid for by its bytes.
         let listed = objects.take_listed();
         self.columns += objects.active_len().saturating_sub(listed);
         if self.columns > self.columns_max {
@@ -137,7 +137,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             true => Err(Fault::LostMetadata),
             false => Layout::of(objects.active(), order, is_interleaved),
         };
-        // A writer that repeats all metadata in every segment does not make a layout for each.
+        // Shares the layout with a writer that repeats all metadata in every segment.
         let before = self.map.runs.last().map(|run| &run.layout);
         let made = made.map(|made| match before {
             Some(before) if **before == made => before.clone(),

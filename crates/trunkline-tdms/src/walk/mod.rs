@@ -1,8 +1,8 @@
-//! From segment to segment: the only part of reading that has a state.
+//! Walks from segment to segment: the only part of reading that has state.
 //!
-//! Every segment may rely on what the ones before said: the list of objects that have data, and how
-//! each one's data lies. The walk keeps both, applies the properties, and gives out where raw data
-//! stands, in runs of segments laid out alike.
+//! Every segment may rely on earlier ones for the list of objects with data and for the layout of
+//! their data. The walk keeps both, applies the properties, and records the positions of raw data,
+//! in runs of segments with the same layout.
 
 mod data;
 mod resume;
@@ -20,11 +20,11 @@ use crate::metadata::{Block, Stop};
 use crate::open::{Limits, OpenError};
 use crate::read_at::ReadAt;
 
-/// Which kind of file is walked.
+/// The kind of file to walk.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Data,
-    /// An index file alone: metadata, and no data to read.
+    /// An index file without its data file: metadata, and no data to read.
     IndexAlone,
 }
 
@@ -33,16 +33,16 @@ pub(crate) struct Walk<'a, R: ?Sized, I: ?Sized> {
     index: Option<IndexCursor<'a, I>>,
     kind: Kind,
     limits: Limits,
-    /// Where segments begin, as the checksums have it; ascending, and none where there are none.
+    /// Positions of segments according to the checksums, ascending; empty without checksums.
     begins: &'a [u64],
     len: u64,
-    /// Where the segment stands in what is walked, and in the data file.
+    /// Position of the segment in the source, and in the data file.
     at: u64,
     position: u64,
     window: Vec<u8>,
     map: Map,
     is_big: Option<bool>,
-    /// That of the segments so far, with the byte order and the flag it was made for.
+    /// The current layout, with the byte order and the interleaving flag it was computed for.
     layout: Option<(ByteOrder, bool, Result<Arc<Layout>, Fault>)>,
     columns: u64,
     columns_max: u64,
@@ -74,13 +74,13 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         })
     }
 
-    /// Reads on behind damage with the help of these places, where segments begin; ascending.
+    /// Continues after damage with the help of these positions of segments, in ascending order.
     pub(crate) fn with_begins(mut self, begins: &'a [u64]) -> Self {
         self.begins = begins;
         self
     }
 
-    /// Walks to the end of what can be read, as if the file ended at `end` or before.
+    /// Walks to the end of what can be read, but not beyond `end`.
     pub(crate) fn run_to(mut self, end: u64) -> Result<Map, OpenError> {
         self.len = self.len.min(end);
         self.run()
@@ -125,7 +125,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         Err(OpenError::Refused(self.finding(fault)))
     }
 
-    /// Takes in one segment; false at the end.
+    /// Processes one segment; returns false at the end.
     fn segment(&mut self) -> Result<bool, OpenError> {
         let left = self.len - self.at;
         let mut bytes = [0; LEAD_IN_BYTES as usize];
@@ -163,7 +163,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             .checked_add(LEAD_IN_BYTES + metadata)
             .is_none()
         {
-            // Of an index: behind a segment that was not closed, or is said to be as long.
+            // Only in an index: after a segment that was not closed or claims a similar length.
             return self.ends(Fault::Overflow, left);
         }
         self.warn_of(&lead_in);
@@ -181,7 +181,8 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         }
     }
 
-    /// False where no segment begins; an error where no file of the kind does.
+    /// Returns false if no segment begins here. Fails if the file does not begin with a segment of
+    /// the expected kind.
     fn check_tag(&self, tag: &[u8]) -> Result<bool, OpenError> {
         let (expected, other) = match self.kind {
             Kind::Data => (DATA_TAG, INDEX_TAG),
@@ -224,12 +225,12 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         }
     }
 
-    /// Lets go of the index where it differs from the data.
+    /// Stops using the index once it differs from the data.
     fn use_index(&mut self, bytes: &[u8; 28], lead_in: &LeadIn) -> Result<(), OpenError> {
         let Some(index) = &mut self.index else {
             return Ok(());
         };
-        // All of it: a damaged index is of the right length.
+        // Compares all of it: a damaged index may have the right length.
         let metadata = Some((self.source, self.at + LEAD_IN_BYTES));
         let is_same = index
             .matches(bytes, lead_in.metadata_bytes, metadata)
@@ -289,13 +290,13 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
     }
 }
 
-/// Takes in the objects of a block; whether the layout may have changed.
+/// Processes the objects of a block. Returns true if the layout may have changed.
 fn take_objects<R: ReadAt + ?Sized>(
     map: &mut Map,
     block: &mut Block<'_, R>,
     limits: &Limits,
 ) -> Result<bool, Stop> {
-    // A path and two numbers have at least 12 bytes.
+    // A path and two numbers take at least 12 bytes.
     let count = block.count(12)?;
     let mut is_changed = false;
     map.objects.begin_block();

@@ -1,10 +1,8 @@
-//! Reading on behind damage: where the next segment begins, and which damage of a lead-in can be
-//! put right.
+//! Continues after damage: finds the next segment, and corrects damaged lead-ins where possible.
 //!
-//! A lead-in is put right only where what is left of it agrees with the rest of the file: with the
-//! places where segments begin, as the checksums beside the file have them, or with the segment
-//! behind it. What is skipped may have described channels, so that nothing behind it is read whose
-//! layout is not described again.
+//! A lead-in is corrected only if the rest of it agrees with the file: with the positions of
+//! segments in the checksum file, or with the segment after it. A skipped part may have described
+//! channels, so data after it is read only where its layout is described again.
 
 use super::{Kind, Walk, failed};
 use crate::fault::{Fault, Finding};
@@ -12,12 +10,11 @@ use crate::lead_in::{DATA_TAG, LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Bytes that are searched at once.
+/// Number of bytes searched at a time.
 const PIECE_BYTES: u64 = 16 * 1024;
 
 impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
-    /// Whether a segment begins at this place in the file, as far as its tag says; none where the
-    /// file ends there.
+    /// Returns true if the tag of a segment is at this position; `None` if the file ends there.
     fn has_tag(&self, at: u64) -> Result<Option<bool>, OpenError> {
         if at >= self.len {
             return Ok(None);
@@ -31,8 +28,8 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         Ok(Some(DATA_TAG.starts_with(tag)))
     }
 
-    /// Whether these bytes at this place are a lead-in, whatever their tag: they agree with what is
-    /// behind the segment.
+    /// Returns true if these bytes are a lead-in, whatever their tag: they agree with what follows
+    /// the segment.
     fn is_lead_in(&self, at: u64, bytes: &[u8; LEAD_IN_BYTES as usize]) -> Result<bool, OpenError> {
         let lead_in = LeadIn::decode(bytes);
         let is_known = matches!(lead_in.version, 4712 | 4713) && lead_in.unknown_flags() == 0;
@@ -53,7 +50,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         Ok(next.unwrap_or(true))
     }
 
-    /// Puts right what can be of a lead-in whose tag or length is damaged.
+    /// Corrects a lead-in whose tag or length is damaged, as far as possible.
     pub(super) fn mend(
         &mut self,
         bytes: &mut [u8; LEAD_IN_BYTES as usize],
@@ -65,7 +62,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         let own = begins.binary_search(&self.at).ok();
         let mut lead_in = LeadIn::decode(bytes);
         let mut is_mended = false;
-        // Up to where it goes at most, if the checksums say so.
+        // The latest end of the segment according to the checksums.
         let next = own.and_then(|own| begins.get(own + 1)).copied();
         if let Some(next) = next.filter(|next| (self.at + LEAD_IN_BYTES..=self.len).contains(next))
         {
@@ -96,12 +93,12 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         Ok(())
     }
 
-    /// Goes on with the next segment behind what cannot be read; false where there is none.
+    /// Moves to the next segment after the damage; returns false if there is none.
     pub(super) fn resume(&mut self) -> Result<bool, OpenError> {
         let is_possible = self.limits.is_salvaging && self.kind == Kind::Data;
         let from = self.at.saturating_add(1);
         let damage = self.map.incomplete.as_ref().map(|finding| &finding.fault);
-        // The end of a file that was cut off, or not closed, is no damage to be read on behind.
+        // The end of a file that was cut off or not closed is not damage to continue after.
         let is_end = matches!(
             damage,
             None | Some(
@@ -129,19 +126,19 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         }
         self.map.bytes_skipped += next - self.at;
         self.map.bytes_lost = 0;
-        // What was skipped may have described channels.
+        // The skipped part may have described channels.
         self.map.objects.lose();
         self.layout = None;
         self.index = None;
         (self.at, self.position) = (next, next);
         let number = self.map.segments;
-        // What was found before may not have been a segment.
+        // The segment found before may not have been one.
         self.map.resumed.pop_if(|(last, _)| *last == number);
         self.map.resumed.push((number, next));
         Ok(true)
     }
 
-    /// Where the next segment begins.
+    /// Returns the position of the next segment.
     fn next_lead_in(&self, from: u64) -> Result<Option<u64>, OpenError> {
         let behind = self.begins.partition_point(|begin| *begin < from);
         let of_sums = self.begins.get(behind).filter(|begin| **begin < self.len);
@@ -165,7 +162,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
                     return Ok(Some(of_sums.map_or(place, |begin| place.min(*begin))));
                 }
             }
-            // One may begin in this piece and end in the next.
+            // A lead-in may begin in this piece and end in the next.
             at += (there as u64 + 1).saturating_sub(LEAD_IN_BYTES).max(1);
         }
         Ok(of_sums.copied())

@@ -1,17 +1,17 @@
-//! More values behind a segment, under the same header.
+//! Appends more values to a segment, under the same header.
 
 use super::{Arrangement, Share, Writer};
 use crate::lead_in::{LEAD_IN_BYTES, SEGMENT_BYTES_AT};
 
 impl Writer {
-    /// Makes the segment that [`header`](Self::header) was last called for longer by another chunk:
-    /// these values, behind its raw data. None where that is not possible and a segment of their
-    /// own is needed: other channels, counts or order, properties to be written, or no raw data
-    /// there. Else the bytes of the chunk, by which [`lengthen_segment`] has to make the header's
-    /// length longer.
+    /// Extends the segment last described by [`header`](Self::header) by another chunk with these
+    /// values, after its raw data. Returns the bytes of the chunk, which must be added to the
+    /// length in the header with [`lengthen_segment`]. Returns `None` if a new segment is needed:
+    /// for other channels, counts or another order, if properties are waiting to be written, or if
+    /// the segment has no raw data.
     ///
-    /// All chunks of a segment have the same channels with the same counts; how many there are
-    /// follows from the length of the segment.
+    /// All chunks of a segment have the same channels with the same counts; their number follows
+    /// from the length of the segment.
     pub fn add_chunk(&mut self, shares: &[Share], arrangement: Arrangement) -> Option<u64> {
         if self.open != Some(arrangement) {
             return None;
@@ -28,8 +28,8 @@ impl Writer {
     }
 }
 
-/// Makes the length that the header of a segment gives longer, by the bytes of
-/// [`Writer::add_chunk`]. Nothing where there is no header.
+/// Adds the bytes of [`Writer::add_chunk`] to the length in a segment's header. Does nothing if
+/// `header` is too short.
 pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
     let lead_in = header.first_chunk_mut::<{ LEAD_IN_BYTES as usize }>();
     let length = lead_in.and_then(|lead_in| lead_in[SEGMENT_BYTES_AT..].first_chunk_mut());

@@ -1,4 +1,4 @@
-//! Values on their way into a file.
+//! Values to be written to a file.
 
 use crate::data_type::TdmsType;
 use crate::element::Element;
@@ -6,7 +6,7 @@ use crate::text::Text;
 use crate::time::TdmsTime;
 use crate::values::Values;
 
-/// Values of a channel to write, borrowed from whoever has them.
+/// Borrowed values of a channel, to be written.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Data<'a> {
@@ -32,17 +32,18 @@ pub enum Data<'a> {
     F64(&'a [f64]),
     /// Text.
     String(&'a [Text]),
-    /// Truth.
+    /// Booleans.
     Bool(&'a [bool]),
     /// Points in time.
     Time(&'a [TdmsTime]),
-    /// Real and imaginary parts.
+    /// Real and imaginary parts, 32 bits each.
     ComplexF32(&'a [[f32; 2]]),
-    /// Real and imaginary parts.
+    /// Real and imaginary parts, 64 bits each.
     ComplexF64(&'a [[f64; 2]]),
 }
 
-/// `$do` with `$v` as the slice of fixed-size values, or `$text` with the strings.
+/// Evaluates `$do` with `$v` as the slice of fixed-size values, or `$text` with `$s` as the
+/// strings.
 macro_rules! with_slice {
     ($data:expr, $v:ident => $do:expr, $s:ident => $text:expr) => {
         match $data {
@@ -66,7 +67,7 @@ macro_rules! with_slice {
 }
 
 impl Data<'_> {
-    /// The type they are written with.
+    /// Returns the type used for writing.
     pub fn data_type(&self) -> TdmsType {
         fn of<T: Element>(_: &[T]) -> TdmsType {
             T::TYPE
@@ -74,28 +75,28 @@ impl Data<'_> {
         with_slice!(self, v => of(v), _s => TdmsType::String)
     }
 
-    /// How many there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         with_slice!(self, v => v.len(), s => s.len())
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes they take in a chunk, the table of ends of strings with them.
+    /// Returns the bytes of the values in a chunk, including the table of string ends.
     pub fn byte_len(&self) -> u64 {
         let text = |s: &[Text]| s.iter().map(|t| t.as_bytes().len() as u64 + 4).sum();
         with_slice!(self, v => size_in_file(v), s => text(s))
     }
 
-    /// Appends all values one behind the other.
+    /// Appends all values one after the other.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         with_slice!(self, v => Element::encode_all(v, out), s => encode_text(s, out));
     }
 
-    /// Appends one value; strings have no such form.
+    /// Appends one value; does nothing for strings.
     pub(super) fn encode_one(&self, at: usize, out: &mut Vec<u8>) {
         with_slice!(
             self,
@@ -144,7 +145,7 @@ from! {
 }
 
 impl Values {
-    /// The same values for the writer; none where it does not write such.
+    /// Returns the same values for the writer; `None` if their type is never written.
     pub fn as_data(&self) -> Option<Data<'_>> {
         Some(match self {
             Self::Void | Self::Extended(_) => return None,

@@ -1,10 +1,10 @@
-//! Why something cannot be written.
+//! Errors of writing.
 
 use crate::data_type::TdmsType;
 use crate::path::ObjectPath;
 use crate::text::Text;
 
-/// Why something cannot be written. Nothing of it was.
+/// The reason why something cannot be written. Nothing was written.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -15,10 +15,10 @@ pub enum WriteError {
         path: ObjectPath,
         /// Its type.
         before: TdmsType,
-        /// The type it was to have.
+        /// The requested type.
         now: TdmsType,
     },
-    /// A type that is read and never written.
+    /// Values of this type are never written.
     #[error("{path}: values of type {data_type} are not written")]
     Unwritable {
         /// The object.
@@ -26,7 +26,7 @@ pub enum WriteError {
         /// The type.
         data_type: TdmsType,
     },
-    /// A property of a type that is never written.
+    /// Properties of this type are never written.
     #[error("property {name} of {path}: values of type {data_type} are not written")]
     UnwritableProperty {
         /// The object.
@@ -36,47 +36,47 @@ pub enum WriteError {
         /// The type.
         data_type: TdmsType,
     },
-    /// A path, a name or a text whose length does not fit its field.
+    /// The length of a path, name or text does not fit its field.
     #[error("{path}: {what} of {bytes} bytes; the limit is {limit}")]
     TooLong {
         /// The object.
         path: ObjectPath,
-        /// What is too long.
+        /// The thing that is too long.
         what: &'static str,
-        /// Its length.
+        /// Its length in bytes.
         bytes: u64,
-        /// The longest.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The same channel twice in one segment.
+    /// A channel occurs twice in one segment.
     #[error("{path} stands twice in one segment; write its values together")]
     Twice {
         /// The channel.
         path: ObjectPath,
     },
-    /// A channel of another writer.
+    /// The channel belongs to another writer.
     #[error("a channel that this writer did not make")]
     UnknownChannel,
-    /// Row by row, with channels of different lengths.
+    /// Interleaved channels have different numbers of values.
     #[error("{path} has {count} values and the channels before it {before}; rows need as many")]
     UnequalRows {
         /// The channel.
         path: ObjectPath,
-        /// How many it has.
+        /// The number of its values.
         count: u64,
-        /// How many the ones before have.
+        /// The number of values of the channels before it.
         before: u64,
     },
-    /// Row by row, with strings.
+    /// Strings cannot be interleaved.
     #[error("{path} holds strings, which cannot be interleaved; write them channel by channel")]
     InterleavedStrings {
         /// The channel.
         path: ObjectPath,
     },
-    /// Row by row, in version 1.0.
+    /// Version 1.0 has no interleaved data.
     #[error("version 1.0 has no interleaved data; write it channel by channel, or version 2.0")]
     InterleavedInVersion1,
-    /// A file longer than positions reach.
+    /// The file would be longer than positions can express.
     #[error("the segment would end beyond the longest file")]
     FileTooLong,
 }

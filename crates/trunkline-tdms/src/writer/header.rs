@@ -1,4 +1,4 @@
-//! The lead-in and the metadata of a segment: only what the file does not say yet.
+//! The lead-in and metadata of a segment: only what the file does not contain yet.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -14,39 +14,39 @@ const AS_BEFORE: u32 = 0;
 const FIXED_INDEX_BYTES: u32 = 20;
 const STRING_INDEX_BYTES: u32 = 28;
 
-/// What making a segment needs for a moment.
+/// Temporary memory for building a segment, reused for the next one.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) checked: Vec<Share>,
-    /// Channels that have come up.
+    /// Channels seen so far.
     seen: HashSet<ChannelId>,
     metadata: Vec<u8>,
 }
 
-/// What a segment's metadata does to the file's list.
+/// The changes that a segment's metadata makes to the file's list.
 struct Plan {
     is_new_list: bool,
-    /// The list behind this segment; none where it stays.
+    /// The list after this segment; `None` if it is unchanged.
     list: Option<Vec<(u32, Option<Share>)>>,
-    /// Objects to name: their number, and their share if they have data.
+    /// Objects to name: the number of each, and its share if it has data.
     entries: Vec<(u32, Option<Share>)>,
 }
 
 impl Writer {
-    /// Appends the lead-in and metadata of a segment whose raw data the caller puts behind it, as
-    /// it stands in memory: little-endian, `raw_bytes` bytes of it, arranged as said.
+    /// Appends the lead-in and metadata of a segment. The caller writes the raw data after it:
+    /// `raw_bytes` bytes, little-endian, in the given arrangement.
     ///
-    /// Properties set since the last segment are in it.
+    /// The metadata includes the properties set since the last segment.
     ///
     /// # Errors
-    /// [`WriteError`]; nothing was appended then.
+    /// [`WriteError`]; nothing was appended.
     pub fn header(
         &mut self,
         shares: &[Share],
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
-        // Memory of the last time, so that a segment like the one before asks for none.
+        // Reuses the memory of the last call, so that a similar segment allocates none.
         let mut scratch = std::mem::take(&mut self.scratch);
         let place = self.header_with(&mut scratch, shares, arrangement, out);
         self.scratch = scratch;
@@ -131,18 +131,18 @@ impl Writer {
         })
     }
 
-    /// Appends a segment with nothing in it but zeros, so that the next one begins on a block: for
-    /// raw data that has ended within one. Nothing where the next one does already, or where there
-    /// are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).
+    /// Appends an empty segment padded with zeros, so that the next one begins on a block boundary:
+    /// for raw data that has ended within a block. Appends nothing if the next segment is already
+    /// aligned, or if there are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).
     ///
     /// # Errors
-    /// [`WriteError::FileTooLong`]; nothing was appended then.
+    /// [`WriteError::FileTooLong`]; nothing was appended.
     pub fn pad(&mut self, out: &mut Vec<u8>) -> Result<SegmentPlace, WriteError> {
         let position = self.position;
         let block = self.options.block_bytes.map_or(1, NonZeroU64::get);
         let mut header_bytes = 0;
         if !position.is_multiple_of(block) {
-            // A block of metadata that names no object.
+            // A metadata block that names no object.
             let least = position.checked_add(LEAD_IN_BYTES + 4);
             let end = least.and_then(|least| least.checked_next_multiple_of(block));
             let end = end.ok_or(WriteError::FileTooLong)?;
@@ -166,7 +166,7 @@ impl Writer {
         })
     }
 
-    /// The shares with the bytes that follow from their counts.
+    /// Checks the shares, and completes them with the bytes that follow from their counts.
     pub(super) fn check(
         &self,
         shares: &[Share],
@@ -217,14 +217,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the file says all there is to say of a segment with these shares.
+    /// Returns true if the file already contains all metadata of a segment with these shares.
     pub(super) fn is_as_before(&self, shares: &[Share]) -> bool {
         let active = self.list.iter().filter_map(|(_, share)| share.as_ref());
         !self.is_first && !self.objects.iter().any(Object::has_news) && active.eq(shares)
     }
 
-    /// What has to be said so that exactly these channels have data, in this order.
-    /// `shared` are the same channels.
+    /// Plans the metadata so that exactly these channels have data, in this order. `shared` is the
+    /// set of the same channels.
     fn plan(&self, shares: &[Share], shared: &HashSet<ChannelId>) -> Plan {
         let news = |number: u32| {
             let object = self.objects.get(number as usize);
@@ -240,7 +240,7 @@ impl Writer {
         let is_shared = |number: u32| shared.contains(&ChannelId(number));
         let with_news = || (0..self.objects.len() as u32).filter(|n| news(*n) && !is_shared(*n));
         if shares.is_empty() && !self.is_first {
-            // Only properties: whoever has data in the list keeps it, and there are no chunks.
+            // Only properties: channels with data in the list keep it, and there are no chunks.
             let in_list: HashMap<u32, Option<Share>> = self.list.iter().copied().collect();
             let mut list = self.list.clone();
             let mut entries = Vec::new();
@@ -262,7 +262,7 @@ impl Writer {
             return plan;
         }
         let mut list: Vec<_> = with_news().map(|number| (number, None)).collect();
-        // The file and groups before channels; who came first stays first.
+        // The file and groups come before channels, otherwise in order of creation.
         list.sort_by_key(|(number, _)| {
             let object = self.objects.get(*number as usize);
             object.is_some_and(|object| object.path.is_channel())
@@ -275,7 +275,8 @@ impl Writer {
         }
     }
 
-    /// The plan that goes on with the list; none where another order is wanted or a channel leaves.
+    /// Returns the plan that continues the list; `None` if another order is needed or a channel
+    /// leaves it.
     fn plan_of_changes(
         &self,
         shares: &[Share],
@@ -318,7 +319,7 @@ impl Writer {
                 entries.push(entry);
             }
         }
-        // Who has data then, and in which order?
+        // The objects with data must then be exactly these, in this order.
         let active = list.iter().filter_map(|(_, share)| share.as_ref());
         active.eq(shares).then_some(Plan {
             is_new_list: false,
@@ -343,7 +344,7 @@ impl Writer {
 }
 
 impl Object {
-    /// Whether there is something of it that the file does not say yet.
+    /// Returns true if the file does not contain its path or one of its properties yet.
     pub(super) fn has_news(&self) -> bool {
         !self.is_written || !self.unwritten.is_empty()
     }

@@ -1,8 +1,10 @@
-//! Writing: segments that say only what is new, each whole when it is given out.
+//! Writes segments that contain only what has changed. Each segment is complete when it is
+//! returned.
 //!
-//! A segment's length is known before its first byte is: nothing that was written is ever changed,
-//! so a file that ends anywhere is the segments before, and at most one that is cut off. Who puts
-//! values into the file before their header can make it longer until then ([`Writer::add_chunk`]).
+//! The length of a segment is known before its first byte is written, and written bytes are never
+//! changed. A file that ends anywhere therefore consists of complete segments and at most one that
+//! is cut off. A caller that writes the values before their header can still extend the segment
+//! until then ([`Writer::add_chunk`]).
 
 mod chunks;
 mod data;
@@ -26,10 +28,10 @@ pub use self::error::WriteError;
 /// Longest path that is written, in bytes; readers may refuse longer ones.
 const PATH_BYTES_MAX: u64 = 64 * 1024;
 
-/// Version of the format.
+/// The version of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
-    /// 1.0, number 4712: for readers that know nothing else.
+    /// 1.0, number 4712: for readers that support nothing else.
     V1,
     /// 2.0, number 4713.
     #[default]
@@ -37,7 +39,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The number in lead-ins.
+    /// Returns the number used in lead-ins.
     pub fn number(self) -> u32 {
         match self {
             Self::V1 => 4712,
@@ -46,19 +48,20 @@ impl Version {
     }
 }
 
-/// How a file is written.
+/// Options of a [`Writer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriterOptions {
-    /// Version of all segments.
+    /// The version of all segments.
     pub version: Version,
-    /// Raw data begins on a multiple of this many bytes of the file: metadata is padded with zeros.
+    /// If set, raw data begins at a multiple of this many bytes in the file: metadata is padded
+    /// with zeros.
     pub block_bytes: Option<NonZeroU64>,
-    /// Where in the file the first segment will stand: 0, or the end of the segments to append to.
+    /// The position of the first segment in the file: 0, or the end of the segments to append to.
     /// The first segment repeats all metadata.
     pub position: u64,
 }
 
-/// How values of several channels lie in a segment.
+/// The order of the values of several channels in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Arrangement {
     /// All values of one channel, then all of the next.
@@ -68,44 +71,44 @@ pub enum Arrangement {
     Interleaved,
 }
 
-/// A channel of a writer.
+/// Identifies a channel of a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ChannelId(u32);
 
-/// How much of a channel stands in a segment.
+/// The amount of a channel's data in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// The channel.
     pub channel: ChannelId,
-    /// Values.
+    /// Number of values.
     pub count: u64,
-    /// Bytes of strings with their table. Of other types it follows from the count, and is not
-    /// looked at.
+    /// For strings, the bytes of their text and table. For other types the bytes follow from the
+    /// count, and this field is ignored.
     pub bytes: u64,
 }
 
-/// Where a segment stands.
+/// The place of a segment in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentPlace {
-    /// Where it begins in the file.
+    /// Position of the segment.
     pub position: u64,
     /// Bytes of lead-in and metadata.
     pub header_bytes: u64,
-    /// Bytes of raw data, which begin behind the header.
+    /// Bytes of raw data, which follow the header.
     pub raw_bytes: u64,
 }
 
-/// Writes segments. It holds what the file says so far, and none of its values.
+/// Builds segments. Keeps the metadata that the file contains so far, but no values.
 #[derive(Debug)]
 pub struct Writer {
     options: WriterOptions,
     objects: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// The file's list of objects: which one, and its share if it has data.
+    /// The file's list of objects: the number of each, and its share if it has data.
     list: Vec<(u32, Option<Share>)>,
     position: u64,
     is_first: bool,
-    /// How values lie in the segment that was last described; none where it has none.
+    /// The arrangement of the segment last described; `None` if it has no values.
     open: Option<Arrangement>,
     scratch: Scratch,
 }
@@ -113,18 +116,18 @@ pub struct Writer {
 #[derive(Debug)]
 struct Object {
     path: ObjectPath,
-    /// The type of its values; none for groups and the file.
+    /// The type of its values; `None` for groups and the file.
     data_type: Option<TdmsType>,
     /// Properties that are not written yet.
     unwritten: Properties,
-    /// Whether the file has named it.
+    /// True once the file contains its path.
     is_written: bool,
-    /// Its share, as the file last described it.
+    /// Its share, as last described in the file.
     described: Option<Share>,
 }
 
 impl Writer {
-    /// A writer of a new file, or of what is appended to one.
+    /// Creates a writer for a new file, or for segments to append to one.
     pub fn new(options: WriterOptions) -> Self {
         let mut writer = Self {
             options,
@@ -140,17 +143,17 @@ impl Writer {
         writer
     }
 
-    /// How it writes.
+    /// Returns the options of this writer.
     pub fn options(&self) -> WriterOptions {
         self.options
     }
 
-    /// Where the next segment will stand.
+    /// Returns the position of the next segment.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// A channel, and its group where that is new. The same path gives the same channel.
+    /// Returns a channel, creating it and its group if they are new.
     ///
     /// # Errors
     /// [`WriteError::TypeChange`], [`WriteError::Unwritable`], [`WriteError::TooLong`].
@@ -179,8 +182,8 @@ impl Writer {
         Ok(ChannelId(number))
     }
 
-    /// Makes an object, perhaps without data or properties. The file and groups of channels are
-    /// made without it.
+    /// Creates an object, possibly without data or properties. The file object and the groups of
+    /// channels are created automatically.
     ///
     /// # Errors
     /// [`WriteError::TooLong`].
@@ -190,7 +193,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sets a property; it is written with the next segment. An object that is new is made.
+    /// Sets a property, which is written with the next segment. Creates the object if it is new.
     ///
     /// # Errors
     /// [`WriteError::UnwritableProperty`], [`WriteError::TooLong`].
@@ -232,12 +235,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a segment with these values, and all properties set since the last one.
+    /// Appends a segment with these values and all properties set since the last one.
     ///
-    /// Nothing is written where there is nothing to say; `raw_bytes` and `header_bytes` are then 0.
+    /// If there is nothing to write, nothing is appended, and `raw_bytes` and `header_bytes` are 0.
     ///
     /// # Errors
-    /// [`WriteError`]; nothing was written then, and the next segment may be.
+    /// [`WriteError`]; nothing was appended, and further segments can be written.
     pub fn write(
         &mut self,
         values: &[(ChannelId, Data<'_>)],
@@ -277,7 +280,7 @@ impl Writer {
         Ok(place)
     }
 
-    /// The number of an object; it and what it belongs to are made where they are new.
+    /// Returns the number of an object. Creates it and its parents if they are new.
     fn ensure(&mut self, path: &ObjectPath) -> u32 {
         if let Some(number) = self.numbers.get(path) {
             return *number;

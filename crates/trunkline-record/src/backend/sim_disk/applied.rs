@@ -1,8 +1,8 @@
-//! A write as it has reached the simulated disk.
+//! A write that has reached the simulated disk.
 
 use super::super::Write;
 
-/// A sector: what a disk writes whole or not at all.
+/// Size of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// A write that is in the file.
@@ -17,7 +17,7 @@ impl Applied {
     /// # Safety
     /// The memory of the write is mapped.
     pub(super) unsafe fn of(write: &Write, bytes: usize) -> Self {
-        // SAFETY: as the caller vouches; `bytes` is at most its length.
+        // SAFETY: guaranteed by the caller; `bytes` is at most the length of the memory.
         let bytes = unsafe { std::slice::from_raw_parts(write.memory.start.as_ptr(), bytes) };
         Self {
             position: write.position,
@@ -26,7 +26,7 @@ impl Applied {
         }
     }
 
-    /// Whole sectors of it, about half.
+    /// Returns about the first half, in whole sectors.
     pub(super) fn half(&self) -> Self {
         let mut half = self.clone();
         half.bytes
@@ -35,7 +35,7 @@ impl Applied {
     }
 
     pub(super) fn apply(&self, file: &mut Vec<u8>) {
-        // Positions of a test's file are indices of a vector.
+        // Positions in a test's file are indices of a `Vec`.
         let (from, to) = (
             self.position as usize,
             self.position as usize + self.bytes.len(),

@@ -1,5 +1,5 @@
-//! A disk of a test: writes and reads are done in any order, fail as told, and a crash can come
-//! anywhere.
+//! A simulated disk for tests: operations complete in random order, fail on demand, and a crash can
+//! happen at any point.
 
 mod applied;
 
@@ -11,21 +11,21 @@ use self::applied::Applied;
 use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 use crate::place::Displaced;
 
-/// What goes wrong with one operation.
+/// The fault of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SimFault {
-    /// It fails with this number of the system, and nothing is done.
+    /// The operation fails with this system error number and has no effect.
     Fails(i32),
-    /// Only so many bytes are written or read.
+    /// Only this many bytes are written or read.
     Short(usize),
-    /// It is never done.
+    /// The operation never completes.
     Stands,
-    /// It is not begun: the system does not take it, with this number.
+    /// The operation is refused with this system error number and does not begin.
     NotBegun(i32),
 }
 
-/// The disk, of which the test keeps one handle and the queue gets another by
+/// A handle to the simulated disk. The test keeps one; the queue gets another by
 /// [`clone`](Clone::clone).
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
@@ -35,13 +35,13 @@ struct State {
     random: fastrand::Rng,
     now: Duration,
     block_bytes: usize,
-    /// Writes that are in the file, in the order in which they came there.
+    /// Writes that have reached the file, in the order of their completion.
     applied: Vec<Applied>,
     waiting: Vec<Waiting>,
     faults: Vec<(u64, SimFault)>,
     operations: u64,
     reserved_to: u64,
-    /// How long the file was made ahead of its writes.
+    /// The length to which the file was extended ahead of its writes.
     length: u64,
     room_bytes: u64,
     cut_at: Option<u64>,
@@ -52,7 +52,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Waiting {
     operation: Operation,
-    /// What a write has found in memory when it began.
+    /// The bytes that a write found in memory when it began.
     begun_with: Option<Applied>,
     fault: Option<SimFault>,
 }
@@ -61,13 +61,13 @@ struct Waiting {
 enum Operation {
     Write(Write),
     Read(Read),
-    /// And how many writes it makes safe.
+    /// The token, and the number of applied writes that the sync makes durable.
     Sync(Token, usize),
 }
 
 impl SimDisk {
-    /// An empty disk. The seed says in which order operations are done. Writes of other than whole
-    /// blocks fail, as direct ones do.
+    /// Creates an empty disk. The seed determines the order in which operations complete.
+    /// Operations that are not aligned to whole blocks fail, as with direct I/O.
     #[must_use]
     pub fn new(seed: u64, block_bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -87,7 +87,7 @@ impl SimDisk {
         })))
     }
 
-    /// The file is there already, on the disk, with this in it.
+    /// Replaces the file's content with `bytes`, already durable.
     pub fn set_file(&self, bytes: Vec<u8>) {
         let mut state = self.state();
         state.applied.clear();
@@ -98,51 +98,53 @@ impl SimDisk {
         });
     }
 
-    /// Something goes wrong with operation `number`, counted from 0: writes, reads and syncs.
+    /// Injects a fault into operation `number`, counted from 0 over writes, reads and syncs.
     pub fn fault(&self, number: u64, fault: SimFault) {
         self.state().faults.push((number, fault));
     }
 
-    /// From now on the file cannot be cut, with this number of the system; none: it can.
+    /// Makes truncating the file fail with this system error number from now on; `None` lets it
+    /// succeed again.
     pub fn set_trim_fault(&self, fault: Option<i32>) {
         self.state().trim_fault = fault;
     }
 
-    /// The name of the file leads elsewhere from now on; none: it leads to the file.
+    /// Makes the file's name refer to another file, and sets the file's location; `None` makes the
+    /// name refer to the file again.
     pub fn set_displaced(&self, displaced: Option<Displaced>) {
         self.state().displaced = displaced;
     }
 
-    /// There is room for so many bytes.
+    /// Sets the total room of the disk in bytes.
     pub fn set_room(&self, bytes: u64) {
         self.state().room_bytes = bytes;
     }
 
-    /// Time goes on.
+    /// Advances the clock.
     pub fn pass(&self, time: Duration) {
         self.state().now += time;
     }
 
-    /// Operations that were begun so far.
+    /// Returns the number of operations begun so far, including refused ones.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// Up to where room was reserved.
+    /// Returns the position up to which room is reserved.
     #[must_use]
     pub fn reserved_to(&self) -> u64 {
         self.state().reserved_to
     }
 
-    /// The file as the system sees it.
+    /// Returns the file as the operating system sees it.
     #[must_use]
     pub fn file(&self) -> Vec<u8> {
         self.state().file()
     }
 
-    /// Every file that can be there when the program is killed now: what is done, and of each write
-    /// that is running nothing, its first half, or all.
+    /// Returns every file content that is possible if the program is killed now: the completed
+    /// writes, and for each running write nothing, its first half, or all.
     #[must_use]
     pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
         let state = self.state();
@@ -163,8 +165,9 @@ impl SimDisk {
         files
     }
 
-    /// A file that can be there when power is lost now: what was synced, and of every other write
-    /// nothing, its first half, or all, as the seed says; as long as it was made ahead, or not.
+    /// Returns a file content that is possible if power is lost now. Synced writes are in it; of
+    /// every other write nothing, the first half, or all, as the seed determines. The extended
+    /// length may be lost too.
     #[must_use]
     pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
@@ -218,9 +221,9 @@ impl SimDisk {
 }
 
 impl State {
-    /// The file before anything is written.
+    /// Returns the file before any write is applied.
     fn zeros(&self) -> Vec<u8> {
-        // Below the length of a vector.
+        // Fits in a `Vec`'s length.
         vec![0; self.length as usize]
     }
 
@@ -229,22 +232,22 @@ impl State {
         let applied = self.applied.iter();
         applied.for_each(|write| write.apply(&mut file));
         if let Some(length) = self.cut_at {
-            // Below the length of a vector.
+            // Fits in a `Vec`'s length.
             file.resize(length as usize, 0);
         }
         file
     }
 
-    /// Whether a disk with such blocks refuses it.
+    /// Returns true if a disk with this block size refuses the operation.
     fn is_odd(&self, position: u64, memory: Span) -> bool {
         let address = memory.start.as_ptr().addr();
-        // Positions of a test's file are indices of a vector.
+        // Positions in a test's file are indices of a `Vec`.
         let numbers = [position as usize, memory.bytes, address];
         let mut numbers = numbers.into_iter();
         numbers.any(|number| !number.is_multiple_of(self.block_bytes))
     }
 
-    /// Does one of the operations that wait.
+    /// Completes one of the waiting operations, chosen at random.
     fn step(&mut self) -> Option<Completed> {
         let can_be_done: Vec<usize> = (0..self.waiting.len())
             .filter(|at| self.waiting[*at].fault != Some(SimFault::Stands))
@@ -265,8 +268,8 @@ impl State {
                     Some(SimFault::Short(bytes)) => bytes.min(write.memory.bytes),
                     _ => write.memory.bytes,
                 };
-                // SAFETY: its completion has not been given out, so it is mapped, as who began the
-                // write vouches.
+                // SAFETY: its completion has not been returned, so the memory is mapped, as the
+                // caller of `submit` guarantees.
                 self.applied.push(unsafe { Applied::of(&write, bytes) });
                 Ok(bytes)
             }
@@ -278,8 +281,9 @@ impl State {
                 let file = self.file();
                 let from = file.len().min(read.position as usize);
                 let there = &file[from..file.len().min(from + bytes)];
-                // SAFETY: its completion has not been given out, so it is mapped and nobody else's,
-                // as who began the read vouches; no longer than it.
+                // SAFETY: its completion has not been returned, so the memory is mapped and
+                // exclusive, as the caller of `submit_read` guarantees; `there` is no longer than
+                // it.
                 unsafe {
                     let memory = read.memory.start.as_ptr();
                     std::ptr::copy_nonoverlapping(there.as_ptr(), memory, there.len());
@@ -314,7 +318,7 @@ impl Backend for SimDisk {
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        // SAFETY: mapped now, as the caller vouches.
+        // SAFETY: mapped now, as the caller guarantees.
         let begun_with = unsafe { Applied::of(&write, write.memory.bytes) };
         self.begin(Operation::Write(write), Some(begun_with))
     }
