@@ -383,7 +383,12 @@ impl Nap {
             };
             // A lower bound prevents a busy loop at the end of an interval.
             let interval = interval.max(Duration::from_millis(1));
-            called = wait_timeout(&self.called, &self.bell, called, interval * longer);
+            called = wait_timeout(
+                &self.called,
+                &self.bell,
+                called,
+                interval.saturating_mul(longer),
+            );
             let now = self.tenures.load(Ordering::Relaxed);
             if !*called && now == tenures {
                 return Some(tenures);

@@ -80,7 +80,7 @@ impl Spin {
             note_lost(clock.now(), lost);
         }
         if found {
-            self.budget = (self.budget * 2).min(self.limit);
+            self.budget = self.budget.saturating_mul(2).min(self.limit);
         } else if budget == self.budget {
             self.budget /= 2;
         }
@@ -89,7 +89,7 @@ impl Spin {
 
     /// Records the total duration of a wait, spin and sleep.
     pub fn waited(&mut self, waited: Duration) {
-        if waited < self.limit + WAKE_UP {
+        if waited < self.limit.saturating_add(WAKE_UP) {
             self.budget = self.limit;
         }
     }

@@ -110,9 +110,28 @@ impl SegmentFile {
                 _ => {}
             }
         }
-        let sums = match has_sums {
-            true => Some(Sums::begin(new(&sums_path)?, Place::of(&sums_path)?)?),
-            false => None,
+        let sums_file = match has_sums {
+            true => new(&sums_path).map(Some),
+            false => Ok(None),
+        };
+        let has_sums_file = matches!(sums_file, Ok(Some(_)));
+        let made = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
+        if made.is_err() {
+            // Frees the names for another attempt.
+            let _ = std::fs::remove_file(path);
+            if has_sums_file {
+                let _ = std::fs::remove_file(&sums_path);
+            }
+        }
+        made
+    }
+
+    /// Begins to write files that were created just now, and makes their names safe from a loss of
+    /// power.
+    fn begin(path: &Path, file: File, sums_file: Option<File>) -> io::Result<Self> {
+        let sums = match sums_file {
+            Some(file) => Some(Sums::begin(file, Place::of(&sums_path(path))?)?),
+            None => None,
         };
         let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;

@@ -139,7 +139,10 @@ impl RegionReader {
     pub fn wait_for(&mut self, elements: u64) -> Result<bool, Corrupt> {
         let mut lent = self.lender.lock();
         let size = self.lender.element_bytes() as u64;
-        let bytes = lent.loans.ahead() + elements.saturating_mul(size);
+        let bytes = lent
+            .loans
+            .ahead()
+            .saturating_add(elements.saturating_mul(size));
         lent.loans.end.wait_for(bytes, bytes / size)
     }
 }
