@@ -47,7 +47,7 @@ pub(super) struct Runner {
     missing: BTreeMap<u32, String>,
     /// The order that the device is carrying out.
     answering: Option<u64>,
-    /// Items whose values were not sent since they were bound.
+    /// Items to request once the device is open: newly bound ones, and all after a failure.
     fresh: BTreeSet<ItemId>,
 }
 
