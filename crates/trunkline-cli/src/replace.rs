@@ -94,7 +94,7 @@ mod tests {
         replace(&link, |file| file.write_all(b"second")).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"second");
-        // An already open file keeps its name, whoever has it open.
+        // An already open file is written in place.
         let open = File::create(folder.path().join("open")).unwrap();
         let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
         replace(Path::new(&name), |file| file.write_all(b"through")).unwrap();

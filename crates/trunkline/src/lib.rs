@@ -1,11 +1,8 @@
+//! Trunkline: a distributed real-time data system for measurement and control.
+//!
 //! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any
 //! engine with a [`Client`]. One program can do both. A client's verbs are the same whether the
 //! engine is in this process, on this machine or across the network.
-//!
-//! [`Engine`]: hosting. `sessions` creates an endpoint for each connection, `io_host` runs I/O
-//! servers, `keeper` manages what is deployed and stored, `retention` stores values, `audit` stores
-//! who did what, `administrator` carries out the orders of clients, and `health` measures the
-//! engine itself.
 //!
 //! ```
 //! use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
@@ -24,14 +21,17 @@
 //! ```
 //!
 //! # Layout
+//! - [`Engine`]: hosting. `sessions` creates an endpoint for each connection, `io_host` runs I/O
+//!   servers, `keeper` manages what is deployed and stored, `retention` stores values, `audit`
+//!   stores who did what, `administrator` carries out the orders of clients, and `health` measures
+//!   the engine itself.
 //! - [`realtime`]: endpoints of variables for time-critical threads.
-//! - [`realtime`]: ends of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
+//! - [`stream`]: lossless streams between programs.
 //! - `record`: recording and playback of devices, streams and variables; on Linux.
 //! - [`types`], [`config`], [`io`]: the types that the verbs use.
-//! - [`types`], [`config`], [`io`]: what the verbs speak of.
 
 #![forbid(unsafe_code)]
 

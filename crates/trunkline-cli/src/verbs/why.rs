@@ -45,7 +45,7 @@ pub(crate) const VERB: Verb = Verb {
 /// Largest clock difference, in seconds, that is not worth a note.
 const CLOCK_OFFSET_MAX_SECONDS: f64 = 1.0;
 
-/// One step, whoever checked it.
+/// One step, checked here or by the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Finding {
     step: &'static str,

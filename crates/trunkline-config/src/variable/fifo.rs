@@ -94,7 +94,7 @@ impl FifoForm {
         };
         let mut properties = properties.clone();
         let data_type = properties.data_type.to_string();
-        // Whether a FIFO is possible does not depend on its length.
+        // The length is irrelevant to whether the type can have a FIFO.
         properties.fifo = of_length(self.length.unwrap_or(1));
         if let Err(error) = FifoElement::of(&properties) {
             let reason = error.to_string();

@@ -78,7 +78,7 @@ pub fn play_into_stream(
         playback.fill()?;
         let written = stream.write_bytes_with(ROWS_MAX, Some(LOOK_EVERY), |space| {
             let rows = drain.take(elapsed(clock.now()), space)?;
-            // As many as there is space for.
+            // All rows that fit into the space.
             Ok::<_, RecordingError>(rows as usize * row_bytes)
         });
         let written = match written {

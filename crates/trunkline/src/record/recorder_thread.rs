@@ -44,7 +44,7 @@ pub(super) struct Running {
     pub(super) status: Arc<Mutex<VariableRecorderStatus>>,
 }
 
-/// How much of the waiting updates to write.
+/// The purpose of a write: to get updates out, to sync the file, or to finish it.
 #[derive(Clone, Copy, Debug)]
 enum Writing {
     Out,

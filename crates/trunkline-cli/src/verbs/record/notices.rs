@@ -42,7 +42,7 @@ pub(super) struct Notices {
     is_connected: Option<bool>,
     lost: u64,
     lost_at: Option<Tick>,
-    /// What happens to new data while the disk is full.
+    /// Description of what happens to new data while the disk is full.
     when_full: &'static str,
 }
 

@@ -39,7 +39,7 @@ struct Tally {
     lost: u64,
 }
 
-/// What was not delivered when a writing end was closed.
+/// The remainder of a writing end that was closed: what was not delivered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) left: Left,
@@ -48,7 +48,7 @@ pub(super) struct Rest {
     /// For an end with several readers: the number of readers so far, and of the elements they
     /// lost.
     pub(super) readers: Option<(u64, u64)>,
-    /// What each of several readers lacks.
+    /// The elements that each of several readers lacks.
     pub(super) news: Vec<News>,
 }
 

@@ -100,7 +100,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
     });
     let mut chunk = args.chunk(capacity)?;
     if fixed.is_none() {
-        // As many as fit together with others.
+        // A quarter of what fits into the buffer, so that several chunks fit together.
         chunk = chunk.min((bytes_max / one / 4).max(1));
     }
     Ok(Plan {
