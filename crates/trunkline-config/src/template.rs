@@ -197,7 +197,8 @@ fn prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Option<Str
     report.filled(node.place, text, filled)
 }
 
-/// Returns the rows of a use: `rows`, or the lines of `csv`, or one empty row if it has neither.
+/// Returns the rows of a use: `rows`, or the lines of `csv`. With neither, returns one empty row if
+/// the template has no parameters, and otherwise reports an error.
 fn rows(table: &Table, template: &Template<'_>, report: &mut Report) -> Option<Vec<Row>> {
     match (table.entry("rows"), table.entry("csv")) {
         (Some(_), Some(csv)) => {

@@ -27,9 +27,9 @@ type Part<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
 /// The origin of a variable's value.
 pub(super) enum Reading {
-    /// A value of every look.
+    /// A value read in every look, the cheap part of a scan.
     Look(Take<Look, Value>),
-    /// A value of every survey.
+    /// A value read in every survey, the slow part.
     Survey(Take<Survey, Value>),
     /// Growth per second of a counter of every look.
     LookRate(Take<Look, u64>),

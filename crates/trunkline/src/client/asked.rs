@@ -1,4 +1,4 @@
-//! Requests whose answers are polled for, by a thread that does other work in between.
+//! Requests whose answers a thread polls for while it does other work.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //! - [`Callbacks`]: a subscription with a callback.
 //! - [`aio`](crate::aio): the same names with `async fn`.
 //! - [`LocalReader`]: last values in memory that the engine shares.
-//! - `asked`: requests whose answers are polled for.
+//! - `asked`: requests whose answers a thread polls for.
 //! - [`Variable`]: one variable as a type of the program, for both kinds of client.
 //! - `verbs`: the requests and answers that both kinds have in common.
 

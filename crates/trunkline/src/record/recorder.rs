@@ -74,8 +74,8 @@ pub struct VariableRecorderStatus {
     pub room: Room,
     /// Current failure of the file.
     pub trouble: Option<String>,
-    /// Patterns, and names without wildcards, that have matched nothing since the engine listed its
-    /// variables. Variables that appear later are recorded.
+    /// Patterns, and names without wildcards, that have matched nothing so far; known once the
+    /// engine has listed what exists. Variables that appear later are recorded.
     pub unmatched: Vec<String>,
     /// Variables that are not recorded, each with the reason.
     pub refused: Vec<(String, String)>,
