@@ -1,4 +1,4 @@
-//! The command line as data: options of every command here, those of one verb beside its code.
+//! The command line as data: the options of every command here, those of one verb beside its code.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Undeploy(verbs::undeploy::Args),
     Library(verbs::library::Args),
     Audit(verbs::audit::Args),
-    // It has far more options than the others.
+    // Boxed, because it has far more options than the others.
     Stream(Box<verbs::stream::Args>),
     #[cfg(target_os = "linux")]
     Record(verbs::record::Args),
@@ -191,7 +191,7 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
-    /// How floating-point numbers are to be written, if that was said.
+    /// Returns the format of floating-point numbers, if one was given.
     pub(crate) fn digits(&self) -> Option<Digits> {
         let fixed = self.precision.map(Digits::Fixed);
         let scientific = self.scientific.map(Digits::Scientific);
@@ -242,13 +242,13 @@ pub(crate) enum ClockChoice {
     Local,
 }
 
-/// Reads a time such as `2`, `2s`, `500ms`.
+/// Parses a time such as `2`, `2s`, `500ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok_or_else(|| "it is not a time; write seconds, or a number with ms, s, m or h".to_owned())
 }
 
-/// The same of what has to last.
+/// Parses a time longer than 0.
 #[cfg(target_os = "linux")]
 pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
     match duration(text)? {

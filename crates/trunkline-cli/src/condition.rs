@@ -1,4 +1,4 @@
-//! `--until`: when a reading is the one that was waited for.
+//! The condition of `--until`: decides which reading ends the command.
 //!
 //! ```text
 //! value > 80            value, quality; = (or ==), !=, <, <=, >, >=
@@ -38,7 +38,7 @@ enum Comparison {
     AtLeast,
 }
 
-/// A condition on readings of one type.
+/// A condition bound to the type of a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Bound {
     comparison: Comparison,
@@ -51,13 +51,13 @@ enum Operand {
     Number(f64),
     /// Compared as a whole number, exactly.
     Integer(i128),
-    /// Equal or not.
+    /// Compared for equality only.
     Value(Value),
     Level(Level),
     Reason(Reason),
 }
 
-/// Longer ones first: `<=` is not `<`.
+/// Longer signs first: `<=` must not be read as `<`.
 const SIGNS: [(&str, Comparison); 7] = [
     ("==", Comparison::Equal),
     ("!=", Comparison::Unequal),
@@ -69,10 +69,10 @@ const SIGNS: [(&str, Comparison); 7] = [
 ];
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// A usage problem that shows how conditions look.
+    /// A usage problem that shows the form of conditions.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let wrong = || {
             let sentence = format!(
@@ -107,10 +107,10 @@ impl Condition {
         })
     }
 
-    /// The condition for readings of a variable of this type.
+    /// Binds the condition to the type of a variable.
     ///
     /// # Errors
-    /// A usage problem when it makes no sense for them.
+    /// A usage problem if the condition does not fit the type.
     pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<Bound, Problem> {
         let wrong = |why: String| {
             let text = &self.text;
@@ -151,7 +151,8 @@ impl Condition {
 
     fn value_operand(&self, ty: &DataType) -> Result<Operand, String> {
         if ty.is_numeric() {
-            // 2^64 compared with an u8 is a fair question, and 80.5 with an integer is, too.
+            // Integers are compared as i128, so that 2^64 compares correctly with a u8, and 80.5 is
+            // allowed for an integer type.
             return match (self.operand.parse::<i128>(), self.operand.parse::<f64>()) {
                 (Ok(integer), _) if !ty.is_float() => Ok(Operand::Integer(integer)),
                 (_, Ok(number)) => Ok(Operand::Number(number)),
@@ -168,7 +169,8 @@ impl Condition {
 }
 
 impl Bound {
-    /// Whether this reading is the one. What has no value fulfils no condition on it.
+    /// Returns true if the reading meets the condition. A reading without a value meets no
+    /// condition on the value.
     pub(crate) fn is_met(&self, reading: &Reading) -> bool {
         let quality = reading.sample.quality;
         let has_value = reading.has_value();
@@ -202,7 +204,7 @@ impl Bound {
     }
 }
 
-/// Different values without an order: `None`, as for NaN.
+/// Returns `None` for different values, which have no order, as for NaN.
 fn equality(equal: bool) -> Option<Ordering> {
     equal.then_some(Ordering::Equal)
 }

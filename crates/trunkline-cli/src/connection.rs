@@ -1,4 +1,4 @@
-//! The connection to the engine, and names there: the calls that several verbs make.
+//! The connection to the engine, and the calls about names that several verbs share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,37 +14,37 @@ use crate::settings::Settings;
 use crate::targets::{Targets, Wanted, address};
 use crate::verbs::Context;
 
-/// How often a command that waits for an engine looks whether waiting still helps.
+/// Period at which a command that waits for an engine checks if waiting is still useful.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// A connection that is up.
+/// An established connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// The engine as people write it, `localhost:5850`.
+    /// Address of the engine as people write it, `localhost:5850`.
     pub(crate) address: String,
-    /// What the engine calls itself.
+    /// The engine's own name.
     pub(crate) engine_name: String,
-    /// The number of the engine's start.
+    /// Epoch of the engine's start.
     pub(crate) epoch: u64,
     timeout: Duration,
 }
 
-/// One thing to be shown, in the order in which it was asked for.
+/// An item to show, in the order of the operands.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Entry {
-    /// A name that is to be opened.
+    /// A name to open.
     Name(String),
-    /// What is wrong with an operand.
+    /// An operand that cannot be used.
     Problem(Problem),
 }
 
-/// What came of the operands: names and problems.
+/// The names and problems that the operands resolved to.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Entries(pub(crate) Vec<Entry>);
 
-/// Begins to connect. Calls give up as soon as an attempt has failed: a command does not wait for
-/// an engine to be started.
+/// Begins to connect. Calls fail as soon as an attempt has failed: a command does not wait for an
+/// engine to start.
 ///
 /// # Errors
 /// The machine has no descriptor or thread left.
@@ -53,7 +53,7 @@ pub(crate) fn dial(engine: &Url, settings: &Settings) -> Result<Client, Problem>
         .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))
 }
 
-/// How this program connects.
+/// Returns the connection options of this program.
 pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> ConnectOptions {
     ConnectOptions {
         url: engine.clone(),
@@ -86,12 +86,11 @@ impl Connection {
         }
     }
 
-    /// As [`new`](Self::new), but waits for an engine that is not there. `say` is told once, and
-    /// why;
-    /// without an engine by `until` that is the error.
+    /// As [`new`](Self::new), but waits for an engine that is not running. Calls `say` once, with
+    /// the reason. If there is no engine by `until`, that reason is the error.
     ///
     /// # Errors
-    /// There was no engine in time, or trying again cannot help.
+    /// There was no engine in time, or trying again is useless.
     pub(crate) fn wait(
         engine: &Url,
         context: &Context,
@@ -127,8 +126,8 @@ impl Connection {
         }
     }
 
-    /// What the operands come to: every pattern is replaced by the names that match now. Names that
-    /// are excluded, or that an earlier pattern brought already, are left out.
+    /// Expands the operands: replaces every pattern by the names that currently match it. Names
+    /// that are excluded, or already matched by an earlier pattern, are left out.
     ///
     /// # Errors
     /// The engine does not answer.
@@ -167,7 +166,7 @@ impl Connection {
         Ok(Entries(entries))
     }
 
-    /// Opens names; what is wrong with one is its own problem.
+    /// Opens names. A failure of one name is that name's problem.
     ///
     /// # Errors
     /// The engine does not answer.
@@ -197,10 +196,10 @@ impl Connection {
             .collect())
     }
 
-    /// What to say of a name that is no variable, but has some below it.
+    /// Returns a hint for a name that is not a variable but has variables below it.
     fn folder(&self, name: &str) -> Option<String> {
         let found = self.client.find(&format!("{name}/**"), None, self.timeout);
-        // Whatever keeps it from being found out, the name is unknown all the same.
+        // If this call fails, the name is still unknown.
         match found.ok()?.len() as u64 {
             0 => None,
             count => Some(format!(
@@ -210,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// Why a call has no result.
+    /// Returns the problem of a failed call.
     pub(crate) fn failed(&self, error: &CallError) -> Problem {
         match error {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
@@ -227,14 +226,14 @@ impl Connection {
         }
     }
 
-    /// How long to wait for each answer.
+    /// Returns the time to wait for each answer.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 }
 
 impl Entries {
-    /// The names, in order.
+    /// Returns the names, in order.
     pub(crate) fn names(&self) -> Vec<&str> {
         let names = self.0.iter().filter_map(|entry| match entry {
             Entry::Name(name) => Some(name.as_str()),
@@ -243,7 +242,7 @@ impl Entries {
         names.collect()
     }
 
-    /// Takes out that patterns match nothing; returns those patterns.
+    /// Removes the problems of patterns that match nothing; returns those patterns.
     pub(crate) fn take_no_match(&mut self) -> Vec<String> {
         let mut patterns = Vec::new();
         self.0.retain(|entry| match entry {
@@ -256,13 +255,13 @@ impl Entries {
         patterns
     }
 
-    /// Characters of the longest name, whether it stands for a variable or for a problem.
+    /// Returns the width of the longest name, of variables and problems.
     pub(crate) fn width(&self) -> usize {
         let names = self.0.iter().map(|entry| match entry {
             Entry::Name(name) => name.as_str(),
             Entry::Problem(problem) => problem.name.as_deref().unwrap_or_default(),
         });
-        // One monster among the names does not push everything else out of sight.
+        // A single very long name must not push the other columns out of sight.
         names
             .map(crate::terminal::width)
             .filter(|width| *width <= NAME_SHOWN_MAX)
@@ -271,13 +270,13 @@ impl Entries {
     }
 }
 
-/// Unknown names of one command for which is found out whether they are folders.
+/// Limit on unknown names per command that are checked for being folders.
 const FOLDERS_LOOKED_MAX: usize = 8;
 
-/// A name longer than this does not count for the width of a table.
+/// Longest name that counts for the width of a table.
 const NAME_SHOWN_MAX: usize = 80;
 
-/// The engine cannot be reached.
+/// Returns the problem of an unreachable engine.
 pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
     let (code, reason) = match error {
         CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
@@ -291,7 +290,7 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
     Problem::new(Exit::Unreachable, code, &sentence)
 }
 
-/// The word for programs.
+/// Returns the code for programs.
 pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
     match &**cause {
         Disconnect::VersionMismatch(_) => "version-mismatch",
@@ -302,12 +301,12 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
     }
 }
 
-/// A name that could not be opened.
+/// Returns the problem of a name that could not be opened.
 fn unopened(fault: &Fault, name: &str) -> Problem {
     reading_fault(fault).of(name)
 }
 
-/// A fault of opening, reading or asking.
+/// Converts a fault of opening, reading or requesting.
 pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
         FaultCode::Denied | FaultCode::NotReadable => Exit::NotPermitted,
@@ -317,7 +316,7 @@ pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     Problem::new(exit, fault.code.name(), &fault.sentence)
 }
 
-/// A fault of writing.
+/// Converts a fault of writing.
 pub(crate) fn writing_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
         FaultCode::UnknownName | FaultCode::BadName | FaultCode::Gone => Exit::SomeFailed,
@@ -327,7 +326,7 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
     Problem::new(exit, fault.code.name(), &fault.sentence)
 }
 
-/// No name matches a pattern.
+/// Returns the problem of a pattern that matches nothing.
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
     let sentence = "nothing matches; `trunkline ls` shows what there is";
     Problem::new(Exit::SomeFailed, NO_MATCH, sentence).of(pattern)
@@ -336,7 +335,7 @@ pub(crate) fn nothing_matches(pattern: &str) -> Problem {
 /// The code of [`nothing_matches`].
 const NO_MATCH: &str = "no-match";
 
-/// What was opened, if it can be read.
+/// Returns the opened variable if it is readable.
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     match opened.access {
         Access::WriteOnly => {
@@ -348,7 +347,7 @@ pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     }
 }
 
-/// What of an opened variable shows with its readings.
+/// Returns the properties of an opened variable that are shown with its readings.
 pub(crate) fn facts(opened: &Opened) -> Facts {
     let properties: Option<&Properties> = opened.properties.as_deref();
     Facts {

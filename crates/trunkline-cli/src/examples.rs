@@ -1,6 +1,6 @@
-//! Three examples for the help of each command. Tests parse every one of them.
+//! Three examples for the help of each command. Tests parse all of them.
 
-/// The command, and its examples.
+/// Each command with its examples.
 pub(crate) const EXAMPLES: &[(&str, [&str; 3])] = &[
     (
         "get",
@@ -228,7 +228,7 @@ pub(crate) const EXAMPLES: &[(&str, [&str; 3])] = &[
     ),
 ];
 
-/// The examples of one command, as its help shows them.
+/// Returns the examples of one command as its help shows them.
 pub(crate) fn shown(command: &str) -> String {
     let found = EXAMPLES.iter().find(|(name, _)| *name == command);
     let lines = found.iter().flat_map(|(_, lines)| lines);
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::arguments::Cli;
 
-    /// Words as a shell splits them, with single quotes only.
+    /// Splits words as a shell does, with single quotes only.
     fn words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
         for (at, part) in line.split('\'').enumerate() {

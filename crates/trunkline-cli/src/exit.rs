@@ -1,8 +1,8 @@
-//! How a command ends: the exit codes, and which of them stands for several failures.
+//! Exit codes, and the choice of one code for several failures.
 
 use std::process::ExitCode;
 
-/// An exit code. What each means to users: `docs/reference/exit-codes.md`.
+/// An exit code. `docs/reference/exit-codes.md` explains each to users.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -42,11 +42,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What went wrong so far, and which code it leads to.
+/// The failures so far, and the code that results from them.
 ///
-/// Something that happened to the command as a whole (data lost, time run out) decides, in that
-/// order. Otherwise failures of single names that all have the same code lead to that code, and
-/// different ones to [`Exit::SomeFailed`].
+/// A failure of the command as a whole (lost data, then timeout) takes precedence. Otherwise
+/// failures of single names that all have the same code result in that code, and different ones in
+/// [`Exit::SomeFailed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     items: Option<Exit>,
@@ -55,7 +55,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One name failed.
+    /// Records the failure of one name.
     pub(crate) fn item_failed(&mut self, exit: Exit) {
         self.items = match self.items {
             None => Some(exit),
@@ -64,17 +64,17 @@ impl Tally {
         };
     }
 
-    /// Data was lost on a read that was declared lossless.
+    /// Records that data was lost on a read that was declared lossless.
     pub(crate) fn data_lost(&mut self) {
         self.lost = true;
     }
 
-    /// The time of the whole command ran out.
+    /// Records that the time of the whole command ran out.
     pub(crate) fn timed_out(&mut self) {
         self.timed_out = true;
     }
 
-    /// The code for all of it.
+    /// Returns the resulting code.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Tally { lost: true, .. } => Exit::Lost,
@@ -104,7 +104,7 @@ mod tests {
             (&[Exit::Refused, Exit::Refused], Exit::Refused),
             (&[Exit::Refused, Exit::Unknown], Exit::SomeFailed),
             (&[Exit::SomeFailed, Exit::Refused], Exit::SomeFailed),
-            // Once mixed, it stays so.
+            // Once mixed, the result stays mixed.
             (
                 &[Exit::Refused, Exit::Unknown, Exit::Refused],
                 Exit::SomeFailed,

@@ -1,15 +1,16 @@
-//! Options that belong to another subcommand of the same command.
+//! Refuses options that belong to another subcommand of the same command.
 //!
-//! `io`, `stream` and `record` name their subcommand by a positional word, so the command line
-//! takes the options of all of them. What the one in use would ignore is refused here.
+//! `io`, `stream` and `record` take their subcommand as a positional word, so the command line
+//! accepts the options of all of them. Options that the subcommand in use would ignore are refused
+//! here.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::problem::Problem;
 
-/// The command, the argument, and the subcommands that it is for. What is not listed is for all of
-/// them, or checked by the command itself.
+/// Command, argument, and the subcommands that it applies to. Arguments not listed apply to all, or
+/// the command checks them itself.
 const ARGUMENTS: [(&str, &str, &[&str]); 21] = [
     ("io", "driver", &["run"]),
     ("io", "settings", &["run"]),
@@ -37,7 +38,7 @@ const ARGUMENTS: [(&str, &str, &[&str]); 21] = [
 /// Refuses an argument that the subcommand in use would ignore.
 ///
 /// # Errors
-/// Which argument, and what it is for.
+/// Names the argument and the subcommands that it is for.
 pub(crate) fn check(cli: &clap::Command, matches: &ArgMatches) -> Result<(), Problem> {
     let Some((command, given)) = matches.subcommand() else {
         return Ok(());
@@ -69,7 +70,7 @@ pub(crate) fn check(cli: &clap::Command, matches: &ArgMatches) -> Result<(), Pro
     Ok(())
 }
 
-/// Whether an argument of a command is for this subcommand, as far as is known here.
+/// Returns true if an argument applies to this subcommand, as far as this table knows.
 pub(crate) fn is_for(command: &str, id: &str, verb: &str) -> bool {
     let listed = ARGUMENTS
         .iter()
@@ -77,7 +78,7 @@ pub(crate) fn is_for(command: &str, id: &str, verb: &str) -> bool {
     listed.is_none_or(|(_, _, verbs)| verbs.contains(&verb))
 }
 
-/// The subcommand in use, as it was typed.
+/// Returns the subcommand in use, as typed.
 fn word(given: &ArgMatches) -> Option<String> {
     let mut raw = given.try_get_raw("verb").ok()??;
     Some(raw.next()?.to_str()?.to_owned())
@@ -137,7 +138,7 @@ mod tests {
     fn every_listed_argument_exists() {
         let cli = Cli::command();
         for (command, id, verbs) in &ARGUMENTS {
-            // `record` is not there on every system.
+            // `record` does not exist on every system.
             let Some(found) = cli.find_subcommand(command) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! A time as people give it: a date, a time of day, a word, or how long ago.
+//! Parses times as people write them: a date, a time of day, a word, or a duration ago.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
@@ -7,11 +7,11 @@ use trunkline_types::Timestamp;
 use trunkline_types::contract::parse_duration;
 use trunkline_types::text::parse_rfc3339;
 
-/// What may be written, for the errors of options that take a time.
+/// Accepted forms, for error messages of options that take a time.
 pub(crate) const FORMS: &str = "write a time such as 2026-11-21T08:00, 14:30, today or yesterday, \
                                 or how long ago, such as 10m or \"2 hours ago\"";
 
-/// What a time without a zone and without a date refers to.
+/// The reference for times without a zone or a date.
 #[derive(Clone, Debug)]
 pub(crate) struct Now {
     pub(crate) time: Timestamp,
@@ -19,12 +19,12 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    /// The time that a text means:
+    /// Parses a time:
     ///
     /// - `now`, `today`, `yesterday` or `tomorrow`, also followed by a time of day;
     /// - a time of day, which is today's, or a date, also followed by a time of day;
     /// - any of these followed by a zone; `@` followed by seconds since 1970;
-    /// - a duration, which is how long ago, or after a `+` how far ahead.
+    /// - a duration, which is that long ago, or after a `+` that far ahead.
     pub(crate) fn parse(&self, text: &str) -> Option<Timestamp> {
         let text = text.trim();
         if has_zone(text)
@@ -50,9 +50,9 @@ impl Now {
         Some(Timestamp::from_nanos(nanos))
     }
 
-    /// Nanoseconds from now on.
+    /// Parses a duration as nanoseconds from now.
     fn distance(&self, text: &str) -> Option<i64> {
-        // A number with a sign could be a row or an index: it needs a unit.
+        // A number with a sign could be a row or an index, so it needs a unit.
         let is_signed = text.starts_with(['+', '-']);
         if is_signed && text.ends_with(|c: char| c.is_ascii_digit()) {
             return None;
@@ -91,14 +91,14 @@ impl Now {
     }
 }
 
-/// Whether a date and time has a zone behind it.
+/// Returns true if a zone follows the date and time.
 fn has_zone(text: &str) -> bool {
     const DATE: usize = "2026-11-21".len();
     let time = text.get(DATE..).unwrap_or_default();
     text.ends_with(['Z', 'z']) || time.contains(['+', '-'])
 }
 
-/// How many days from today a word is.
+/// Returns the distance of a day from today, in days.
 fn day(word: &str) -> Option<i64> {
     match word {
         "yesterday" => Some(-1),
@@ -108,7 +108,7 @@ fn day(word: &str) -> Option<i64> {
     }
 }
 
-/// Hours and minutes at least: `14` alone is no time of day.
+/// Parses a time of day with at least hours and minutes; `14` alone is not one.
 fn time_of_day(text: &str) -> Option<Time> {
     match text.as_bytes() {
         [b'0'..=b'9', b':', ..] => format!("0{text}").parse().ok(),
@@ -117,7 +117,7 @@ fn time_of_day(text: &str) -> Option<Time> {
     }
 }
 
-/// Nanoseconds of numbers with their units, added up; a bare number is seconds.
+/// Returns the sum of numbers with units, in nanoseconds; a bare number is seconds.
 fn duration(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -142,7 +142,7 @@ fn duration(text: &str) -> Option<i64> {
     Some(sum)
 }
 
-/// The unit of a duration as [`parse_duration`] knows it, and how many of it the word means.
+/// Returns the unit that [`parse_duration`] uses for a word, and the factor to it.
 fn unit_of(word: &str) -> Option<(&str, i64)> {
     Some(match word {
         "sec" | "second" | "seconds" => ("s", 1),

@@ -1,4 +1,4 @@
-//! Ctrl-C, and being told to stop.
+//! Handles Ctrl-C and requests to stop.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::terminal::Terminal;
 
-/// From now on Ctrl-C completes the output and ends the process with its code. A second one ends it
-/// at once: what reads the output may be stuck.
+/// Makes Ctrl-C complete the output and end the process with its exit code. A second Ctrl-C ends it
+/// at once, because the reader of the output may be stuck.
 pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> {
     let terminal = terminal.clone();
     let mut signals = Signals::new([SIGINT]).map_err(no_signals)?;
@@ -21,7 +21,7 @@ pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> 
         let mut signals = signals.forever();
         if signals.next().is_some() {
             let finish = move || {
-                // Nobody is left to tell that the output failed.
+                // There is no one left to report a failure of the output to.
                 let _ = terminal.finish();
                 std::process::exit(code);
             };
@@ -40,22 +40,21 @@ pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> 
     thread.map(|_| ()).map_err(|error| no_signals(error).into())
 }
 
-/// Whether Ctrl-C was pressed, or somebody asked the program to end, for a command that has to end
-/// in order.
+/// The state of Ctrl-C and SIGTERM, for a command that has to end in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupted(Arc<(Mutex<Seen>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Seen {
     ends_in_order: bool,
-    /// How many presses the command handles itself; one more ends the process at once.
+    /// Number of presses that the command handles itself; one more ends the process at once.
     handled: u32,
     presses: u32,
 }
 
 impl Interrupted {
-    /// From now on Ctrl-C ends the process with its code, until
-    /// [`end_in_order`](Self::end_in_order).
+    /// Makes Ctrl-C end the process with its exit code, until [`end_in_order`](Self::end_in_order)
+    /// is called.
     pub(crate) fn new(terminal: &Terminal) -> Result<Self, Stop> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?;
         let interrupted = Self(Arc::default());
@@ -65,7 +64,7 @@ impl Interrupted {
             for _ in signals.forever() {
                 let mut seen = presses.lock();
                 if !seen.ends_in_order {
-                    // Nobody is left to tell that the output failed.
+                    // There is no one left to report a failure of the output to.
                     let _ = terminal.finish();
                 }
                 if !seen.ends_in_order || seen.presses >= seen.handled {
@@ -84,13 +83,13 @@ impl Interrupted {
             .map_err(|error| no_signals(error).into())
     }
 
-    /// From now on the command looks itself; the second Ctrl-C ends the process.
+    /// Leaves the first Ctrl-C to the command; the second ends the process.
     pub(crate) fn end_in_order(&self) {
         let mut seen = self.lock();
         (seen.ends_in_order, seen.handled) = (true, 1);
     }
 
-    /// From now on the command looks itself, also at a second Ctrl-C; the third ends the process.
+    /// Leaves the first two to the command; the third ends the process.
     pub(crate) fn end_in_order_twice(&self) {
         let mut seen = self.lock();
         (seen.ends_in_order, seen.handled) = (true, 2);
@@ -100,17 +99,17 @@ impl Interrupted {
         self.lock().presses > 0
     }
 
-    /// Waits for so long, or until it is pressed.
+    /// Waits until the next Ctrl-C, at most `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) {
         let seen = self.lock();
         let before = seen.presses;
-        // A wait that fails is none, and its caller looks again.
+        // A failed wait returns early, and the caller checks again.
         let _ = self
             .pressed()
             .wait_timeout_while(seen, timeout, |seen| seen.presses == before);
     }
 
-    /// Whether it was pressed once more.
+    /// Returns true if Ctrl-C was pressed more than once.
     pub(crate) fn is_so_again(&self) -> bool {
         self.lock().presses > 1
     }
@@ -119,7 +118,7 @@ impl Interrupted {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Told of each press.
+    /// Notified at each press.
     fn pressed(&self) -> &Condvar {
         &self.0.1
     }
@@ -130,12 +129,12 @@ impl Interrupted {
 pub(crate) struct StopSignals(Signals);
 
 impl StopSignals {
-    /// From now on neither ends the process by itself.
+    /// Takes over both signals, so that neither ends the process by itself.
     pub(crate) fn new() -> Result<Self, Stop> {
         Ok(Self(Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?))
     }
 
-    /// Waits for the first.
+    /// Waits for the first signal.
     pub(crate) fn wait(&mut self) {
         let _ = self.0.forever().next();
     }

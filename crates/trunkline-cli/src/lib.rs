@@ -10,12 +10,12 @@
 //!
 //! # Layout
 //! - [`run`]: from the words of the command line to the exit code.
-//! - `arguments`, `settings`: the options, and what they come to together.
+//! - `arguments`, `settings`: the options, and the checked settings that result from them.
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
 //! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
 //!   prints.
-//! - `examples`: those of the help. `foreign`: arguments of another subcommand, which are refused.
-//! - `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
+//! - `examples`: the examples of the help. `foreign`: refuses arguments of another subcommand.
+//! - `problem`, `exit`: errors, and their exit codes. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
 #![forbid(unsafe_code)]
@@ -52,7 +52,7 @@ use crate::settings::Settings;
 use crate::terminal::Terminal;
 use crate::verbs::{Context, help};
 
-/// Runs the command line of this process. How it ends: `docs/reference/exit-codes.md`.
+/// Runs the command line of this process. `docs/reference/exit-codes.md` describes the exit codes.
 pub fn run() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let is_json = wants_json(&words);
@@ -65,9 +65,9 @@ pub fn run() -> ExitCode {
     end(result, &terminal).into()
 }
 
-/// A command line that clap understands.
+/// A command line that clap accepts.
 enum Parsed {
-    /// With whether it or the environment says how long to wait.
+    /// The flag is true if the command line or the environment sets the timeout.
     Command(Box<Cli>, bool),
     /// It has an argument that its subcommand would ignore.
     Foreign(Problem),
@@ -98,7 +98,7 @@ fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Ex
     verbs::run(&cli.command, &context)
 }
 
-/// Completes the output and turns the result into a code.
+/// Completes the output and turns the result into an exit code.
 fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
     let stop = match (result, terminal.finish()) {
         (Ok(exit), Ok(())) => return exit,
@@ -107,14 +107,14 @@ fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
     match stop {
         Stop::PipeClosed => Exit::Done,
         Stop::Problem(problem) => {
-            // Standard error is all that is left, and it may be gone as well.
+            // Standard error is the last resort, and it may be closed as well.
             let _ = terminal.problem(&problem, 0);
             problem.exit
         }
     }
 }
 
-/// The error with the command that was probably meant, where clap found none.
+/// Adds the command that was probably meant, if clap suggested none.
 fn with_suggestion(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::InvalidSubcommand
         || error.get(ContextKind::SuggestedSubcommand).is_some()
@@ -133,14 +133,14 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// What is wrong with the command line, or the help that was asked for.
+/// Shows the error of the command line, or the help requested.
 fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exit, Stop> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             terminal.raw(error.render().to_string().as_bytes())?;
             Ok(Exit::Done)
         }
-        // Not as the same error of clap: with a variable of the environment set it would say less.
+        // clap's own error says less when an environment variable is set.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if !is_json =>
         {
@@ -149,7 +149,7 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
         }
         _ if is_json => {
             let text = error.render().to_string();
-            // What is wrong, without the usage below it.
+            // The message without the usage below it.
             let first = text.split("\n\n").next().unwrap_or_default();
             let words: Vec<&str> = first.split_whitespace().collect();
             let message = words.join(" ");
@@ -164,7 +164,8 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
     }
 }
 
-/// Whether errors are to be JSON. Needed before the command line is understood, as it may not be.
+/// Returns true if errors are to be JSON. It works on the raw words, because the command line may
+/// be invalid.
 fn wants_json(words: &[OsString]) -> bool {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let named = ["json", "jsonl"];

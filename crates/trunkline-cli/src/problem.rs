@@ -1,5 +1,4 @@
-//! What went wrong, in the form in which it is shown: a sentence for people, an object for
-//! programs.
+//! Errors as they are shown: a sentence for people, an object for programs.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,33 +7,33 @@ use serde_json::{Map, Value as Json};
 
 use crate::exit::Exit;
 
-/// Something that went wrong, of one name or of the whole command.
+/// An error, of one name or of the whole command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Problem {
-    /// The name that failed, when it is one name's failure.
+    /// The name that failed, if only one did.
     pub(crate) name: Option<String>,
     /// Stable word for programs, such as `unknown-name`.
     pub(crate) code: Cow<'static, str>,
-    /// What is wrong.
+    /// Description of the error.
     pub(crate) message: String,
-    /// What to do about it.
+    /// Remedy.
     pub(crate) hint: Option<String>,
-    /// The code it leads to.
+    /// Exit code that it leads to.
     pub(crate) exit: Exit,
 }
 
-/// Why a command does not go on.
+/// The reason why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Nobody reads its output any more: a clean end.
+    /// The reader has closed the output: a clean end.
     PipeClosed,
-    /// Something is wrong.
+    /// An error.
     Problem(Box<Problem>),
 }
 
 impl Problem {
-    /// A problem of the whole command. Sentences here say what is wrong, then `; `, then what to
-    /// do: the second half becomes the hint.
+    /// Returns a problem of the whole command. A sentence states the error, then `; `, then the
+    /// remedy: the second half becomes the hint.
     pub(crate) fn new(exit: Exit, code: impl Into<Cow<'static, str>>, sentence: &str) -> Self {
         let (message, hint) = match sentence.split_once("; ") {
             Some((message, hint)) => (message, Some(hint.to_owned())),
@@ -49,21 +48,21 @@ impl Problem {
         }
     }
 
-    /// The command line is wrong.
+    /// Returns an error of the command line.
     pub(crate) fn usage(sentence: &str) -> Self {
         Self::new(Exit::Usage, "usage", sentence)
     }
 
-    /// The same, of this name.
+    /// Assigns the problem to a name.
     #[must_use]
     pub(crate) fn of(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// As people see it behind the name.
+    /// Returns the text that people see after the name.
     pub(crate) fn sentence(&self) -> String {
-        // What everybody knows is said shortly, and only a suggestion is worth its place.
+        // Frequent errors are shortened, and only a suggestion is worth its space.
         let (message, hint) = match self.code.as_ref() {
             "unknown-name" => {
                 let hint = self.hint.as_deref().filter(|hint| {
@@ -81,7 +80,7 @@ impl Problem {
         }
     }
 
-    /// As programs see it.
+    /// Returns the object that programs see.
     pub(crate) fn to_json(&self) -> Json {
         let mut object = Map::new();
         object.insert("v".to_owned(), Json::from(1));
@@ -104,7 +103,7 @@ impl From<Problem> for Stop {
 }
 
 impl From<io::Error> for Stop {
-    /// An error of writing to standard output.
+    /// Converts an error of writing to standard output.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Stop::PipeClosed,

@@ -1,4 +1,4 @@
-//! A file that is put in the place of another.
+//! Replaces files atomically.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -9,13 +9,13 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::terminal::shown;
 
-/// Puts what `write` makes in the place of a file in one step: nobody finds half of it, and it is
-/// on the disk then. The new one has the permissions of the old one, or those of any new file. A
-/// pipe, a device or what is open already (`/dev/stdout`) is written to where it is; where a link
-/// leads to a file, that one is replaced.
+/// Replaces a file with the output of `write` in one step: no reader finds half of it, and on
+/// return it is on the disk. The new file has the permissions of the old one, or those of any new
+/// file. A pipe, a device or a file that is already open (`/dev/stdout`) is written in place; if a
+/// link leads to a file, that file is replaced.
 ///
 /// # Errors
-/// Whatever the system says; what was there is still there then.
+/// The error of the system; the old file is unchanged then.
 pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -38,7 +38,7 @@ pub(crate) fn replace(
     let folder = folder.unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new()
         .prefix(".trunkline-")
-        // The user's mask takes from it.
+        // The user's umask is subtracted from it.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)?;
     write(file.as_file_mut())?;
@@ -51,7 +51,7 @@ pub(crate) fn replace(
     File::open(folder)?.sync_all()
 }
 
-/// A file that would be replaced is there, and nobody said that it may go.
+/// Returns the problem of an existing file that may not be replaced.
 pub(crate) fn exists(path: &Path) -> Problem {
     let sentence = format!("{} is there already; --force replaces it", shown(path));
     Problem::new(Exit::SomeFailed, "exists", &sentence)
@@ -94,7 +94,7 @@ mod tests {
         replace(&link, |file| file.write_all(b"second")).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"second");
-        // What is open already keeps its name, whoever has it open.
+        // An already open file is written in place.
         let open = File::create(folder.path().join("open")).unwrap();
         let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
         replace(Path::new(&name), |file| file.write_all(b"through")).unwrap();
@@ -112,7 +112,8 @@ mod tests {
             move || fs::read(path).unwrap()
         });
         replace(&path, |file| file.write_all(b"to somebody")).unwrap();
-        // A pipe that was replaced has nobody who writes to it: its reader waits for ever.
+        // If the pipe had been replaced, it would have no writer, and its reader would wait for
+        // ever.
         assert!(!fs::metadata(&path).unwrap().is_file());
         assert_eq!(reader.join().unwrap(), b"to somebody");
     }

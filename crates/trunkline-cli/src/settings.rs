@@ -1,4 +1,4 @@
-//! What the options of every command come to, checked against each other.
+//! The settings that result from the options of every command, checked against each other.
 
 use std::time::Duration;
 
@@ -11,44 +11,43 @@ use crate::output::times::TimeChoice;
 use crate::output::values::ValueStyle;
 use crate::problem::Problem;
 
-/// Options of every command, checked.
+/// The checked options of every command.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The engine, as it was written.
+    /// URL of the engine, as written.
     pub(crate) url: String,
-    /// Both ends gather what they send.
+    /// Throughput mode: both ends gather what they send.
     pub(crate) batch: Option<Throughput>,
-    /// How long to wait for it.
+    /// Time to wait for the engine.
     pub(crate) timeout: Duration,
-    /// Whether the user has said so, and not the default.
+    /// True if the user has set the timeout.
     pub(crate) is_timeout_given: bool,
-    /// The form of the output.
     pub(crate) form: Form,
-    /// How much of a reading is shown.
+    /// The part of a reading that is shown.
     pub(crate) columns: Columns,
-    /// How values are written.
+    /// Format of values.
     pub(crate) values: ValueStyle,
-    /// Which times are written and how.
+    /// The times to show, and their format.
     pub(crate) times: TimeChoice,
     /// Names that match one of these are left out.
     pub(crate) exclude: Vec<Pattern>,
 }
 
-/// How much of a reading is shown to people.
+/// The part of a reading that is shown to people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Columns {
-    /// Name, value, and what is worth knowing.
+    /// Name, value, and remarks.
     Usual,
     /// The value.
     Terse,
     /// Name, time, value, quality.
     Wide,
-    /// As the user says.
+    /// As the user's template says.
     Template(Template),
 }
 
 impl Settings {
-    /// Checks the options. `is_tty`: whether standard output is a terminal.
+    /// Checks the options. `is_tty` is true if standard output is a terminal.
     pub(crate) fn new(global: &GlobalArgs, is_tty: bool) -> Result<Self, Problem> {
         let form = match (global.json, global.form) {
             (true, Some(Form::Table | Form::Plain | Form::Json | Form::Csv)) => {
@@ -84,24 +83,23 @@ impl Settings {
         })
     }
 
-    /// How long a command waits that waits for ever where nothing is said.
+    /// Returns the timeout of a command that otherwise waits for ever.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.is_timeout_given.then_some(self.timeout)
     }
 
-    /// Whether what the command says is read by programs.
+    /// Returns true if the output is for programs.
     pub(crate) fn is_json(&self) -> bool {
         matches!(self.form, Form::Json | Form::Jsonl)
     }
 
-    /// Whether a name is to be left out.
     pub(crate) fn is_excluded(&self, name: &str) -> bool {
         self.exclude.iter().any(|pattern| pattern.matches(name))
     }
 }
 
 impl Form {
-    /// Whether people read it.
+    /// Returns true if the form is for people.
     pub(crate) fn is_for_people(self) -> bool {
         matches!(self, Form::Table | Form::Plain)
     }

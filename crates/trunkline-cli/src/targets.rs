@@ -1,4 +1,4 @@
-//! What a command is about: an engine, and names, patterns or URLs there.
+//! The targets of a command: an engine, and names, patterns or URLs there.
 
 use trunkline_types::url::Via;
 use trunkline_types::{Name, Pattern, Url};
@@ -7,28 +7,28 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::settings::Settings;
 
-/// The operands of a command, resolved as far as that goes without the engine.
+/// The operands of a command, resolved as far as possible without the engine.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Targets {
-    /// The engine that all of them are at.
+    /// The engine that has all of them.
     pub(crate) engine: Url,
-    /// In the order in which they were given.
+    /// The operands in the order in which they were given.
     pub(crate) wanted: Vec<Wanted>,
 }
 
 /// One operand.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Wanted {
-    /// A variable.
+    /// The name of a variable.
     Name(String),
-    /// All variables that match.
+    /// A pattern for all matching variables.
     Pattern(Pattern),
-    /// Neither.
+    /// An invalid operand.
     Wrong(Problem),
 }
 
 impl Targets {
-    /// The patterns among them.
+    /// Returns the patterns among the operands.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.wanted.iter().filter_map(|wanted| match wanted {
             Wanted::Pattern(pattern) => Some(pattern),
@@ -36,7 +36,7 @@ impl Targets {
         })
     }
 
-    /// The names among them that are not excluded.
+    /// Returns the names among the operands that are not excluded.
     pub(crate) fn names(&self, settings: &Settings) -> Vec<String> {
         let names = self.wanted.iter().filter_map(|wanted| match wanted {
             Wanted::Name(name) if !settings.is_excluded(name) => Some(name.clone()),
@@ -46,10 +46,10 @@ impl Targets {
     }
 }
 
-/// The engine that `--url` names.
+/// Returns the engine that `--url` names.
 ///
 /// # Errors
-/// A usage problem when it names none.
+/// A usage problem if it names none.
 pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
     let text = settings.url.trim();
     let with_scheme = match text.contains("://") {
@@ -72,7 +72,7 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
 /// Resolves the operands of a command.
 ///
 /// # Errors
-/// A usage problem when they are not all at one engine.
+/// A usage problem if they are not all at one engine.
 pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Targets, Problem> {
     let default = engine(settings)?;
     let mut engines: Vec<Url> = Vec::new();
@@ -136,7 +136,7 @@ fn is_same(one: &Url, other: &Url) -> bool {
         && one.via == other.via
 }
 
-/// The engine's address as people write it, `localhost:5850`, or its Unix socket.
+/// Returns the engine's address as people write it, `localhost:5850`, or its Unix socket.
 pub(crate) fn address(engine: &Url) -> String {
     if let Via::Unix(path) | Via::Shared(path) = &engine.via {
         return path.to_string();

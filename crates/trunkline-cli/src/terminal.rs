@@ -1,12 +1,12 @@
-//! The one place that prints: standard output for data, standard error for everything else.
+//! The only place that prints: standard output for data, standard error for everything else.
 //!
-//! Whatever is printed as text passes [`safe`] here: no character from outside, in whatever form,
-//! moves the cursor, ends a line, or hides or reorders what is around it. Cells of tables and of
-//! tab-separated columns pass [`plain`] before they are joined, so none begins another column.
+//! All printed text passes [`safe`] here: no character from outside, in any form, moves the cursor,
+//! ends a line, or hides or reorders the text around it. Cells of tables and of tab-separated
+//! columns pass [`plain`] before they are joined, so none begins another column.
 //!
-//! Output is kept back until a line is of use to somebody: at once on a terminal, otherwise when
-//! the command has nothing more to say for now. So a pipe gets whole lines, in time, and few system
-//! calls.
+//! Output is flushed when it is useful: on a terminal after every line, otherwise when the command
+//! has nothing more to print for now. So a pipe gets whole lines, in time, and few system calls are
+//! made.
 
 #![expect(
     clippy::disallowed_methods,
@@ -26,32 +26,32 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::problem::{Problem, Stop};
 
-/// How a word is to be seen.
+/// The style of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mood {
-    /// As it is.
+    /// Unchanged.
     Plain,
     /// Less important.
     Dim,
-    /// Careful.
+    /// A warning.
     Uncertain,
-    /// Wrong.
+    /// An error.
     Bad,
-    /// Right, where that is the news.
+    /// Good news.
     Fine,
 }
 
-/// Standard output and standard error of this process. Clones are the same terminal.
+/// Standard output and standard error of this process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     out: Arc<Mutex<Out>>,
-    /// Whether standard output is a terminal.
+    /// True if standard output is a terminal.
     pub(crate) is_tty: bool,
     colours: bool,
     error_colours: bool,
-    /// Whether standard error is a terminal on which progress has a line of its own.
+    /// True if standard error is a terminal with a line of its own for progress.
     shows_progress: bool,
-    /// Whether errors are JSON objects.
+    /// True if errors are JSON objects.
     json_errors: bool,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Terminal {
 struct Out {
     stream: BufWriter<Stdout>,
     list: List,
-    /// Progress stands on the last line of standard error.
+    /// True while the last line of standard error shows progress.
     has_progress: bool,
 }
 
-/// Whether the lines are the elements of one JSON array.
+/// The state of a JSON array whose elements are the lines.
 #[derive(Debug, PartialEq, Eq)]
 enum List {
     No,
@@ -72,7 +72,8 @@ enum List {
 }
 
 impl Terminal {
-    /// Of this process. Colours only where people look, and not where `NO_COLOR` is set.
+    /// Returns the terminal of this process. It uses colours only on a terminal, and not if
+    /// `NO_COLOR` is set.
     pub(crate) fn new(json_errors: bool) -> Self {
         let wanted = are_colours_wanted(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
         let is_tty = io::stdout().is_terminal();
@@ -85,25 +86,25 @@ impl Terminal {
             is_tty,
             colours: wanted && is_tty,
             error_colours: wanted && io::stderr().is_terminal(),
-            // Where data scrolls by there is no place for it.
+            // While data scrolls by on the same terminal there is no place for it.
             shows_progress: has_progress_line() && !is_tty && !json_errors,
             json_errors,
         }
     }
 
-    /// From now on the lines are the elements of one JSON array.
+    /// Makes the following lines the elements of one JSON array.
     pub(crate) fn begin_list(&self) {
         self.out().list = List::Empty;
     }
 
-    /// Writes one line of data, of columns with tabs between them where it has several. A line
-    /// break in it is escaped like everything else that is not printable.
+    /// Writes one line of data; tabs separate its columns. A line break in it is escaped like every
+    /// other unprintable character.
     pub(crate) fn line(&self, line: &str) -> Result<(), Stop> {
         self.write_line(&safe(line, self.colours, |character| character == '\t'))
     }
 
-    /// The same of text with line breaks of the user's own, such as those of `--format`. Text from
-    /// outside in it was escaped before.
+    /// Writes text that may have line breaks of the user's own, such as those of `--format`. Text
+    /// from outside was escaped before.
     pub(crate) fn lines(&self, lines: &str) -> Result<(), Stop> {
         self.write_line(&safe(lines, self.colours, is_layout))
     }
@@ -111,7 +112,8 @@ impl Terminal {
     fn write_line(&self, line: &str) -> Result<(), Stop> {
         let mut out = self.out();
         if self.is_tty && std::mem::take(&mut out.has_progress) {
-            // They are seen in the same place. Whoever closed standard error does not want to know.
+            // Both streams are shown in the same place. If standard error is closed, the failure
+            // does not matter.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
         }
         let before = match out.list {
@@ -134,19 +136,19 @@ impl Terminal {
         Ok(())
     }
 
-    /// Writes text as it is: the help, a generated script. Never text from outside.
+    /// Writes text unchanged: the help, a generated script. Never text from outside.
     pub(crate) fn raw(&self, text: &[u8]) -> Result<(), Stop> {
         let mut out = self.out();
         out.stream.write_all(text)?;
         Ok(out.stream.flush()?)
     }
 
-    /// Hands on what was written so far.
+    /// Flushes what was written so far.
     pub(crate) fn flush(&self) -> Result<(), Stop> {
         Ok(self.out().stream.flush()?)
     }
 
-    /// Completes what was begun and hands it on. Nothing is written afterwards.
+    /// Completes and flushes the output. Nothing may be written afterwards.
     pub(crate) fn finish(&self) -> Result<(), Stop> {
         self.end_progress();
         let mut out = self.out();
@@ -159,7 +161,7 @@ impl Terminal {
         Ok(out.stream.flush()?)
     }
 
-    /// A problem, on standard error; behind a name as wide as `width`.
+    /// Writes a problem to standard error, after a name padded to `width`.
     pub(crate) fn problem(&self, problem: &Problem, width: usize) -> Result<(), Stop> {
         if self.json_errors {
             return self.note(&problem.to_json().to_string());
@@ -182,7 +184,7 @@ impl Terminal {
         self.note(&text)
     }
 
-    /// A line on standard error, after the data written so far.
+    /// Writes a line to standard error, after flushing the data written so far.
     pub(crate) fn note(&self, line: &str) -> Result<(), Stop> {
         self.flush()?;
         let erase = match std::mem::take(&mut self.out().has_progress) {
@@ -190,30 +192,31 @@ impl Terminal {
             false => "",
         };
         let line = safe(line, self.error_colours, is_layout);
-        // Whoever closed standard error does not want to know.
+        // If standard error is closed, the failure does not matter.
         let _ = writeln!(io::stderr().lock(), "{erase}{line}");
         Ok(())
     }
 
-    /// Whether [`progress`](Self::progress) shows anything.
+    /// Returns true if [`progress`](Self::progress) shows anything.
     pub(crate) fn shows_progress(&self) -> bool {
         self.shows_progress
     }
 
-    /// How a command is doing, on one line of standard error that is renewed; only on a terminal.
+    /// Shows the state of a command on one line of standard error that is rewritten each time; only
+    /// on a terminal.
     pub(crate) fn progress(&self, line: &str) {
         if self.shows_progress {
             self.out().has_progress = true;
-            // Of a line that goes on in the next one only that could be taken away again.
+            // If the line wrapped, only its last row could be erased.
             let line = plain(line);
             let line = fitting(&line, columns());
-            // Whoever closed standard error does not want to know.
+            // If standard error is closed, the failure does not matter.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
     }
 
-    /// The same for a command whose data goes to a file: there is a place for progress where people
-    /// look at standard error.
+    /// Returns a terminal for a command whose data goes to a file: progress is shown if standard
+    /// error is a terminal.
     pub(crate) fn beside_files(&self) -> Self {
         Self {
             shows_progress: has_progress_line() && !self.json_errors,
@@ -221,26 +224,26 @@ impl Terminal {
         }
     }
 
-    /// Takes the progress away.
+    /// Erases the progress line.
     pub(crate) fn end_progress(&self) {
         if std::mem::take(&mut self.out().has_progress) {
-            // Whoever closed standard error does not want to know.
+            // If standard error is closed, the failure does not matter.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
         }
     }
 
-    /// Standard output for data that is no text, behind everything that was written so far.
+    /// Returns standard output for binary data, after everything written so far.
     pub(crate) fn data(&self) -> Result<File, Stop> {
         self.flush()?;
         Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
     }
 
-    /// The text as it is to be seen on standard output.
+    /// Returns the text in a style for standard output.
     pub(crate) fn paint(&self, mood: Mood, text: &str) -> String {
         painted(self.colours, mood, text)
     }
 
-    /// The text as it is to be seen on standard error.
+    /// Returns the text in a style for standard error.
     pub(crate) fn error_paint(&self, mood: Mood, text: &str) -> String {
         painted(self.error_colours, mood, text)
     }
@@ -250,53 +253,53 @@ impl Terminal {
     }
 }
 
-/// How many columns one line of the terminal has that standard error is.
+/// Returns the number of usable columns of the terminal on standard error.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
-    // A terminal that does not know says 0.
+    // A terminal that does not know its size reports 0.
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     columns.checked_sub(1).unwrap_or(usize::MAX)
 }
 
-/// Whether people look at standard error, and a line can be renewed there.
+/// Returns true if standard error is a terminal on which a line can be rewritten.
 fn has_progress_line() -> bool {
     io::stderr().is_terminal() && !is_dumb(std::env::var_os("TERM"))
 }
 
-/// Whether a terminal can do no more than show one line behind the other.
+/// Returns true if a terminal can only append lines.
 fn is_dumb(term: Option<OsString>) -> bool {
     term.is_some_and(|term| term == "dumb")
 }
 
-/// Whether colours are wanted on a terminal: not where `NO_COLOR` says anything, nor where none can
-/// be.
+/// Returns true if colours are wanted on a terminal: not if `NO_COLOR` is set to anything, and not
+/// on a dumb terminal.
 fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty()) && !is_dumb(term)
 }
 
-/// A path for people: nothing in it moves the cursor.
+/// Formats a path for people, with unprintable characters escaped.
 pub(crate) fn shown(path: &Path) -> String {
     plain(&path.display().to_string())
 }
 
-/// Text from outside on one line, without anything that a terminal would obey, and without tabs.
+/// Escapes text from outside: one line, without tabs or terminal control.
 pub(crate) fn plain(text: &str) -> String {
     escape(text).into_owned()
 }
 
-/// The same of text that may have several lines.
+/// Escapes text from outside that may have several lines.
 fn plain_lines(text: &str) -> String {
     escape_except(text, |character| character == '\n').into_owned()
 }
 
-/// Columns with tabs between them; empty ones at the end are left out.
+/// Joins columns with tabs; empty ones at the end are left out.
 pub(crate) fn tabbed<'c>(cells: impl IntoIterator<Item = &'c str>) -> String {
     let cells: Vec<Cow<'_, str>> = cells.into_iter().map(escape).collect();
     cells.join("\t").trim_end_matches('\t').to_owned()
 }
 
-/// The text as it may reach the terminal: everything that is not printable is escaped, unless
-/// `keep` names it, or it is a colour of [`painted`] where there are colours.
+/// Returns the text as it may reach the terminal. Everything unprintable is escaped, except
+/// characters that `keep` accepts and, if colours are used, the colours of [`painted`].
 fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
     if !has_colours || !text.contains('\u{1b}') {
         return escape_except(text, keep);
@@ -318,17 +321,17 @@ fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// What separates lines and columns.
+/// Returns true for separators of lines and columns.
 fn is_layout(character: char) -> bool {
     matches!(character, '\n' | '\t')
 }
 
-/// The columns of a terminal that a text takes.
+/// Returns the number of terminal columns that a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text and spaces behind it, as many as it lacks columns to `width`.
+/// Pads the text with spaces to `width` columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(text.width());
     let mut padded = String::with_capacity(text.len() + missing);
@@ -337,7 +340,7 @@ pub(crate) fn padded(text: &str, width: usize) -> String {
     padded
 }
 
-/// As much of the text as there are columns for.
+/// Returns the part of the text that fits into `columns`.
 fn fitting(text: &str, columns: usize) -> &str {
     let mut taken = 0;
     let end = text.char_indices().find(|(_, character)| {
@@ -347,7 +350,7 @@ fn fitting(text: &str, columns: usize) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// The beginning of a name that is too long to be looked at.
+/// Truncates a name that is too long to be shown.
 fn clipped(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(NAME_SHOWN_MAX) {
         Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
@@ -355,7 +358,7 @@ fn clipped(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Back to the beginning of the line, which is empty then.
+/// Moves to the beginning of the line and clears it.
 const ERASE_LINE: &str = "\r\u{1b}[K";
 
 /// Characters of a name that an error shows.
@@ -365,10 +368,10 @@ const DIM: &str = "\u{1b}[2m";
 const YELLOW: &str = "\u{1b}[33m";
 const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
-/// As before the colour.
+/// Ends the colour.
 const RESET: &str = "\u{1b}[0m";
 
-/// Everything that [`painted`] puts around a text.
+/// All sequences that [`painted`] puts around a text.
 const COLOURS: [&str; 5] = [DIM, YELLOW, RED, GREEN, RESET];
 
 fn painted(colours: bool, mood: Mood, text: &str) -> String {

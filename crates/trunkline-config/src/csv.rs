@@ -1,5 +1,6 @@
-//! CSV files with the rows of a `[[use]]`: the first line names the parameters (RFC 4180: commas,
-//! quotes doubled inside quotes, lines ending in LF or CRLF). Empty lines are skipped.
+//! Reads the CSV files with the rows of a `[[use]]`. The first line names the parameters. The
+//! format is RFC 4180: commas, quotes doubled inside quotes, lines ending in LF or CRLF. Empty
+//! lines are skipped.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,14 +11,14 @@ use crate::report::Report;
 use crate::source::{Place, Source};
 use crate::template::{ParamKind, Parameter, Row};
 
-/// A field of a line and where it begins.
+/// A field of a line and its byte offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Cell {
     pub text: String,
     pub at: u32,
 }
 
-/// Reads the rows of a CSV file named in a configuration file.
+/// Reads the rows of a CSV file that a configuration file names.
 pub(crate) fn rows(
     path: &str,
     named_at: Place,
@@ -71,7 +72,7 @@ pub(crate) fn rows(
     is_good.then_some(rows)
 }
 
-/// Opens a file that lies beside the configuration file or below it, links followed.
+/// Opens a file in the configuration file's directory or below it, after resolving links.
 fn open(path: &str, named_at: Place, report: &Report) -> Result<Source, crate::source::ReadFault> {
     let refuse = |reason: &str| {
         Err((
@@ -106,7 +107,7 @@ fn open(path: &str, named_at: Place, report: &Report) -> Result<Source, crate::s
     }
 }
 
-/// The parameter of each column.
+/// Returns the parameter of each column.
 fn columns<'p>(
     header: &[Cell],
     parameters: &'p [Parameter],
@@ -137,7 +138,7 @@ fn columns<'p>(
             }
         }
     }
-    // Only columns that could all be read say which one is missing.
+    // A missing column is reported only if all column names could be read.
     if is_good {
         let at = header.first().map_or(0, |cell| cell.at);
         for parameter in parameters {
@@ -213,7 +214,7 @@ fn param(text: &str, kind: ParamKind) -> Option<Param> {
     }
 }
 
-/// Takes a text apart into lines of fields; on failure the byte offset and the reason.
+/// Splits a text into lines of fields. Returns the byte offset and the reason on failure.
 pub(crate) fn parse(text: &str) -> Result<Vec<Vec<Cell>>, (u32, &'static str)> {
     let mut lines = Vec::new();
     let mut line = Vec::new();
@@ -238,7 +239,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Vec<Cell>>, (u32, &'static str)> {
     }
 }
 
-/// The field that begins at `at`, and where it ends: at a comma, a line end or the end of the text.
+/// Returns the field that begins at `at`, and its end: a comma, a line end or the end of the text.
 fn cell(text: &str, at: usize) -> Result<(Cell, usize), (u32, &'static str)> {
     let start = at as u32;
     let rest = text.get(at..).unwrap_or_default();

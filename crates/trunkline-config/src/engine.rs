@@ -27,11 +27,11 @@ const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const HEALTH_MAX: Duration = Duration::from_secs(3_600);
 
-/// Longer than this, looking costs more than it can spare.
+/// Longest spin time: beyond it, spinning costs more than it can save.
 const SPIN_MAX: Duration = Duration::from_millis(1);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 
-/// Reads the section; what cannot be read keeps its default.
+/// Reads the section; settings that cannot be read keep their defaults.
 pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     check_keys(section, Section::Engine, report);
     let mut engine = EngineConfig::default();
@@ -82,7 +82,7 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     engine
 }
 
-/// A file beside the configuration file, unless it is named from the root.
+/// Reads the path of the store, relative to the configuration file unless it is absolute.
 fn store(node: &Node, values: &mut Values<'_, '_>) -> Option<StoreChoice> {
     let text = values.text_within("store", node, STORE_BYTES_MAX)?;
     if text == "none" {
@@ -181,7 +181,7 @@ fn listen(
     Some(addresses)
 }
 
-/// An address with or without a port.
+/// Parses an address with or without a port.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let text = text.trim();
     let host = text

@@ -1,45 +1,45 @@
-//! What can be wrong with configuration files, each with its place and, if there is one, the cure.
+//! The errors of configuration files, each with its place and, where possible, its remedy.
 
 use std::fmt;
 
-/// Everything that is wrong with the files of one run, in the order of the files and their lines.
+/// All errors of the files of one run, in the order of the files and their lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigErrors {
-    /// At least one; at most [`ERRORS_MAX`].
+    /// The errors kept: at least one, at most [`ERRORS_MAX`].
     pub errors: Vec<ConfigError>,
-    /// How many more were found and are not listed.
+    /// Number of errors that were found beyond those.
     pub further: usize,
 }
 
-/// Errors that are kept; the rest is counted.
+/// Maximum number of errors kept; further ones are counted.
 pub const ERRORS_MAX: usize = 100;
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConfigError {
-    /// The file as it was named by the caller, or the CSV file beside it.
+    /// Path of the file as named by the caller, or of a CSV file that it refers to.
     pub file: String,
-    /// Where in the file; `None` when it is about the file as a whole.
+    /// Position in the file; `None` for an error of the file as a whole.
     pub position: Option<Position>,
-    /// What is wrong.
+    /// The error itself.
     pub kind: ConfigErrorKind,
     /// The word that was probably meant.
     pub suggestion: Option<String>,
-    /// For what is made from a template: where it is used, `file:line:column`.
+    /// For something made from a template: the place of its use, `file:line:column`.
     pub used_at: Option<String>,
 }
 
-/// A place in a text, both counted from 1; columns are characters, not bytes.
+/// A position in a text. Both numbers count from 1; columns are characters, not bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position {
-    /// Line.
+    /// Line, from 1.
     pub line: u32,
-    /// Column.
+    /// Column in characters, from 1.
     pub column: u32,
 }
 
-/// What is wrong, as a sentence that goes on after `file:line:column`.
+/// The error as a sentence that continues after `file:line:column`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each variant is documented by its sentence")]
@@ -62,7 +62,7 @@ pub enum ConfigErrorKind {
     #[error("unknown key \"{key}\"")]
     UnknownKey {
         key: String,
-        /// The keys that there are.
+        /// The keys that exist.
         known: String,
     },
     #[error("\"{key}\" has no meaning in {section}")]
@@ -189,7 +189,7 @@ pub enum ConfigErrorKind {
     #[error("no [[io]] section is named \"{name}\"")]
     UnknownIo { name: String },
 
-    // Many from one.
+    // Repetition and placeholders.
     #[error("\"{text}\": {reason}")]
     Placeholder { text: String, reason: String },
     #[error("placeholders do not work in {section}; for a brace itself write {{{{ or }}}}")]
@@ -265,14 +265,14 @@ pub enum ConfigErrorKind {
 macro_rules! codes {
     ($($variant:ident => $code:literal,)*) => {
         impl ConfigErrorKind {
-            /// A stable name for scripts, such as `unknown-key`.
+            /// Returns a stable name for scripts, such as `unknown-key`.
             pub fn code(&self) -> &'static str {
                 match self {
                     $(Self::$variant { .. } => $code,)*
                 }
             }
 
-            /// Every code there is.
+            /// All codes.
             pub const CODES: &'static [&'static str] = &[$($code),*];
         }
     };
@@ -348,7 +348,7 @@ codes! {
 }
 
 impl ConfigError {
-    /// Where it is: `file:line:column`, or the file alone.
+    /// Returns the place, `file:line:column`, or the file alone.
     pub fn place(&self) -> String {
         match self.position {
             Some(position) => format!("{}:{position}", self.file),
@@ -356,12 +356,12 @@ impl ConfigError {
         }
     }
 
-    /// What is wrong, without place and suggestion.
+    /// Returns the error without place and suggestion.
     pub fn message(&self) -> String {
         self.kind.to_string()
     }
 
-    /// What to do about it, where that can be said: `did you mean "units"?`.
+    /// Returns the remedy if one is known, such as `did you mean "units"?`.
     pub fn hint(&self) -> Option<String> {
         match (&self.suggestion, &self.kind) {
             (Some(word), _) => Some(format!("did you mean \"{word}\"?")),
@@ -379,7 +379,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// `plant.toml:17:9 unknown key "unit", did you mean "units"?`
+/// Formats as `plant.toml:17:9 unknown key "unit", did you mean "units"?`
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.place(), self.kind)?;
@@ -395,7 +395,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// One error per line, and how many more there are.
+/// Formats one error per line, and the number of further errors.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {

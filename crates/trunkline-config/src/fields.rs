@@ -1,4 +1,4 @@
-//! Typed access to the values of a table: every wrong form is reported where it stands.
+//! Typed access to the values of a table. A value of a wrong form is reported at its place.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ pub(crate) struct Values<'r, 'e> {
     pub env: Braces<'e>,
 }
 
-/// What braces in a text mean.
+/// The meaning of braces in a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Braces<'e> {
-    /// Nothing: the text is taken as it is.
+    /// They have none: the text is taken as it is.
     Plain,
-    /// They are placeholders for these parameters.
+    /// They enclose placeholders for these parameters.
     Fill(&'e Env),
-    /// A mistake: placeholders mean nothing in this section.
+    /// They are an error: this section has no placeholders.
     Refused(Section),
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Filled<'a> {
 }
 
 impl<'r> Values<'r, 'static> {
-    /// For sections without placeholders.
+    /// Returns a reader for sections without placeholders.
     pub fn plain(report: &'r mut Report) -> Self {
         Self {
             report,
@@ -54,7 +54,7 @@ impl<'r> Values<'r, 'static> {
 }
 
 impl Values<'_, '_> {
-    /// The value, with a placeholder that stands alone replaced by its parameter.
+    /// Returns the value. If the text is a single placeholder, returns the value of its parameter.
     pub fn filled<'a>(&mut self, node: &'a Node) -> Option<Filled<'a>> {
         Some(match &node.tree {
             Tree::Bool(value) => Filled::Bool(*value),
@@ -71,7 +71,8 @@ impl Values<'_, '_> {
         })
     }
 
-    /// The value of a text that is one placeholder, `Some(None)` if not; `None` after an error.
+    /// Returns the value of a text that is a single placeholder, `Some(None)` for any other text,
+    /// and `None` after an error.
     fn parameter(&mut self, place: Place, text: &str) -> Option<Option<Param>> {
         let Braces::Fill(env) = self.env else {
             return Some(None);
@@ -83,7 +84,7 @@ impl Values<'_, '_> {
         self.report.filled(place, text, value)
     }
 
-    /// The text with its placeholders filled in.
+    /// Returns the text with its placeholders filled in.
     pub fn fill(&mut self, place: Place, text: &str) -> Option<String> {
         if !text.contains(['{', '}']) {
             return Some(text.to_owned());
@@ -109,7 +110,7 @@ impl Values<'_, '_> {
         self.report.filled(place, text, filled)
     }
 
-    /// The value has another form than it must have.
+    /// Reports that the value has another form than expected.
     pub fn wrong_form<T>(&mut self, key: &str, node: &Node, expected: &'static str) -> Option<T> {
         let (key, found) = (key.to_owned(), node.shown());
         self.report.error(
@@ -123,7 +124,7 @@ impl Values<'_, '_> {
         None
     }
 
-    /// Text, never a number: a placeholder that stands alone becomes text, too.
+    /// Reads text, never a number: a placeholder that stands alone becomes text, too.
     pub fn text(&mut self, key: &str, node: &Node) -> Option<String> {
         match &node.tree {
             Tree::Text(text) => self.fill(node.place, text),
@@ -131,13 +132,14 @@ impl Values<'_, '_> {
         }
     }
 
-    /// Text for people: no control characters, at most `max` bytes.
+    /// Reads text for people: no control characters, at most `max` bytes.
     pub fn text_within(&mut self, key: &str, node: &Node, max: usize) -> Option<String> {
         let text = self.text(key, node)?;
         self.check_text(key, node.place, &text, max).then_some(text)
     }
 
-    /// Whether `text` has no control characters and at most `max` bytes.
+    /// Returns true if `text` has no control characters and at most `max` bytes; otherwise reports
+    /// it.
     pub fn check_text(&mut self, key: &str, place: Place, text: &str, max: usize) -> bool {
         let key = key.to_owned();
         let kind = match definition::check_text(text, max) {
@@ -149,7 +151,7 @@ impl Values<'_, '_> {
         false
     }
 
-    /// One of these words.
+    /// Reads one of the words in `choices`.
     pub fn choice<T: Copy>(&mut self, key: &str, node: &Node, choices: &[(&str, T)]) -> Option<T> {
         let found = self.text(key, node)?;
         if let Some((_, value)) = choices.iter().find(|(word, _)| *word == found) {
@@ -165,7 +167,7 @@ impl Values<'_, '_> {
         None
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub fn boolean(&mut self, key: &str, node: &Node) -> Option<bool> {
         match self.filled(node)? {
             Filled::Bool(value) => Some(value),
@@ -173,7 +175,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub fn integer(&mut self, key: &str, node: &Node, bounds: RangeInclusive<i64>) -> Option<i64> {
         match self.filled(node)? {
             Filled::Integer(value) => self.within(key, node, value, bounds, grouped),
@@ -181,7 +183,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// A finite number.
+    /// Reads a finite number.
     pub fn number(&mut self, key: &str, node: &Node) -> Option<f64> {
         match self.filled(node)? {
             Filled::Integer(value) => Some(value as f64),
@@ -190,7 +192,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// A finite number within bounds.
+    /// Reads a finite number within bounds.
     pub fn number_within(
         &mut self,
         key: &str,
@@ -201,7 +203,7 @@ impl Values<'_, '_> {
         self.within(key, node, value, bounds, |value| value.to_string())
     }
 
-    /// Two numbers, `[LOW, HIGH]`.
+    /// Reads two numbers, `[LOW, HIGH]`.
     pub fn pair(&mut self, key: &str, node: &Node) -> Option<[f64; 2]> {
         match &node.tree {
             Tree::List(nodes) => match nodes.as_slice() {
@@ -215,7 +217,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// A duration such as `"100ms"`; a bare number is seconds.
+    /// Reads a duration such as `"100ms"`; a bare number is seconds.
     pub fn duration(
         &mut self,
         key: &str,
@@ -235,7 +237,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// A number of bytes: `65_536`, `"64 KiB"`, `"1 MiB"`.
+    /// Reads a number of bytes: `65_536`, `"64 KiB"`, `"1 MiB"`.
     pub fn bytes(&mut self, key: &str, node: &Node, bounds: RangeInclusive<i64>) -> Option<i64> {
         let value = match self.filled(node)? {
             Filled::Integer(value) => Some(value),
@@ -273,7 +275,7 @@ impl Values<'_, '_> {
         None
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub fn list<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a [Node]> {
         match &node.tree {
             Tree::List(nodes) => Some(nodes),
@@ -281,14 +283,14 @@ impl Values<'_, '_> {
         }
     }
 
-    /// A table with the keys of `section`.
+    /// Returns a table with the keys of `section`.
     pub fn table<'a>(&mut self, key: &str, node: &'a Node, section: Section) -> Option<&'a Table> {
         let table = self.free_table(key, node)?;
         check_keys(table, section, self.report);
         Some(table)
     }
 
-    /// A table with any keys.
+    /// Returns a table with any keys.
     pub fn free_table<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a Table> {
         match &node.tree {
             Tree::Table(table) => Some(table),
@@ -297,7 +299,7 @@ impl Values<'_, '_> {
     }
 }
 
-/// A plain value as that of a parameter.
+/// Converts a plain value to the value of a parameter.
 pub(crate) fn param_of(node: &Node) -> Option<Param> {
     match &node.tree {
         Tree::Bool(value) => Some(Param::Bool(*value)),

@@ -1,4 +1,4 @@
-//! Variables that agree share their properties.
+//! Makes variables with equal properties share them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,12 +10,12 @@ use trunkline_types::Properties;
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     hasher: RandomState,
-    /// By the hash of what usually tells properties apart.
+    /// Properties by the hash of the fields that usually distinguish them.
     known: HashMap<u64, Vec<Arc<Properties>>>,
 }
 
 impl Interner {
-    /// The shared properties equal to these.
+    /// Returns the shared properties equal to these.
     pub fn share(&mut self, properties: Properties) -> Arc<Properties> {
         let p = &properties;
         let hash =

@@ -1,4 +1,5 @@
-//! The `[[io]]` sections: which I/O servers run, and their drivers' settings as they are.
+//! Reads the `[[io]]` sections: the I/O servers to run, and the settings of their drivers,
+//! uninterpreted.
 
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ use crate::sections::required;
 const PERIOD_MIN: Duration = Duration::from_micros(100);
 const PERIOD_MAX: Duration = Duration::from_secs(86_400);
 
-/// Reads one section.
 pub(crate) fn read(table: &Table, report: &mut Report) -> Option<IoConfig> {
     let name = required(table, Section::Io, "name", report)
         .and_then(|node| name(node, &mut Values::plain(report)));

@@ -1,7 +1,8 @@
-//! Configuration files to a deployment plan, with errors by file, line and column; calls no engine.
+//! Reads configuration files into a deployment plan, with errors by file, line and column. Calls no
+//! engine.
 //!
-//! Files are TOML. They are read with every error kept (up to [`ERRORS_MAX`]), so that one run
-//! names all that is wrong:
+//! Files are TOML. Reading continues after an error and keeps up to [`ERRORS_MAX`] of them, so that
+//! one run reports everything that is wrong:
 //!
 //! ```text
 //! plant.toml:17:9 unknown key "unit", did you mean "units"?
@@ -14,8 +15,8 @@
 //! ```
 //!
 //! # Layout
-//! - `load`: from paths or texts to a plan; the only part that knows about several files.
-//! - [`plan`]: the result. [`error`]: what can be wrong. [`keys`]: every key, as data.
+//! - `load`: from paths or texts to a plan; the only module that handles several files.
+//! - [`plan`]: the result. [`error`]: the errors. [`keys`]: every key, as data.
 //! - `source`, `node`, `report`, `fields`, `suggestion`: texts, trees, errors, typed access.
 //! - `engine`, `io`, `variable/`: the sections.
 //! - `placeholder/`, `expand`, `template`, `csv`: many variables from one table.

@@ -1,4 +1,4 @@
-//! The libraries of all files: what only their variables together can be wrong about.
+//! The libraries of all files, and the errors that only all variables together can show.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,7 +30,7 @@ struct Library {
 }
 
 impl Libraries {
-    /// Adds what one file says of a library.
+    /// Adds the variables and the description of a library from one file.
     pub(crate) fn add(
         &mut self,
         name: String,
@@ -73,8 +73,8 @@ impl Libraries {
         }
     }
 
-    /// The libraries, after a look for names and numbers that are used twice, and for aliases that
-    /// fit nothing.
+    /// Returns the libraries. Reports names and numbers that are used twice, and aliases that do
+    /// not fit their targets.
     pub(crate) fn finish(self, report: &mut Report) -> Vec<LibraryDefinition> {
         for library in &self.all {
             report_twins(library, report);
@@ -117,7 +117,8 @@ fn report_twins(library: &Library, report: &mut Report) {
     }
 }
 
-/// Register numbers are the engine's: each is given once, to whatever library.
+/// Reports register numbers used twice. They belong to the engine: each is given to one variable,
+/// whatever its library.
 fn report_numbers(libraries: &[Library], report: &mut Report) {
     let mut first: HashMap<u32, (&Library, &Made)> = HashMap::new();
     for (library, made) in every(libraries) {
@@ -142,8 +143,9 @@ fn report_numbers(libraries: &[Library], report: &mut Report) {
     }
 }
 
-/// What only all libraries together say of an alias: whether its target can be shown, and where it
-/// leads in the end. A target that is in none of them may be deployed later.
+/// Reports errors of aliases that only all libraries together can show: a target that cannot be
+/// shown, and where a chain of aliases ends. A target that is in none of the libraries may be
+/// deployed later.
 fn report_aliases(libraries: &[Library], report: &mut Report) {
     let is_alias = |made: &Made| !made.definition.properties.alias.is_empty();
     if !every(libraries).any(|(_, made)| is_alias(made)) {
@@ -178,7 +180,7 @@ fn refuse_alias(name: &str, fault: AliasFault, made: &Made, report: &mut Report)
     report.error(made.place, Kind::AliasRefused { reason });
 }
 
-/// All variables, each with its library.
+/// Returns all variables, each with its library.
 fn every(libraries: &[Library]) -> impl Iterator<Item = (&Library, &Made)> {
     libraries.iter().flat_map(Library::made_with)
 }

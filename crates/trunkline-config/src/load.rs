@@ -1,4 +1,4 @@
-//! From files or texts to a plan.
+//! Loads files or texts into a plan.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -19,31 +19,32 @@ use crate::template::{self, Template};
 use crate::variable::{Draft, IoNames, Layer, Texts};
 use crate::{engine, io};
 
-/// What a program knows that its configuration files do not say.
+/// Information of the program that its configuration files do not contain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoadOptions {
     /// I/O servers that exist without an `[[io]]` section, for `source = "NAME:ITEM"`.
     pub io_servers: Vec<String>,
-    /// Further I/O servers may exist: for libraries that are deployed to an engine which runs.
+    /// Accepts sources of unknown I/O servers: for libraries that are deployed to a running engine.
     pub any_io_server: bool,
 }
 
-/// A configuration with every setting of the engine at its default, commented.
+/// Returns a commented configuration in which every setting of the engine has its default.
 ///
-/// It is what to start a configuration from; it can be used as it is.
+/// It can be used as it is, or as the start of a configuration.
 pub fn default_config_text() -> &'static str {
     include_str!("default.toml")
 }
 
-/// Reads files, and the `*.toml` files of directories by name (not of directories in them).
+/// Reads files, and the `*.toml` files of directories in the order of their names (not those of
+/// subdirectories).
 ///
 /// # Errors
-/// [`ConfigErrors`] with everything that is wrong in all of them.
+/// [`ConfigErrors`] with all errors of all files.
 pub fn load(paths: &[PathBuf]) -> Result<DeploymentPlan, ConfigErrors> {
     load_with(paths, &LoadOptions::default())
 }
 
-/// [`load`], with what the program knows besides.
+/// As [`load`], with further information of the program.
 ///
 /// # Errors
 /// As [`load`].
@@ -56,7 +57,7 @@ pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentP
             Vec::new()
         });
         for file in files {
-            // A file named twice, by itself and by its directory, is read once.
+            // A file given both by itself and by its directory is read once.
             if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
                 add_file(&file, &mut report);
             }
@@ -65,11 +66,11 @@ pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentP
     plan(report, options)
 }
 
-/// Reads one text that is no file; `file_name` stands in messages and, without its ending, names
-/// the library if the text does not.
+/// Reads one text that is not a file. `file_name` appears in messages and, without its extension,
+/// names the library if the text does not.
 ///
 /// # Errors
-/// [`ConfigErrors`] with everything that is wrong in it.
+/// [`ConfigErrors`] with all errors of the text.
 pub fn parse(file_name: &str, text: &str) -> Result<DeploymentPlan, ConfigErrors> {
     parse_with(&[(file_name, text)], &LoadOptions::default())
 }
@@ -77,7 +78,7 @@ pub fn parse(file_name: &str, text: &str) -> Result<DeploymentPlan, ConfigErrors
 /// Reads several texts, each with its name, as if they were files of one run.
 ///
 /// # Errors
-/// [`ConfigErrors`] with everything that is wrong in them.
+/// [`ConfigErrors`] with all errors of the texts.
 pub fn parse_with(
     texts: &[(&str, &str)],
     options: &LoadOptions,
@@ -98,7 +99,7 @@ fn add_file(path: &Path, report: &mut Report) {
     }
 }
 
-/// One file's document and what all of its variables share.
+/// The document of one file, and the settings that all of its variables share.
 #[derive(Debug)]
 struct File<'a> {
     document: &'a Table,
@@ -253,7 +254,7 @@ fn read_library<'a>(
             check_keys(section, Section::Library, expansion.report);
             library_name(section, expansion.report)
         }
-        // A file without variables makes no library.
+        // A file without variables defines no library.
         None if variables.is_empty() && uses.is_empty() && overrides.is_empty() => return,
         None => {
             let first = [&variables, &uses, &overrides].into_iter().flatten().next();
@@ -301,7 +302,7 @@ fn checked_library(name: String, place: Place, report: &mut Report) -> Option<St
     }
 }
 
-/// Whether files may have a library of this name; why not.
+/// Checks that files may define a library of this name. Returns the reason if not.
 fn check_library(name: &str) -> Result<(), String> {
     check_segment(name).map_err(|error| error.to_string())?;
     if name == NUMBERS_LIBRARY {
@@ -316,7 +317,7 @@ fn check_library(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A variable outside a library gets one named after its file (DP-02).
+/// Names a library after its file: used for variables outside a library (DP-02).
 fn name_after_file(source: u32, report: &Report) -> String {
     let name = report
         .source(source)

@@ -1,7 +1,7 @@
-//! A TOML document as a plain tree in which everything knows its place.
+//! A TOML document as a plain tree of values with places.
 //!
-//! `toml_edit` tells tables, inline tables, dotted keys and arrays of tables apart because it edits
-//! files; here they mean the same.
+//! `toml_edit` distinguishes tables, inline tables, dotted keys and arrays of tables because it
+//! edits files. This tree does not: here they mean the same.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(crate) struct Node {
     pub tree: Tree,
 }
 
-/// What a value is.
+/// The kinds of value.
 #[derive(Debug)]
 pub(crate) enum Tree {
     Bool(bool),
@@ -46,11 +46,11 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
-/// Characters of a text that a message repeats.
+/// Characters of a text that a message quotes.
 const SHOWN_MAX: usize = 40;
 
 impl Node {
-    /// Reads the text of a source; a document that is not TOML is reported and gives none.
+    /// Parses the text of a source. Reports a document that is not TOML, and returns `None`.
     pub fn parse(source: u32, report: &mut Report) -> Option<Table> {
         let parsed = Document::parse(report.source(source)?.text.as_str()).map(|document| {
             let place = Place { source, at: 0 };
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The value as a message repeats it, such as `5` or `a list`.
+    /// Returns the value as quoted in a message, such as `5` or `a list`.
     pub fn shown(&self) -> String {
         match &self.tree {
             Tree::Bool(value) => value.to_string(),
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Whether any text in it has a brace, and so may hold a placeholder.
+    /// Returns true if any text in it has a brace, and so may contain a placeholder.
     pub fn has_braces(&self) -> bool {
         match &self.tree {
             Tree::Text(text) => text.contains(['{', '}']),
@@ -92,18 +92,16 @@ impl Node {
 }
 
 impl Table {
-    /// The entry with this key.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The value of this key.
     pub fn node(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.node)
     }
 }
 
-/// Text in quotes, cut where it gets long.
+/// Returns the text in quotes, truncated if it is long.
 pub(crate) fn shown_text(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,4 +1,5 @@
-//! What configuration files say, checked and complete: everything an engine needs to start.
+//! The deployment plan: the checked and complete content of configuration files, with everything an
+//! engine needs to start.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,76 +9,75 @@ use std::time::Duration;
 use trunkline_types::url::DEFAULT_PORT;
 use trunkline_types::{LibraryDefinition, ListenAddress};
 
-/// Everything the configuration files of one run say.
+/// The content of the configuration files of one run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeploymentPlan {
-    /// How the engine itself runs.
+    /// Settings of the engine itself.
     pub engine: EngineConfig,
-    /// The libraries in the order in which the files name them.
+    /// The libraries, in the order in which the files name them.
     pub libraries: Vec<LibraryDefinition>,
-    /// The I/O servers in the order in which the files name them.
+    /// The I/O servers, in the order in which the files name them.
     pub io: Vec<IoConfig>,
-    /// The files that were read, CSV files included; empty when the text came from elsewhere.
+    /// The files that were read, including CSV files; empty if the text came from elsewhere.
     pub sources: Vec<PathBuf>,
 }
 
 /// The `[engine]` section.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EngineConfig {
-    /// What the engine calls itself; `None`: the composition root chooses (the host's name).
+    /// Name of the engine; `None`: chosen by the composition root (the host's name).
     pub name: Option<String>,
-    /// Where deployed libraries and retained values are kept.
+    /// Place of deployed libraries and retained values.
     pub store: StoreChoice,
-    /// Entries that the audit keeps in the store.
+    /// Number of audit entries kept in the store.
     pub audit_entries: u64,
-    /// How old its entries may be; `None`: as old as they get.
+    /// Maximum age of audit entries; `None`: no limit.
     pub audit_age: Option<Duration>,
-    /// Where it listens, never empty.
+    /// Addresses to listen at; never empty.
     pub listen: Vec<ListenAddress>,
-    /// Whether programs of the same user reach its loopback ports by Unix sockets as well.
+    /// Adds a Unix socket to each loopback port, for programs of the same user.
     pub local_socket: bool,
-    /// Whether programs of the same user talk to it through shared memory.
+    /// Lets programs of the same user use shared memory.
     pub shared_memory: bool,
-    /// Whether addresses that other machines can reach are permitted although connections are not
-    /// yet protected.
+    /// Allows addresses that other machines can reach, although connections are not protected yet.
     pub insecure: bool,
     /// Refuses programs of other users, also over TCP.
     pub same_user: bool,
-    /// How often a connection that is otherwise silent says that it lives.
+    /// Interval of keep-alives on an otherwise silent connection.
     pub keep_alive: Duration,
-    /// A connection that was silent this long is dead; at least twice `keep_alive`.
+    /// Silence after which a connection is considered dead; at least twice `keep_alive`.
     pub deadline: Duration,
-    /// How often the engine measures itself; zero: never.
+    /// Interval at which the engine measures itself; zero: never.
     pub health: Duration,
-    /// How long a connection thread looks for something to do before it sleeps, at most; zero: not
-    /// at all.
+    /// Longest time that a connection thread spins before it sleeps; zero: it does not spin.
     pub spin: Duration,
-    /// Bounds of what clients may use.
+    /// Bounds on the resources that clients may use.
     pub limits: Limits,
 }
 
-/// Where an engine keeps what survives a restart.
+/// The place where an engine keeps what survives a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum StoreChoice {
-    /// Nobody said: the composition root chooses.
+    /// Not set: the composition root chooses.
     #[default]
     Unsaid,
-    /// Nowhere: what is deployed lasts as long as the engine.
+    /// No store: deployments last as long as the engine.
     Off,
-    /// In this file.
+    /// This file.
     File(PathBuf),
 }
 
-/// The `[engine.limits]` section: bounds that are enforced before anything is allocated.
+/// The `[engine.limits]` section: bounds enforced before anything is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at the same time.
+    /// Maximum number of simultaneous connections.
     pub sessions_max: u32,
-    /// Connections that are being set up at the same time.
+    /// Maximum number of connections being set up at the same time.
     pub handshakes_max: u32,
-    /// Connections per second from one address of another machine; as many may come at once.
+    /// Connections per second from one address of another machine; also the size of the permitted
+    /// burst.
     pub connections_per_address: u32,
-    /// Variables that one session may have open.
+    /// Maximum number of variables that one session may have open.
     pub items_per_session_max: u32,
     /// Bytes that may wait to be sent to one session.
     pub queue_bytes_per_session_max: u64,
@@ -87,30 +87,30 @@ pub struct Limits {
     /// Bytes that the requests and items of all sessions together may take; `None`: a quarter of
     /// the machine's memory.
     pub request_bytes_max: Option<u64>,
-    /// Writes of one session that may be without an answer.
+    /// Maximum number of unanswered writes of one session.
     pub writes_per_session_max: u32,
     /// Bytes of the values of those writes.
     pub write_bytes_per_session_max: u32,
-    /// Variables that all files together may define.
+    /// Maximum number of variables that all files together may define.
     pub variables_max: u32,
 }
 
 /// One `[[io]]` section: an I/O server and its driver's settings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct IoConfig {
-    /// What `source = "name:item"` refers to.
+    /// The name that `source = "name:item"` refers to.
     pub name: String,
-    /// The kind of I/O server, such as `host` or `sim`.
+    /// Kind of I/O server, such as `host` or `sim`.
     pub driver: String,
-    /// Time from one acquisition cycle to the next; `None`: the driver's own.
+    /// Time from one scan to the next; `None`: the driver's own.
     pub period: Option<Duration>,
-    /// Whether the libraries that the driver offers are deployed as well.
+    /// Deploys the libraries that the driver offers as well.
     pub publish: bool,
-    /// Every other key; the driver knows what they mean.
+    /// All other keys, which the driver interprets.
     pub settings: BTreeMap<String, SettingValue>,
-    /// Where each setting stands, `file:line:column`, for the driver's own complaints.
+    /// Place of each setting, `file:line:column`, for errors found by the driver.
     pub setting_places: BTreeMap<String, String>,
-    /// Where the section stands, `file:line`; empty when made by a program.
+    /// Place of the section, `file:line`; empty if made by a program.
     pub origin: String,
 }
 
@@ -131,7 +131,7 @@ pub enum SettingValue {
 }
 
 impl DeploymentPlan {
-    /// Number of variables in all libraries.
+    /// Returns the number of variables in all libraries.
     pub fn variable_count(&self) -> usize {
         self.libraries
             .iter()
@@ -179,7 +179,7 @@ impl Default for Limits {
 }
 
 impl IoConfig {
-    /// An I/O server without settings, as a program would ask for it.
+    /// Returns an I/O server without settings that publishes its libraries, for use by programs.
     pub fn new(name: impl Into<String>, driver: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Collects what is wrong while everything else is read on, so that one run names it all.
+//! Collects errors while reading continues, so that one run reports all of them.
 
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
@@ -8,51 +8,51 @@ use crate::placeholder::PlaceholderError;
 use crate::source::{Place, Source};
 use crate::suggestion::meant;
 
-/// The sources read so far and what is wrong in them.
+/// The sources read so far, and their errors.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     sources: Vec<Source>,
     errors: Vec<(Order, ConfigError)>,
-    /// One error of a kind per place: a variable made a thousand times is wrong once.
+    /// Suppresses repetitions: an error in the table of a thousand variables is reported once.
     seen: HashSet<Seen>,
     further: usize,
     used_at: Option<Place>,
 }
 
-/// What was reported: where, used where, what, and for a missing key which.
+/// Identifies a reported error: its place, the place of use, its kind, and the missing key, if one
+/// is missing.
 type Seen = (Place, Option<Place>, Discriminant<Kind>, Option<String>);
 
-/// The order of the list: by source, in it by place.
+/// Sort key of the errors: the source, then the offset in it.
 type Order = (u32, u32);
 
 impl Report {
-    /// Adds a source; places in it carry the returned index.
+    /// Adds a source, and returns the index that its places carry.
     pub fn add_source(&mut self, source: Source) -> u32 {
         self.sources.push(source);
         self.sources.len() as u32 - 1
     }
 
-    /// Number of sources added so far.
     pub fn source_count(&self) -> u32 {
         self.sources.len() as u32
     }
 
-    /// The source with this index, if there is one.
     pub fn source(&self, index: u32) -> Option<&Source> {
         self.sources.get(index as usize)
     }
 
-    /// What is reported from now on was caused by a use at this place, too.
+    /// Sets the place of use that errors reported from now on carry as well. Returns the previous
+    /// one.
     pub fn set_used_at(&mut self, place: Option<Place>) -> Option<Place> {
         std::mem::replace(&mut self.used_at, place)
     }
 
-    /// Something is wrong at `place`.
+    /// Reports an error at `place`.
     pub fn error(&mut self, place: Place, kind: Kind) {
         self.add(place, kind, || None);
     }
 
-    /// Something is wrong at `place`, and one of `candidates` may have been meant by `word`.
+    /// Reports an error at `place`, where `word` may have been meant to be one of `candidates`.
     pub fn error_near<'a>(
         &mut self,
         place: Place,
@@ -63,7 +63,7 @@ impl Report {
         self.add(place, kind, || meant(word, candidates));
     }
 
-    /// A key that none of these is.
+    /// Reports a key that is none of `known`.
     pub fn unknown_key<'a>(
         &mut self,
         place: Place,
@@ -78,9 +78,9 @@ impl Report {
         self.error_near(place, kind, key, known.into_iter());
     }
 
-    /// `suggestion` is asked only for errors that are kept: it can be slow.
+    /// Adds an error. `suggestion` is called only for errors that are kept, because it can be slow.
     fn add(&mut self, place: Place, kind: Kind, suggestion: impl FnOnce() -> Option<String>) {
-        // A table can lack several keys, all missing at the same place.
+        // A table can lack several keys, all reported at the same place.
         let missing = match &kind {
             Kind::KeyMissing { key, .. } => Some((*key).to_owned()),
             Kind::ParameterMissing { param } => Some(param.clone()),
@@ -109,7 +109,7 @@ impl Report {
         self.errors.push(((place.source, place.at), error));
     }
 
-    /// The result of filling in a text's placeholders; what went wrong is reported.
+    /// Returns the result of filling in a text's placeholders, and reports an error.
     pub fn filled<T>(
         &mut self,
         place: Place,
@@ -124,7 +124,7 @@ impl Report {
             .ok()
     }
 
-    /// A file could not be had.
+    /// Reports a file that could not be read.
     pub fn file_error(&mut self, file: String, position: Option<Position>, kind: Kind) {
         if self.errors.len() >= ERRORS_MAX {
             self.further += 1;
@@ -140,7 +140,7 @@ impl Report {
         self.errors.push(((self.sources.len() as u32, 0), error));
     }
 
-    /// `file:line:column`.
+    /// Formats a place as `file:line:column`.
     pub fn place(&self, place: Place) -> String {
         self.sources
             .get(place.source as usize)
@@ -149,7 +149,7 @@ impl Report {
             })
     }
 
-    /// `file:line`, as a variable's origin.
+    /// Formats a place as `file:line`, the origin of a variable.
     pub fn origin(&self, place: Place) -> String {
         self.sources
             .get(place.source as usize)
@@ -158,7 +158,7 @@ impl Report {
             })
     }
 
-    /// The sources if nothing is wrong, or everything that is.
+    /// Returns the sources, or all errors if there are any.
     pub fn finish(mut self) -> Result<Vec<Source>, ConfigErrors> {
         if self.errors.is_empty() {
             return Ok(self.sources);

@@ -34,7 +34,7 @@ pub(crate) fn check_keys(table: &Table, section: Section, report: &mut Report) {
     }
 }
 
-/// The value of a key that the section needs.
+/// Returns the value of a required key; reports it if it is missing.
 pub(crate) fn required<'a>(
     table: &'a Table,
     section: Section,
@@ -58,7 +58,7 @@ pub(crate) fn required<'a>(
     node
 }
 
-/// The tables of `[[name]]`.
+/// Returns the tables of `[[name]]`.
 pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Vec<&'a Table> {
     let Some(entry) = file.entry(name) else {
         return Vec::new();
@@ -90,7 +90,7 @@ pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Ve
     tables
 }
 
-/// The table of `[name]`, with the place of its key.
+/// Returns the table of `[name]`, with the place of its key.
 pub(crate) fn table<'a>(file: &'a Table, name: &str, report: &mut Report) -> Option<&'a Table> {
     let entry = file.entry(name)?;
     match &entry.node.tree {

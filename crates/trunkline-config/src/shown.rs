@@ -1,9 +1,9 @@
-//! Numbers and durations as people read and write them.
+//! Formats numbers and durations as people write them.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-/// `1000000` as `1,000,000`.
+/// Formats `1000000` as `1,000,000`.
 pub(crate) fn grouped(number: impl Display) -> String {
     let text = number.to_string();
     let (sign, digits) = match text.strip_prefix('-') {
@@ -20,7 +20,7 @@ pub(crate) fn grouped(number: impl Display) -> String {
     out
 }
 
-/// A duration as it is written in a file.
+/// Formats a duration as written in a file.
 pub(crate) fn shown_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let units = [

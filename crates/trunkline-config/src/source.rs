@@ -1,4 +1,4 @@
-//! The texts that are read: finding them, reading them within limits, and naming places in them.
+//! The source texts: finds them, reads them within limits, and converts offsets to positions.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use crate::error::{ConfigErrorKind as Kind, Position};
 use crate::shown::grouped;
 
-/// Bytes that one configuration or CSV file may have.
+/// Maximum size of a configuration or CSV file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A text and where it came from.
+/// A text and its origin.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// As the caller named it.
+    /// Name given by the caller.
     pub name: String,
-    /// Where it lies on disk; `None` for text from elsewhere.
+    /// Path on disk; `None` for text from elsewhere.
     pub path: Option<PathBuf>,
-    /// Without a byte order mark.
+    /// The text without a byte order mark.
     pub text: String,
     /// Byte offset of the start of each line.
     lines: Vec<u32>,
@@ -32,11 +32,11 @@ pub(crate) struct Place {
     pub at: u32,
 }
 
-/// Why a file could not be had, and where in it.
+/// The reason why a file could not be read, with the position in it.
 pub(crate) type ReadFault = (Option<Position>, Kind);
 
 impl Source {
-    /// A text that did not come from a file.
+    /// Returns a source for a text that is not from a file.
     pub fn of_text(name: &str, text: &str) -> Self {
         Self::new(name.to_owned(), None, text)
     }
@@ -53,7 +53,6 @@ impl Source {
         }
     }
 
-    /// Reads one file.
     pub fn read(path: &Path) -> Result<Self, ReadFault> {
         let whole = |kind| (None, kind);
         let unreadable = |error: std::io::Error| match error.kind() {
@@ -84,7 +83,7 @@ impl Source {
         }
     }
 
-    /// Line and column of a byte offset.
+    /// Converts a byte offset to line and column.
     pub fn position(&self, at: u32) -> Position {
         let mut end = self.text.len().min(at as usize);
         while !self.text.is_char_boundary(end) {
@@ -104,13 +103,13 @@ impl Source {
         }
     }
 
-    /// The line of a byte offset, from 1.
+    /// Returns the line of a byte offset, from 1.
     pub fn line(&self, at: u32) -> u32 {
         self.lines.partition_point(|start| *start <= at).max(1) as u32
     }
 }
 
-/// The files that `path` stands for: itself, or the `*.toml` files in it by name.
+/// Returns the files that `path` refers to: itself, or the `*.toml` files in it, sorted by name.
 pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Kind> {
     let unreadable = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Kind::FileMissing,

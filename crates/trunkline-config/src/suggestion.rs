@@ -1,12 +1,13 @@
-//! The word that was probably meant.
+//! Suggests the word that was probably meant.
 
 use trunkline_types::name::suggest;
 
-/// Longest word for which similar ones are looked for.
+/// Longest word for which similar ones are searched.
 const CHARS_MAX: usize = 64;
 
-/// The candidate that `word` was probably meant to be: as for names, or, since keys are short and
-/// swapped letters common, the nearest one within a third of its length.
+/// Returns the candidate that was probably meant by `word`. It uses the rules for names first.
+/// Because keys are short and swapped letters are common, it then takes the nearest candidate
+/// within a third of the word's length.
 pub(crate) fn meant<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let candidates: Vec<&str> = candidates.collect();
     suggest(word, candidates.iter().copied()).or_else(|| {

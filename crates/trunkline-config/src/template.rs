@@ -1,4 +1,4 @@
-//! `[[template]]` and `[[use]]`: variables with parameters, once per row.
+//! `[[template]]` and `[[use]]`: parametrised variables, made once per row.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(crate) struct Template<'a> {
     pub variables: Vec<Prepared<'a>>,
 }
 
-/// The parameters of one use, and where they are written.
+/// The parameters of one use, and their place.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub env: Env,
@@ -54,7 +54,7 @@ const KINDS: &[(&str, ParamKind)] = &[
 ];
 
 impl ParamKind {
-    /// As a message says it.
+    /// Returns the expected form, for messages.
     pub fn wanted(self) -> &'static str {
         match self {
             ParamKind::Text => "text in quotes",
@@ -77,7 +77,7 @@ impl ParamKind {
 }
 
 impl<'a> Template<'a> {
-    /// Reads a template; its variables have the defaults of the file in which it stands.
+    /// Reads a template; its variables have the defaults of the file that contains it.
     pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Option<Self> {
         check_keys(table, Section::Template, report);
         let parameters = parameters(table, report);
@@ -100,7 +100,7 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// The names of the parameters, as a message lists them.
+    /// Lists the names of the parameters for a message.
     fn parameter_names(&self) -> String {
         self.parameters
             .iter()
@@ -138,7 +138,7 @@ fn parameters(table: &Table, report: &mut Report) -> Option<Vec<Parameter>> {
     parameters
 }
 
-/// Makes what one `[[use]]` asks for.
+/// Makes the variables of one `[[use]]`.
 pub(crate) fn apply<'a>(
     table: &'a Table,
     templates: &mut BTreeMap<String, Template<'a>>,
@@ -197,7 +197,8 @@ fn prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Option<Str
     report.filled(node.place, text, filled)
 }
 
-/// The rows of a use: `rows`, or the lines of `csv`, or one row if there is nothing to say.
+/// Returns the rows of a use: `rows`, or the lines of `csv`. With neither, returns one empty row if
+/// the template has no parameters, and otherwise reports an error.
 fn rows(table: &Table, template: &Template<'_>, report: &mut Report) -> Option<Vec<Row>> {
     match (table.entry("rows"), table.entry("csv")) {
         (Some(_), Some(csv)) => {

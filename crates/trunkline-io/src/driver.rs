@@ -1,11 +1,12 @@
-//! The drivers that are built in, by name.
+//! The built-in drivers, by name.
 
 use trunkline_types::name::suggest;
 
 use crate::settings::did_you_mean;
 use crate::{IoError, IoServer, SettingError, Settings, host, sim};
 
-/// Why an I/O server could not be made; the configuration or this machine is at fault.
+/// The reason why an I/O server could not be created: an error of the configuration or of this
+/// machine.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
@@ -17,25 +18,25 @@ pub enum DriverError {
     Unknown {
         /// The name given.
         name: String,
-        /// A driver that is nearly it.
+        /// The most similar driver name.
         suggestion: Option<String>,
-        /// All of them.
+        /// Names of all drivers.
         known: String,
     },
     /// One of its settings is wrong.
     #[error("driver \"{driver}\": {cause}")]
     Setting {
-        /// Its name.
+        /// Name of the driver.
         driver: String,
-        /// What is wrong.
+        /// The error of the setting.
         cause: SettingError,
     },
-    /// This machine does not have what it needs.
+    /// This machine lacks something that the driver needs.
     #[error("driver \"{driver}\": {cause}")]
     NotUsable {
-        /// Its name.
+        /// Name of the driver.
         driver: String,
-        /// What is missing.
+        /// The missing part.
         cause: IoError,
     },
 }
@@ -46,11 +47,11 @@ struct Driver {
     make: fn(&Settings) -> Result<Box<dyn IoServer>, DriverError>,
 }
 
-/// Makes an I/O server that is built in.
+/// Creates a built-in I/O server.
 ///
 /// # Errors
-/// [`DriverError`] for an unknown driver or setting, with a suggestion, or when this machine does
-/// not have what the driver needs.
+/// [`DriverError`] for an unknown driver or setting, with a suggestion, or if this machine lacks
+/// something that the driver needs.
 pub fn driver(name: &str, settings: &Settings) -> Result<Box<dyn IoServer>, DriverError> {
     match DRIVERS.iter().find(|driver| driver.name == name) {
         Some(driver) => (driver.make)(settings),
@@ -66,7 +67,7 @@ pub fn driver(name: &str, settings: &Settings) -> Result<Box<dyn IoServer>, Driv
     }
 }
 
-/// Name and description of every driver that is built in.
+/// Returns the name and description of every built-in driver.
 pub fn drivers() -> impl Iterator<Item = (&'static str, &'static str)> {
     DRIVERS
         .iter()

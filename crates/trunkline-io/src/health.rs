@@ -1,21 +1,21 @@
-//! How an I/O server is doing.
+//! The health of an I/O server.
 
 use std::fmt;
 
-/// How an I/O server is doing, for `io info`, checks and its own variables.
+/// The health of an I/O server, for `io info`, checks and its own variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Health {
-    /// In one word.
+    /// State in one word.
     pub state: HealthState,
-    /// The last thing that went wrong, as a sentence; kept when it is over.
+    /// The last error, as a sentence; kept after it is over.
     pub last_error: Option<String>,
-    /// Scans done.
+    /// Number of completed scans.
     pub scans: u64,
-    /// Scans, requests and openings that failed.
+    /// Number of scans, requests and openings that failed.
     pub errors: u64,
-    /// Values that the device took.
+    /// Number of values that the device accepted.
     pub sends: u64,
-    /// Values that were refused.
+    /// Number of values that were refused.
     pub refused: u64,
 }
 
@@ -26,21 +26,21 @@ pub enum HealthState {
     /// Not opened yet.
     #[default]
     Idle,
-    /// Everything it offers is read.
+    /// All of its items can be read.
     Good,
-    /// Some of what it offers cannot be read at the moment, or came late.
+    /// Some items cannot be read at the moment, or were read late.
     Degraded,
     /// Nothing can be read.
     Failed,
 }
 
 impl Health {
-    /// The device was opened.
+    /// Notes that the device was opened.
     pub(crate) fn opened(&mut self) {
         self.state = HealthState::Good;
     }
 
-    /// A scan was done; `trouble` says what was not as it should be in it.
+    /// Notes a completed scan; `trouble` describes a defect in it.
     pub(crate) fn scanned(&mut self, trouble: Option<String>) {
         self.scans = self.scans.saturating_add(1);
         self.state = match trouble {
@@ -52,13 +52,13 @@ impl Health {
         };
     }
 
-    /// The caller did something that cannot be done; the device is as well as before.
+    /// Notes an error of the caller, which does not change the state of the device.
     pub(crate) fn mistaken(&mut self, error: &dyn fmt::Display) {
         self.errors = self.errors.saturating_add(1);
         self.last_error = Some(error.to_string());
     }
 
-    /// A value was offered to the device.
+    /// Notes that a value was sent to the device.
     pub(crate) fn sent<T, E: fmt::Display>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.sends = self.sends.saturating_add(1),
@@ -70,7 +70,7 @@ impl Health {
     }
 }
 
-/// `idle`, `good`, `degraded` or `failed`.
+/// Formats as `idle`, `good`, `degraded` or `failed`.
 impl fmt::Display for HealthState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

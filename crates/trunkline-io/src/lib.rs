@@ -1,7 +1,7 @@
-//! What an I/O server is, when it scans, how it is doing; and two that are built in.
+//! I/O servers: their interface, schedule and health, and two that are built in.
 //!
-//! An I/O server stands between the engine and a device. It offers variables, publishes what it
-//! reads in scans, fetches one value when a client asks for it, and passes a client's value to the
+//! An I/O server connects a device to the engine. It offers variables, publishes the values it
+//! reads in scans, fetches one value when a client requests it, and passes a client's value to the
 //! device. This crate starts no thread and reads no clock: the composition root calls it with `now`
 //! and `wall`.
 //!
@@ -16,9 +16,9 @@
 //! # Layout
 //! - [`server`]: the [`IoServer`] trait and its errors.
 //! - [`scan`]: the reusable buffer that a scan publishes into.
-//! - [`schedule`]: when the next scan is due; overruns and jitter.
+//! - [`schedule`]: the times at which scans are due; overruns and jitter.
 //! - [`health`]: state, last error, counters.
-//! - [`mod@driver`], [`settings`]: making an I/O server by its driver's name.
+//! - [`mod@driver`], [`settings`]: creating an I/O server by the name of its driver.
 //! - [`host`]: this machine's CPU, memory, disks, network, temperatures.
 //! - [`sim`]: a boiler house that conserves mass and energy.
 

@@ -1,4 +1,4 @@
-//! What one scan publishes.
+//! The buffer that a scan publishes into.
 
 use trunkline_types::{Quality, Reason, Timestamp, Value};
 
@@ -7,31 +7,31 @@ use crate::ItemId;
 /// One published reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Published {
-    /// Which item.
+    /// The item that was read.
     pub item: ItemId,
-    /// The raw value; `None` when there is none to give, and the variable keeps its last one.
+    /// The raw value; `None` if there is none, and the variable keeps its last one.
     pub value: Option<Value>,
-    /// How far it can be trusted.
+    /// Quality of the value, with the reason.
     pub quality: Quality,
-    /// When it was measured by the source's clock; `None` when the source has none and the engine's
-    /// time of the scan stands for it.
+    /// Time of measurement by the source's clock. `None` if the source has no clock; the engine's
+    /// time of the scan is used instead.
     pub source_timestamp: Option<Timestamp>,
 }
 
-/// A buffer of published readings, filled by a scan and reused by the next one, in the order in
-/// which they were published. An item published twice is two updates.
+/// A buffer of published readings, in the order of publication. A scan fills it, and the next one
+/// reuses it. An item published twice is two updates.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     published: Vec<Published>,
 }
 
 impl Scan {
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A reading that the engine stamps.
+    /// Publishes a reading that the engine stamps.
     pub fn publish(&mut self, item: ItemId, value: Value, quality: Quality) {
         let value = Some(value);
         self.published.push(Published {
@@ -42,7 +42,8 @@ impl Scan {
         });
     }
 
-    /// A reading with the source's own timestamp; its quality should name the source's clock.
+    /// Publishes a reading with the source's own timestamp; its quality should name the source's
+    /// clock.
     pub fn publish_at(
         &mut self,
         item: ItemId,
@@ -59,7 +60,8 @@ impl Scan {
         });
     }
 
-    /// There is no value, for this reason: the variable turns bad and keeps its last value.
+    /// Publishes that an item has no value, with the reason: the variable turns bad and keeps its
+    /// last value.
     pub fn fail(&mut self, item: ItemId, reason: Reason) {
         let quality = Quality::bad(reason);
         self.published.push(Published {
@@ -70,27 +72,27 @@ impl Scan {
         });
     }
 
-    /// What was published since the last [`clear`](Self::clear).
+    /// Iterates over the readings published since the last [`clear`](Self::clear).
     pub fn iter(&self) -> std::slice::Iter<'_, Published> {
         self.published.iter()
     }
 
-    /// Takes everything out, keeping the memory.
+    /// Removes all readings, keeping the memory.
     pub fn drain(&mut self) -> std::vec::Drain<'_, Published> {
         self.published.drain(..)
     }
 
-    /// Number of readings.
+    /// Returns the number of readings.
     pub fn len(&self) -> usize {
         self.published.len()
     }
 
-    /// Whether nothing was published.
+    /// Returns true if nothing was published.
     pub fn is_empty(&self) -> bool {
         self.published.is_empty()
     }
 
-    /// Forgets everything, keeping the memory.
+    /// Removes all readings, keeping the memory.
     pub fn clear(&mut self) {
         self.published.clear();
     }

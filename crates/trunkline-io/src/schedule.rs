@@ -1,4 +1,4 @@
-//! When the next scan is due: a fixed rate on the monotonic clock.
+//! The times at which scans are due: a fixed rate on the monotonic clock.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use trunkline_types::time::duration_nanos;
 
 /// A fixed-rate schedule: scans are due at `first + n * period`, whatever each of them takes.
 ///
-/// A scan that comes late does not shift those after it, and one that comes so late that others
-/// fell due meanwhile stands for them: they are counted as overruns and never made up for.
+/// A late scan does not shift the following ones. If it is so late that others fell due in the
+/// meantime, it replaces them: they are counted as overruns and not run later.
 #[derive(Clone, Debug)]
 pub struct ScanSchedule {
     period: Duration,
@@ -20,22 +20,22 @@ pub struct ScanSchedule {
     sum_nanos: u128,
 }
 
-/// How late scans started after they were due.
+/// Delay of scans after their due time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Jitter {
-    /// The last scan.
+    /// Delay of the last scan.
     pub last: Duration,
-    /// The latest of all.
+    /// Largest delay.
     pub max: Duration,
-    /// On average.
+    /// Mean delay.
     pub mean: Duration,
 }
 
 impl ScanSchedule {
-    /// The shortest period; a shorter one is taken as this.
+    /// The shortest period; a shorter one is raised to it.
     pub const PERIOD_MIN: Duration = Duration::from_micros(10);
 
-    /// A schedule whose first scan is due at `first`.
+    /// Returns a schedule whose first scan is due at `first`.
     pub fn new(period: Duration, first: Tick) -> Self {
         Self {
             period: period.max(Self::PERIOD_MIN),
@@ -48,25 +48,24 @@ impl ScanSchedule {
         }
     }
 
-    /// When the next scan is due.
+    /// Returns the time at which the next scan is due.
     pub fn next_due(&self) -> Tick {
         self.next
     }
 
-    /// Whether it is due at `now`.
+    /// Returns true if a scan is due at `now`.
     pub fn is_due(&self, now: Tick) -> bool {
         now >= self.next
     }
 
-    /// Time between scans.
+    /// Returns the time between scans.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// A scan starts at `now`. Returns how many scans that had fallen due meanwhile it stands for.
+    /// Notes that a scan starts at `now`. Returns the number of other due scans that it replaces.
     ///
-    /// A scan before its time (somebody asked for one) changes nothing: the next stays due when it
-    /// was.
+    /// A scan before its time, on request, changes nothing: the next scan stays due when it was.
     pub fn started(&mut self, now: Tick) -> u64 {
         if now < self.next {
             return 0;
@@ -84,17 +83,18 @@ impl ScanSchedule {
         skipped
     }
 
-    /// Scans started so far.
+    /// Returns the number of scans started so far.
     pub fn scans(&self) -> u64 {
         self.scans
     }
 
-    /// Scans that were due and never started because an earlier one came too late or took too long.
+    /// Returns the number of due scans that were never started because an earlier one was late or
+    /// took too long.
     pub fn overruns(&self) -> u64 {
         self.overruns
     }
 
-    /// How late they started.
+    /// Returns the delays of the scans so far.
     pub fn jitter(&self) -> Jitter {
         let mean = self
             .sum_nanos

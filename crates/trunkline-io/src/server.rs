@@ -1,4 +1,4 @@
-//! The trait that every I/O server implements, and what can go wrong in it.
+//! The trait that every I/O server implements, and its errors.
 
 use std::time::Duration;
 
@@ -11,43 +11,44 @@ use crate::{Health, Scan};
 pub struct ItemId(pub u32);
 
 impl ItemId {
-    /// The number as an index.
+    /// Returns the number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Stands between the engine and one device.
+/// Connects one device to the engine.
 ///
-/// Values on this side of the engine are raw: the engine scales what is published and un-scales
-/// what is sent. An I/O server is driven by one thread at a time and blocks no longer than its
+/// Values at this interface are raw: the engine scales published values, and unscales values before
+/// they are sent. An I/O server is driven by one thread at a time and blocks no longer than its
 /// device does.
 ///
 /// Order of calls: [`libraries`](Self::libraries) and [`item`](Self::item) at any time, `open`
 /// before `scan`, `request` and `send`; `open` again after a failure.
 pub trait IoServer: Send {
-    /// The variables it offers, as libraries, when the I/O server is configured under `name`; each
-    /// variable's `properties.source` is `<name>:<item>`. The same for the whole life of the
-    /// server.
+    /// Returns the variables that the server offers, as libraries, if it is configured under
+    /// `name`. Each variable's `properties.source` is `<name>:<item>`. The result is the same for
+    /// the whole life of the server.
     fn libraries(&self, name: &str) -> Vec<LibraryDefinition>;
 
-    /// The item with this name (the part of a variable's `source` after the colon).
+    /// Returns the item with this name (the part of a variable's `source` after the colon).
     fn item(&self, item: &str) -> Option<ItemId>;
 
-    /// Makes the device ready; the first scan after it publishes every item.
+    /// Prepares the device; the first scan after it publishes every item.
     ///
     /// # Errors
-    /// [`IoError`] when the device cannot be used; opening may be tried again later.
+    /// [`IoError`] if the device cannot be used; opening may be tried again later.
     fn open(&mut self, now: Tick, wall: Timestamp) -> Result<(), IoError>;
 
-    /// One acquisition cycle: publishes what was read. Items that did not change may be left out.
+    /// Runs one acquisition cycle and publishes the values read. Items that did not change may be
+    /// left out.
     ///
     /// # Errors
-    /// [`IoError`] when nothing could be read. What only single items miss is published as their
-    /// bad quality instead.
+    /// [`IoError`] if nothing could be read. A failure of single items is published as their bad
+    /// quality instead.
     fn scan(&mut self, now: Tick, wall: Timestamp, scan: &mut Scan) -> Result<(), IoError>;
 
-    /// A client asks for a fresh value of one item; answered by publishing it.
+    /// Reads a fresh value of one item for a client, and publishes it.
     ///
     /// # Errors
     /// As [`scan`](Self::scan), and for an item that does not exist.
@@ -59,11 +60,11 @@ pub trait IoServer: Send {
         scan: &mut Scan,
     ) -> Result<(), IoError>;
 
-    /// A client's value goes to the device. Returns what the device now holds, which may be another
-    /// value than was sent.
+    /// Passes a client's value to the device. Returns the value that the device now holds, which
+    /// may differ from the one sent.
     ///
     /// # Errors
-    /// [`SendRefusal`] when the device keeps what it had; nothing was changed then.
+    /// [`SendRefusal`] if the device keeps its value; nothing has changed then.
     fn send(
         &mut self,
         item: ItemId,
@@ -72,39 +73,39 @@ pub trait IoServer: Send {
         wall: Timestamp,
     ) -> Result<Value, SendRefusal>;
 
-    /// How it is doing.
+    /// Returns the current health.
     fn health(&self) -> Health;
 
-    /// How often it wants to be scanned unless the configuration says otherwise.
+    /// Returns the scan period to use unless the configuration sets one.
     fn period(&self) -> Duration;
 }
 
-/// Why a device could not be opened or read.
+/// The reason why a device could not be opened or read.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
     /// The device does not answer.
     #[error("{device} cannot be reached: {cause}; check that it is on and connected")]
     Unreachable {
-        /// Which device, as people know it.
+        /// Name of the device, as people know it.
         device: String,
-        /// What was seen.
+        /// The failure observed.
         cause: String,
     },
-    /// The device answers that it is not well.
+    /// The device reports a failure of its own.
     #[error("{device} reports a failure: {cause}; the device needs attention")]
     DeviceFailed {
-        /// Which device, as people know it.
+        /// Name of the device, as people know it.
         device: String,
-        /// What it said.
+        /// The device's report.
         cause: String,
     },
-    /// The operating system does not give what is needed.
+    /// The operating system does not provide what is needed.
     #[error("this system does not provide {what}: {cause}")]
     NotSupported {
-        /// What was asked for.
+        /// The facility requested.
         what: String,
-        /// What the system said.
+        /// The system's answer.
         cause: String,
     },
     /// The caller used the server before it was opened.
@@ -117,13 +118,13 @@ pub enum IoError {
     UnknownItem {
         /// The number given.
         item: u32,
-        /// How many there are.
+        /// Number of items.
         count: u32,
     },
 }
 
 impl IoError {
-    /// The quality reason of the server's variables while this error lasts.
+    /// Returns the quality reason of the server's variables while this error lasts.
     pub fn reason(&self) -> Reason {
         match self {
             IoError::Unreachable { .. } => Reason::HostUnreachable,
@@ -135,7 +136,7 @@ impl IoError {
     }
 }
 
-/// Why a value was not passed to the device. The device holds what it held before.
+/// The reason why a value was not passed to the device, which keeps its value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendRefusal {
@@ -144,58 +145,58 @@ pub enum SendRefusal {
     UnknownItem {
         /// The number given.
         item: u32,
-        /// How many there are.
+        /// Number of items.
         count: u32,
     },
-    /// The item is an input of the system.
+    /// The item is an input of the system and cannot be written.
     #[error("{item} is measured, not set; nothing can be written to it")]
     ReadOnly {
-        /// Its name.
+        /// Name of the item.
         item: String,
     },
     /// The value is of another type.
     #[error("{item} takes a value of type {expected}, not {given}; write one of that type")]
     WrongType {
-        /// Its name.
+        /// Name of the item.
         item: String,
-        /// The type it takes.
+        /// Type that the item takes.
         expected: String,
-        /// The type that was given.
+        /// Type that was given.
         given: &'static str,
     },
-    /// The device takes no such value.
+    /// The value is outside the range of the item.
     #[error("{given} is outside {low} to {high} {units}, which {item} takes; write a value inside")]
     OutOfRange {
-        /// Its name.
+        /// Name of the item.
         item: String,
-        /// What was given.
+        /// The value given.
         given: f64,
-        /// Lowest value taken.
+        /// Lowest value accepted.
         low: f64,
-        /// Highest value taken.
+        /// Highest value accepted.
         high: f64,
         /// Unit of all three.
         units: String,
     },
-    /// The device's state forbids it now.
+    /// The device's state currently forbids it.
     #[error("{item} is refused: {rule}")]
     Interlock {
-        /// Its name.
+        /// Name of the item.
         item: String,
-        /// Which rule, on what facts, and what to do about it.
+        /// The rule, the facts that triggered it, and the remedy.
         rule: String,
     },
-    /// The device failed to take it.
+    /// The device failed to accept the value.
     #[error("{item} was not taken by the device: {cause}")]
     DeviceFailed {
-        /// Its name.
+        /// Name of the item.
         item: String,
-        /// What it said.
+        /// The device's report.
         cause: String,
     },
 }
 
-/// The name of a value's type, for messages.
+/// Returns the name of a value's type, for messages.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",

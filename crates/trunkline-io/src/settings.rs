@@ -1,4 +1,4 @@
-//! What configuration says to a driver.
+//! The settings of a driver, from the configuration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,21 +16,21 @@ pub enum Setting {
     Float(f64),
     /// Text.
     String(String),
-    /// Several.
+    /// A list of values.
     List(Vec<Setting>),
 }
 
-/// The settings of one I/O server by their keys.
+/// The settings of one I/O server, by key.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Settings {
     by_key: BTreeMap<String, Setting>,
 }
 
-/// What is wrong with a setting; the configuration is at fault.
+/// An error of a setting; the configuration is at fault.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// The driver knows no such setting.
+    /// The driver has no such setting.
     #[error(
         "unknown setting \"{key}\"{}; it takes: {known}",
         did_you_mean(suggestion)
@@ -38,40 +38,40 @@ pub enum SettingError {
     Unknown {
         /// The key given.
         key: String,
-        /// A key that is nearly it.
+        /// The most similar key.
         suggestion: Option<String>,
         /// All keys, or `no settings`.
         known: String,
     },
-    /// It takes another type.
+    /// The setting takes another type.
     #[error("setting \"{key}\" must be {expected}, not {given}")]
     WrongType {
         /// The key.
         key: String,
-        /// What it takes.
+        /// The expected type.
         expected: &'static str,
-        /// What was given.
+        /// The type given.
         given: &'static str,
     },
-    /// It takes no such value.
+    /// The setting does not accept this value.
     #[error("setting \"{key}\" = {given} is not possible: {rule}")]
     BadValue {
         /// The key.
         key: String,
-        /// What was given.
+        /// The value given.
         given: String,
-        /// What it takes.
+        /// The values accepted.
         rule: String,
     },
 }
 
 impl Settings {
-    /// No settings: every driver's defaults.
+    /// Returns empty settings: the driver's defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets one; returns what it was.
+    /// Sets a value; returns the previous one.
     pub fn insert(&mut self, key: impl Into<String>, value: Setting) -> Option<Setting> {
         self.by_key.insert(key.into(), value)
     }
@@ -99,7 +99,7 @@ impl Settings {
         }
     }
 
-    /// A boolean; `None` when it is not set.
+    /// Returns a boolean; `None` if the setting is absent.
     ///
     /// # Errors
     /// [`SettingError::WrongType`] for anything else.
@@ -111,11 +111,10 @@ impl Settings {
         }
     }
 
-    /// A whole number of at least 0; `None` when it is not set.
+    /// Returns a whole number of at least 0; `None` if the setting is absent.
     ///
     /// # Errors
-    /// [`SettingError::WrongType`] for anything else, [`SettingError::BadValue`] when it is
-    /// negative.
+    /// [`SettingError::WrongType`] for anything else, [`SettingError::BadValue`] if it is negative.
     pub fn unsigned(&self, key: &str) -> Result<Option<u64>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -131,7 +130,7 @@ impl Settings {
         }
     }
 
-    /// A number, whole or not; `None` when it is not set.
+    /// Returns a number, whole or not; `None` if the setting is absent.
     ///
     /// # Errors
     /// [`SettingError::WrongType`] for anything else.
@@ -144,7 +143,7 @@ impl Settings {
         }
     }
 
-    /// Text; `None` when it is not set.
+    /// Returns a text; `None` if the setting is absent.
     ///
     /// # Errors
     /// [`SettingError::WrongType`] for anything else.
@@ -165,7 +164,7 @@ impl FromIterator<(String, Setting)> for Settings {
     }
 }
 
-/// As in a configuration file.
+/// Formats the value as in a configuration file.
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -199,7 +198,7 @@ fn wrong_type(key: &str, expected: &'static str, given: &Setting) -> SettingErro
     }
 }
 
-/// `, did you mean "x"?` or nothing.
+/// Returns `, did you mean "x"?` or nothing.
 pub(crate) fn did_you_mean(suggestion: &Option<String>) -> String {
     match suggestion {
         Some(name) => format!(", did you mean \"{name}\"?"),

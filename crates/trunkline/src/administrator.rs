@@ -1,4 +1,4 @@
-//! Carries out the orders that come over connections, one after the other, on a thread of its own.
+//! Executes the administrative orders of connections one at a time, on a dedicated thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,13 +13,13 @@ use trunkline_types::AuditAction;
 
 use crate::keeper::{Keeper, LibraryError, lock};
 
-/// Orders that may wait, of all connections together.
+/// Bound on queued orders, over all connections.
 const WAITING_MAX: usize = 256;
 
-/// An order, who gave it and who hears of its end.
+/// An order, its caller, and where to send the reply.
 type Waiting = (Caller, Order, Reply);
 
-/// The engine's host, as sessions see it.
+/// The administrator of the engine, as sessions see it.
 pub(crate) struct Clerk {
     keeper: Arc<Keeper>,
     waiting: Arc<Mutex<VecDeque<Waiting>>>,
@@ -28,14 +28,15 @@ pub(crate) struct Clerk {
 
 impl Clerk {
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub(crate) fn start(keeper: Arc<Keeper>, clock: Clock) -> io::Result<Self> {
         let waiting: Arc<Mutex<VecDeque<Waiting>>> = Arc::default();
         let of_thread = Arc::clone(&waiting);
         let in_thread = Arc::clone(&keeper);
         let thread = Housekeeper::start(clock, move |_, _| {
             loop {
-                // In a statement of its own, so that the queue is free while the order is done.
+                // A separate statement, so that the lock is released before the order is carried
+                // out.
                 let next = lock(&of_thread).pop_front();
                 let (caller, order, reply) = next?;
                 let about = order
@@ -78,7 +79,8 @@ impl Administrator for Clerk {
     }
 }
 
-/// Before its end is told: who has heard of it finds it in the audit.
+/// Notes the order in the audit. Called before the reply is sent, so that a caller that has its
+/// reply finds the order in the audit.
 fn note(
     keeper: &Keeper,
     caller: &Caller,
@@ -94,7 +96,7 @@ fn note(
     keeper.audit().note(caller, action, name, end, room);
 }
 
-/// A deployment in numbers.
+/// Counts the variables that a deployment added, changed, kept and removed.
 pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Report {
     Report {
         state,

@@ -1,5 +1,5 @@
-//! Keeps the audit: takes what the engine has noted, numbers it, and stores it, or keeps the newest
-//! of it in memory where there is no store (B-24).
+//! Keeps the audit: takes the notes of the engine, numbers them, and stores them. Without a store,
+//! keeps the newest in memory (B-24).
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,15 +19,15 @@ use trunkline_types::{
 use crate::keeper::{SharedStore, lock};
 use crate::retention::WakeThread;
 
-/// From the first note to the step that stores it.
+/// Time from the first note to the step that stores it.
 const GATHER: Duration = Duration::from_millis(100);
-/// How long after a step that failed it is tried again.
+/// Delay before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// Entries that an engine without a store keeps.
+/// Number of entries kept by an engine without a store.
 const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
-/// The audit of an engine. Dropping it ends its thread; what was noted by then is stored only by
-/// [`AuditLog::flush`].
+/// The audit of an engine. Dropping it ends its thread; only [`AuditLog::flush`] stores what was
+/// noted before.
 pub(crate) struct AuditLog {
     core: Core,
     clock: Clock,
@@ -43,11 +43,11 @@ struct Kept {
     trouble: Mutex<Option<StoreError>>,
 }
 
-/// What was taken from the engine.
+/// The entries taken from the engine.
 struct Entries {
-    /// The number of the next one.
+    /// Number of the next entry.
     next: u64,
-    /// Taken and not stored; at most [`AUDIT_NOTES_MAX`].
+    /// Entries taken but not yet stored; at most [`AUDIT_NOTES_MAX`].
     waiting: Vec<AuditEntry>,
     place: Place,
 }
@@ -57,7 +57,7 @@ enum Place {
     Memory(VecDeque<AuditEntry>),
 }
 
-/// How much of the audit a store keeps.
+/// Limits on the part of the audit that a store keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     pub(crate) entries: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Keep {
 
 impl AuditLog {
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub(crate) fn start(
         core: &Core,
         clock: Clock,
@@ -75,7 +75,7 @@ impl AuditLog {
         let (next, place, trouble) = match store {
             Some((store, keep)) => {
                 let end = lock(&store).audit_end();
-                // A store that cannot be read now is asked again before anything is stored.
+                // If the store cannot be read now, it is asked again before anything is stored.
                 let next = end.as_ref().map_or(0, |end| end + 1);
                 (next, Place::Store { store, keep }, end.err())
             }
@@ -102,7 +102,7 @@ impl AuditLog {
         };
         let running = Arc::new(Housekeeper::start(clock, turn)?);
         let _already = thread.set(Arc::downgrade(&running));
-        // It may have looked before it could be woken.
+        // The thread may have looked for notes before it could be woken.
         running.wake();
         Ok(Self {
             core: core.clone(),
@@ -113,10 +113,10 @@ impl AuditLog {
         })
     }
 
-    /// Room for the entry of an order; where there is none, what waits is stored first.
+    /// Claims room for the entry of an order. If there is none, stores the waiting entries first.
     ///
     /// # Errors
-    /// It cannot be stored.
+    /// The entries cannot be stored.
     pub(crate) fn room(&self) -> Result<AuditRoom, StoreError> {
         loop {
             if let Ok(room) = self.core.claim_audit(1, self.clock.now()) {
@@ -129,13 +129,13 @@ impl AuditLog {
                 return Err(trouble);
             }
             if !could_store {
-                // All of the room is claimed for what has not ended.
+                // Orders in progress have claimed all of the room.
                 return Ok(AuditRoom::default());
             }
         }
     }
 
-    /// Notes the end of an order: `effect`, or the rule by which it was refused.
+    /// Notes the end of an order: its effect, or the rule that refused it.
     pub(crate) fn note(
         &self,
         caller: &Caller,
@@ -165,28 +165,29 @@ impl AuditLog {
         self.note_own(AuditAction::EngineStart, effect);
     }
 
-    /// Notes that the engine stops, once: a start before which this is missing follows a crash.
+    /// Notes, once, that the engine stops. A start entry without a stop entry before it follows a
+    /// crash.
     pub(crate) fn note_stop(&self) {
         if !self.has_stopped.swap(true, Ordering::Relaxed) {
             self.note_own(AuditAction::EngineStop, String::new());
         }
     }
 
-    /// What the engine does by itself cannot wait for a store that has failed.
+    /// Notes an action of the engine itself. It cannot wait for a store that has failed.
     fn note_own(&self, action: AuditAction, effect: String) {
         let room = self.room().unwrap_or_default();
         self.note(&Caller::engine(), action, "", Ok(effect), &room);
     }
 
-    /// Stores what was noted, now.
+    /// Stores all notes now.
     pub(crate) fn flush(&self) {
         if !self.kept.store_notes() {
             self.thread.wake();
         }
     }
 
-    /// A page of everything that was noted until now. What cannot be stored is not among it, which
-    /// the page says.
+    /// Returns a page of everything noted until now. Entries that cannot be stored are missing from
+    /// it, and the page reports that.
     pub(crate) fn page(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.flush();
         let entries = lock(&self.kept.entries);
@@ -205,7 +206,7 @@ impl AuditLog {
 }
 
 impl Kept {
-    /// Stores what is due, and returns when to come again.
+    /// Stores what is due, and returns the time of the next step.
     fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
         match due {
             Some(due) if now < due => Some(due),
@@ -222,8 +223,8 @@ impl Kept {
         self.core.waiting_audit() == (0, 0) && lock(&self.entries).waiting.is_empty()
     }
 
-    /// Stores everything that was noted. False when some of it has to be tried again: it waits
-    /// here, and then in the engine, which counts what finds no room there.
+    /// Stores all notes. Returns false if some must be retried: they wait here first and then in
+    /// the engine, which counts those that find no room there.
     fn store_notes(&self) -> bool {
         let mut entries = lock(&self.entries);
         let result = loop {
@@ -251,7 +252,7 @@ impl Kept {
         is_stored
     }
 
-    /// The engine says it of the variables that are audited.
+    /// Tells the engine the state of the audit, which it reports with the audited variables.
     fn tell_keeping(&self, entries: &Entries) {
         let trouble = lock(&self.trouble).clone();
         let (is_lasting, sentence) = match (&trouble, &entries.place) {
@@ -288,7 +289,7 @@ impl Kept {
 }
 
 impl Entries {
-    /// The numbers go on where those of the store end.
+    /// Continues the numbering of the store.
     fn begin(&mut self) -> Result<(), StoreError> {
         if let (0, Place::Store { store, .. }) = (self.next, &self.place) {
             self.next = lock(store).audit_end()? + 1;
@@ -317,7 +318,7 @@ impl Entries {
     }
 }
 
-/// Keeps memory within its bound; returns the entry about what was removed.
+/// Keeps memory within its bound. Returns the entry that reports what was removed.
 fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<AuditEntry> {
     let bound = AuditBound {
         entries: MEMORY_ENTRIES_MAX,
@@ -335,7 +336,7 @@ fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<Au
 
 fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
     let first = newest.front().map_or(1, |entry| entry.number);
-    // Numbers have no gaps, so each has its place.
+    // Numbers have no gaps, so a number gives the index.
     let place = |number: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
     let taken = match (query.newest_first, query.from) {
         (false, from) => {
@@ -370,5 +371,5 @@ fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {
     }
 }
 
-/// Memory does not fail.
+/// The error type of the audit in memory, which cannot fail.
 type Never = std::convert::Infallible;

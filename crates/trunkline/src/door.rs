@@ -1,5 +1,5 @@
-//! A connection to an engine, whose first frame says what it is for: the engine's variables, or the
-//! endpoints of streams on its machine.
+//! A connection whose first frame decides its purpose: the engine's variables, or the endpoints of
+//! streams on its machine.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use trunkline_types::{Tick, Timestamp};
 /// A session of either kind.
 pub(crate) struct Door {
     session: Kind,
-    /// While it is not known of which: what has arrived, which is less than the header of a frame.
+    /// The bytes received while the kind is undecided: less than the header of a frame.
     first: Option<Vec<u8>>,
     directory: Arc<DirectoryHost>,
     notifier: Notifier,
     gives_names: bool,
 }
 
-/// Variables, unless the first frame says otherwise.
+/// The kind of session; variables, unless the first frame says otherwise.
 #[allow(
     clippy::large_enum_variant,
     reason = "almost all are of the large variant, which is on the way of every update"
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Door {
-    /// `gives_names`: a connection can be handed to whoever is at the other end.
+    /// `gives_names`: true if a connection can be handed to the process at the other end.
     pub(crate) fn new(
         session: Session,
         directory: Arc<DirectoryHost>,
@@ -47,7 +47,7 @@ impl Door {
         }
     }
 
-    /// Decides by the header of the first frame; returns what has arrived once that is done.
+    /// Decides by the header of the first frame. Returns the received bytes once decided.
     fn decide(&mut self, now: Tick, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut first = self.first.take()?;
         first.extend_from_slice(bytes);

@@ -1,8 +1,8 @@
-//! The engine's health as variables of the library `_engine`: read-only, never stored, and listed
-//! only where a pattern begins with `_`.
+//! The engine's health as variables of the library `_engine`. They are read-only, never stored, and
+//! listed only for patterns that begin with `_`.
 //!
-//! The housekeeping thread looks once per period, through all variables in slices, and writes what
-//! has changed.
+//! Once per period, the housekeeping thread goes through all variables in slices and writes the
+//! values that have changed.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -18,14 +18,13 @@ use trunkline_types::{
 use crate::keeper::{Keeper, LibraryError, lock};
 use crate::sessions::Facts;
 
-/// Its name.
 pub(crate) const LIBRARY: &str = "_engine";
-/// Variables looked at per period.
+/// Variables examined per period.
 const CENSUS_SLICE: usize = 50_000;
-/// Periods between two counts of an engine in which nothing was written between the last two.
+/// Periods from one count to the next while the last two counts found no writes.
 const STILL_PERIODS: u32 = 4;
 
-/// What is measured: path, type, unit, description.
+/// The variables: path, type, unit, description.
 const VARIABLES: &[(&str, DataType, &str, &str)] = &[
     ("uptime", DataType::F64, "s", "Since the engine started"),
     (
@@ -191,7 +190,6 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
     ),
 ];
 
-/// Measures one engine.
 pub(crate) struct Health {
     core: Core,
     facts: Arc<Facts>,
@@ -203,18 +201,18 @@ pub(crate) struct Health {
     state: Mutex<State>,
 }
 
-/// What is known from the periods before.
+/// State carried over from earlier periods.
 #[derive(Default)]
 struct State {
     due: Option<Tick>,
     census: Census,
     totals: Totals,
-    /// When the last census ended, and the one before: updates then.
+    /// Time of the last census, and the updates counted by then.
     counted: Option<(Tick, u64)>,
-    /// Periods in which nothing is counted, because nothing was written.
+    /// Remaining periods without a count, because nothing was written.
     rests: u32,
     rate: f64,
-    /// When it was looked last, and the processor time until then.
+    /// Time of the last measurement, and the processor time used by then.
     cpu: Option<(Tick, Duration)>,
     written: Vec<Option<Value>>,
 }
@@ -238,7 +236,7 @@ impl Health {
         }
     }
 
-    /// Deploys the library, with the first values.
+    /// Deploys the library with its first values.
     pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
         let variables = VARIABLES.iter().map(|(path, ty, units, description)| {
             let properties = Properties {
@@ -263,7 +261,8 @@ impl Health {
         Ok(())
     }
 
-    /// Looks, if it is time. Returns when it is next; `None` while there is no library.
+    /// Measures if it is time. Returns the time of the next measurement; `None` while there is no
+    /// library.
     pub(crate) fn poll(&self, now: Tick, wall: Timestamp) -> Option<Tick> {
         let handles = self.handles.get()?;
         let mut state = lock(&self.state);
@@ -300,7 +299,7 @@ impl Health {
                 let mut write = Write::value(value);
                 write.origin = Origin::Source;
                 let caller = Caller::engine();
-                // Nobody can hold it up, and a person who forces it may.
+                // No subscription can stall it, and a person may force it.
                 let _attempt = self
                     .core
                     .try_write(&caller, now, wall, &variable, &write, wakes);
@@ -312,7 +311,8 @@ impl Health {
         }
     }
 
-    /// In the order of [`VARIABLES`]; `None`: this system does not say.
+    /// Returns the values in the order of [`VARIABLES`]; `None` for a value that this system does
+    /// not provide.
     fn values(&self, state: &mut State, now: Tick) -> Vec<Option<Value>> {
         use trunkline_serve::EngineFacts as _;
         let totals = state.totals;
@@ -369,7 +369,7 @@ impl Health {
 }
 
 impl State {
-    /// Goes on counting; the rate is that between two counts that were completed.
+    /// Continues the census. The rate is the one between the last two completed counts.
     fn count(&mut self, core: &Core, now: Tick) {
         if self.rests > 0 {
             self.rests -= 1;
@@ -393,7 +393,7 @@ impl State {
         self.totals = totals;
     }
 
-    /// The processor time since it was looked last, in percent of the time.
+    /// Returns the processor time since the last measurement, in percent of the elapsed time.
     fn cpu(&mut self, now: Tick) -> Option<f64> {
         let used = process::cpu_time()?;
         let before = self.cpu.replace((now, used));
@@ -405,11 +405,11 @@ impl State {
     }
 }
 
-/// What Linux says of this process; other systems say nothing.
+/// Resource use of this process, from `/proc` on Linux; other systems provide nothing.
 mod process {
     use std::time::Duration;
 
-    /// Ticks per second of the times in `/proc`: part of the system's interface, not a setting.
+    /// Ticks per second of the times in `/proc`. Part of the kernel's interface, not a setting.
     const USER_HZ: u64 = 100;
 
     pub(super) fn cpu_time() -> Option<Duration> {
@@ -422,8 +422,8 @@ mod process {
         parse_resident(&status)
     }
 
-    /// The name of the program, in parentheses, may hold anything; user and system time are the
-    /// 12th and 13th numbers behind it.
+    /// Parses user and system time: the 12th and 13th fields after the program name. The name is in
+    /// parentheses and may contain anything.
     fn parse_cpu_time(stat: &str) -> Option<Duration> {
         let (_, fields) = stat.rsplit_once(')')?;
         let mut times = fields.split_whitespace().skip(11);
@@ -490,7 +490,7 @@ mod tests {
         let mut sut = State::default();
         let mut seen = Vec::new();
         for second in 1..=16 {
-            // One while it rests, then one in each period.
+            // One write while counting rests, then one in each period.
             if second == 4 || second > 10 {
                 write(second);
             }

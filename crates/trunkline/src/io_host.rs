@@ -1,7 +1,7 @@
-//! Runs one I/O server: its scans, its orders, and what it publishes.
+//! Runs one I/O server: its scans, its orders and its publications.
 //!
-//! Each has a thread of its own, so that a device that takes its time delays nobody else. Clients'
-//! writes and requests reach it through a queue; what it publishes goes through the write path.
+//! Each server has its own thread, so that a slow device delays nothing else. Writes and requests
+//! of clients reach it through a queue; its publications take the write path.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,9 +16,9 @@ use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 
 use crate::engine::StartError;
 
-/// Samples that may wait for a subscription whose variable's `stall` lets its source wait.
+/// Bound on samples held back for subscriptions whose variable's `stall` makes the source wait.
 const HELD_MAX: usize = 65_536;
-/// How long until a device that could not be opened is tried again, at first and at most.
+/// First and longest delay before a device that could not be opened is retried.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
@@ -29,7 +29,7 @@ pub(crate) struct IoHost {
     thread: Arc<Housekeeper>,
 }
 
-/// What the engine knows of it: a queue, and how it is doing.
+/// The engine's view of an I/O server: its queue and its state.
 struct Orders {
     name: Arc<str>,
     queue: Mutex<Queue>,
@@ -39,13 +39,13 @@ struct Orders {
 
 #[derive(Default)]
 struct Queue {
-    /// Bounded by the engine: a provider has at most so many unanswered writes.
+    /// Bounded by the engine, which limits the unanswered writes of a provider.
     sends: VecDeque<(Ticket, u32, Value)>,
-    /// Each of its variables waits once, however often it is asked for.
+    /// A set: each variable waits at most once, however often it is requested.
     requests: HashSet<u32>,
-    /// Requests that somebody waits for; bounded with the sends.
+    /// Requests with a waiting caller; bounded together with the sends.
     reads: VecDeque<(Ticket, u32)>,
-    /// Variables that it is to deliver from now on, each with the name of its item.
+    /// Variables to deliver from now on, each with the name of its item.
     binds: Vec<SourceItem>,
     trouble: Option<String>,
 }
@@ -90,7 +90,7 @@ impl Orders {
     }
 }
 
-/// What the I/O server's thread owns.
+/// State of the I/O server's thread.
 struct Runner {
     engine: Engine,
     caller: Caller,
@@ -105,7 +105,7 @@ struct Runner {
     retry: Duration,
     retry_at: Tick,
     id: Arc<OnceLock<ProviderId>>,
-    /// The order that the device is being given.
+    /// The order that the device is carrying out.
     answering: Option<(Ticket, u32)>,
     /// Samples whose subscriptions have no room yet, oldest first.
     held: VecDeque<Sample>,
@@ -113,14 +113,15 @@ struct Runner {
 
 struct Sample {
     handle: u32,
-    /// `None`: only what is known of its quality changes.
+    /// `None`: only the quality changes.
     value: Option<Value>,
     quality: Quality,
     source_timestamp: Option<Timestamp>,
 }
 
 impl IoHost {
-    /// Starts `server` under `name`. It delivers the variables whose `source` begins with it.
+    /// Starts `server` under `name`. It delivers the variables whose `source` begins with that
+    /// name.
     pub(crate) fn start(
         engine: &Engine,
         name: &str,
@@ -184,7 +185,8 @@ impl IoHost {
 }
 
 impl Runner {
-    /// As [`Runner::turn`]; a driver that panics is a device that failed, and is opened again.
+    /// Calls [`Runner::turn`]. A panic of the driver is treated as a failure of the device, which
+    /// is opened again.
     fn turn_or_fail(&mut self, now: Tick, wall: Timestamp) -> Tick {
         if let Ok(due) = catch_unwind(AssertUnwindSafe(|| self.turn(now, wall))) {
             return due;
@@ -202,7 +204,7 @@ impl Runner {
         self.retry_at
     }
 
-    /// Does what is due and says when to come again.
+    /// Does what is due, and returns the time of the next turn.
     fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
         let mut wakes = Wakes::new();
         self.take_binds(now, wall, &mut wakes);
@@ -230,7 +232,7 @@ impl Runner {
         held_until.map_or(due, |until| due.min(until))
     }
 
-    /// Takes in variables that were deployed or edited, and lets go of those that have gone.
+    /// Binds variables that were deployed or edited, and unbinds those that are gone.
     fn take_binds(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let binds = std::mem::take(&mut lock(&self.orders.queue).binds);
         if binds.is_empty() {
@@ -243,7 +245,8 @@ impl Runner {
                     self.handles.entry(item).or_default().push(handle);
                     self.items.insert(handle, item);
                     if self.is_open {
-                        // Every item was published when it was opened.
+                        // All items were published when the device was opened; this one is bound
+                        // later, so it needs a request.
                         lock(&self.orders.queue).requests.insert(handle);
                     }
                 }
@@ -280,7 +283,7 @@ impl Runner {
         }
     }
 
-    /// Nothing could be had from the device: its variables say so until it is back.
+    /// Handles a device failure: its variables are bad until it is back.
     fn failed(
         &mut self,
         sentence: String,
@@ -299,14 +302,15 @@ impl Runner {
         }
     }
 
-    /// What has been ordered so far; what comes meanwhile has to wait for the scan that is due.
+    /// Carries out the orders queued so far. Later ones wait until the scan that is due has run.
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let (sends, requests, reads) = {
             let mut queue = lock(&self.orders.queue);
             let requests = std::mem::take(&mut queue.requests);
             (queue.sends.len(), requests, queue.reads.len())
         };
-        // Each is taken when its turn comes: a driver that panics leaves the others where they are.
+        // Orders are taken one at a time, so that a driver that panics leaves the others in the
+        // queue.
         for _ in 0..sends {
             let Some((ticket, handle, raw)) = lock(&self.orders.queue).sends.pop_front() else {
                 break;
@@ -331,7 +335,7 @@ impl Runner {
             let answer = self.read_now(handle, now, wall);
             self.answering = None;
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
-            // What came along, and the other variables of the item.
+            // Publishes what the device returned besides, and the other variables of the item.
             self.publish(Some(handle), now, wall, wakes);
         }
         for handle in requests {
@@ -342,13 +346,13 @@ impl Runner {
                 continue;
             }
             self.scan.clear();
-            // What is wrong shows in the health, and in the next scan.
+            // The error shows in the health and in the next scan.
             let _error = self.server.request(item, now, wall, &mut self.scan);
             self.publish(None, now, wall, wakes);
         }
     }
 
-    /// Reads one item from the device for somebody who waits for it.
+    /// Reads one item from the device for a waiting caller.
     fn read_now(&mut self, handle: u32, now: Tick, wall: Timestamp) -> Answer {
         self.scan.clear();
         let Some(item) = self.items.get(&handle).copied() else {
@@ -375,7 +379,8 @@ impl Runner {
         }
     }
 
-    /// Writes what the scan found to every variable that it feeds, but for one that has it already.
+    /// Writes the scanned values to every variable they feed, except `but`, which already has its
+    /// value.
     fn publish(&mut self, but: Option<u32>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let mut scan = std::mem::take(&mut self.scan);
         for published in scan.drain() {
@@ -399,7 +404,7 @@ impl Runner {
         self.scan = scan;
     }
 
-    /// Writes what was held back, in order; returns when to try again if some still is.
+    /// Writes the samples held back, in order. Returns the time of the next attempt if some remain.
     fn release_held(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         while let Some(sample) = self.held.front() {
             if let Some(until) = write(&self.engine, &self.caller, sample, now, wall, wakes) {
@@ -423,7 +428,7 @@ impl Runner {
     }
 }
 
-/// Writes one sample; returns until when it has to wait, if it has to.
+/// Writes one sample. Returns the time until which it has to wait, if it does.
 fn write(
     engine: &Engine,
     caller: &Caller,
@@ -450,7 +455,7 @@ fn write(
     }
 }
 
-/// Keeps a sample for later; with too many kept it is lost, and the variable's ledger says so.
+/// Holds a sample back. Beyond the bound it is lost, and counted in the variable's ledger.
 fn hold(held: &mut VecDeque<Sample>, engine: &Engine, sample: Sample) {
     if held.len() < HELD_MAX {
         held.push_back(sample);

@@ -1,7 +1,8 @@
-//! What is deployed, what is stored and which I/O server delivers what, kept in step.
+//! Keeps the deployed libraries, the store and the I/O servers consistent.
 //!
-//! One order at a time: it is checked against the engine, then stored, then carried out. Cut off in
-//! between, the next start finds it stored and carries it out.
+//! It handles one order at a time: an order is checked against the engine, then stored, then
+//! carried out. If the process is killed in between, the next start finds the order stored and
+//! carries it out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,48 +24,48 @@ use crate::engine::StartError;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
 
-/// A store that orders and the retention of values share.
+/// The store, shared by orders and the retention of values.
 pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
 
-/// Why an order about a library was not carried out; nothing was changed.
+/// The reason why an order about a library was not carried out. Nothing was changed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
-    /// The library is malformed, or deployed already.
+    /// The library is malformed, or already deployed.
     #[error("{0}")]
     Deploy(#[from] DeployError),
     /// There is no such library.
     #[error("{0}")]
     Unknown(#[from] UnknownLibrary),
-    /// Somebody is subscribed to its variables.
+    /// Its variables have subscribers.
     #[error(
         "library {library} is in use by {subscriptions} subscription{}; end them, or undeploy it \
          with force", if *.subscriptions == 1 { "" } else { "s" }
     )]
     InUse {
-        /// Its name.
+        /// Name of the library.
         library: String,
-        /// Subscriptions to its variables.
+        /// Number of subscriptions to its variables.
         subscriptions: usize,
     },
-    /// The name is for the engine's own.
+    /// The name is reserved for the engine's own libraries.
     #[error(
         "{library} begins with `_`, which is for the engine's own libraries; give it another name"
     )]
     Reserved {
-        /// Its name.
+        /// Name of the library.
         library: String,
     },
-    /// It could not be stored.
+    /// The order could not be stored.
     #[error("{0}; nothing was changed")]
     Store(#[from] StoreError),
 }
 
-/// Everything that changes what an engine hosts goes through it.
+/// Carries out everything that changes what an engine hosts.
 pub(crate) struct Keeper {
     core: Core,
     clock: Clock,
-    /// Held by whoever carries out an order.
+    /// Held while an order is carried out.
     order: Mutex<()>,
     store: Option<SharedStore>,
     retention: Option<Retention>,
@@ -74,7 +75,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub(crate) fn new(
         core: &Core,
         clock: Clock,
@@ -121,8 +122,8 @@ impl Keeper {
         self.deploy_now(library, replace, &known)
     }
 
-    /// Deploys what was stored, unless a library of the same name is deployed already. Returns the
-    /// names of those that are.
+    /// Deploys the stored libraries, except those whose names are already deployed. Returns the
+    /// names of those it skipped.
     pub(crate) fn deploy_stored(&self) -> Result<Vec<String>, LibraryError> {
         let _order = lock(&self.order);
         let Some(store) = &self.store else {
@@ -180,7 +181,7 @@ impl Keeper {
         Ok(deployed)
     }
 
-    /// Removes a library, here and in the store; `force`: whether somebody uses it or not.
+    /// Removes a library, here and in the store; with `force` even if it has subscribers.
     pub(crate) fn undeploy(&self, name: &str, force: bool) -> Result<usize, LibraryError> {
         let _order = lock(&self.order);
         check_name(name)?;
@@ -198,12 +199,12 @@ impl Keeper {
         Ok(self.core.undeploy(name, now, wall, &mut Wakes::new())?)
     }
 
-    /// Starts or stops a library. False when it was so already.
+    /// Starts or stops a library. Returns false if it was already in that state.
     pub(crate) fn set_state(&self, name: &str, state: LibraryState) -> Result<bool, LibraryError> {
         let _order = lock(&self.order);
         check_name(name)?;
         let core = &self.core;
-        // A value of a stopped library is not retained any more.
+        // Stores the values now: those of a stopped library are no longer retained.
         self.flush();
         if core.library_subscriptions(name).is_ok()
             && let Some(store) = &self.store
@@ -218,11 +219,11 @@ impl Keeper {
         })
     }
 
-    /// Has an I/O server deliver the variables whose `source` begins with its name, those that are
-    /// deployed later included.
+    /// Makes an I/O server deliver the variables whose `source` begins with its name, including
+    /// those deployed later.
     ///
     /// # Errors
-    /// A variable names an item that it does not have, or no thread is left.
+    /// A variable names an item that the server does not have, or no thread is left.
     pub(crate) fn attach_io(
         &self,
         name: &str,
@@ -251,7 +252,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes an I/O server out; its variables turn bad. False when there is none of that name.
+    /// Removes an I/O server; its variables turn bad. Returns false if there is none of that name.
     pub(crate) fn detach_io(&self, name: &str) -> bool {
         let host = {
             let mut io = lock(&self.io);
@@ -262,7 +263,6 @@ impl Keeper {
             .is_some()
     }
 
-    /// Stops every I/O server.
     pub(crate) fn stop_io(&self) {
         let hosts = std::mem::take(&mut *lock(&self.io));
         for host in hosts {
@@ -270,34 +270,34 @@ impl Keeper {
         }
     }
 
-    /// How a library is; `None` when it is not deployed.
+    /// Returns the state of a library; `None` if it is not deployed.
     pub(crate) fn state_of(&self, name: &str) -> Option<LibraryState> {
         self.core.library(name).map(|library| library.state)
     }
 
-    /// How many variables a library has.
+    /// Returns the number of variables of a library.
     pub(crate) fn variables_of(&self, name: &str) -> usize {
         let library = self.core.library(name);
         library.map_or(0, |library| library.handles.len())
     }
 
-    /// What is wrong with the store, if something is.
+    /// Returns the current failure of the store, if any.
     pub(crate) fn store_trouble(&self) -> Option<StoreError> {
         let of_values = self.retention.as_ref()?.trouble();
         let trouble = of_values.or_else(|| self.audit.trouble());
-        // While a step goes on nobody waits for its end: that step finds out as well.
+        // Does not wait for a step in progress: that step detects the same failure.
         let is_free = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
         trouble.or_else(|| is_free(self.store.as_ref()?))
     }
 
-    /// What the store holds that is damaged and not used, in a sentence.
+    /// Describes, in one sentence, the damaged and therefore unused contents of the store.
     pub(crate) fn damage_sentence(&self) -> Option<String> {
         let mut store = lock(self.store.as_ref()?);
         let damage = store.damage();
         (!damage.is_empty()).then(|| damage_sentence(&store.location(), &damage))
     }
 
-    /// The state of the store in a word, and what is wrong with it.
+    /// Returns the state of the store as one word, and its failure as a sentence.
     pub(crate) fn store_health(&self) -> (&'static str, String) {
         let Some(store) = &self.store else {
             return ("none", String::new());
@@ -314,12 +314,11 @@ impl Keeper {
         }
     }
 
-    /// Who did what.
     pub(crate) fn audit(&self) -> &AuditLog {
         &self.audit
     }
 
-    /// Stores what has changed and what was noted since the last time.
+    /// Stores changed values and audit notes.
     pub(crate) fn flush(&self) {
         self.audit.flush();
         if let Some(retention) = &self.retention {
@@ -328,7 +327,8 @@ impl Keeper {
     }
 }
 
-/// On a full disk an engine starts without what its store would give: it serves, and says so.
+/// Replaces the error of a full disk by an empty result: the engine then starts without the
+/// contents of its store, serves, and reports it.
 fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
         Err(error) if error.trouble == StoreTrouble::Full => Ok(T::default()),
@@ -336,7 +336,7 @@ fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreErro
     }
 }
 
-/// What is damaged, in a sentence.
+/// Describes the damage in one sentence.
 fn damage_sentence(location: &str, damage: &[Damage]) -> String {
     const NAMED_MAX: usize = 5;
     let mut names: Vec<String> = damage.iter().map(ToString::to_string).collect();
@@ -351,7 +351,7 @@ fn damage_sentence(location: &str, damage: &[Damage]) -> String {
     )
 }
 
-/// What has changed since the last time is stored, also when nobody said that the engine stops.
+/// Stores pending changes, also if the engine was dropped without being stopped.
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.audit.note_stop();
@@ -368,7 +368,7 @@ fn check_name(library: &str) -> Result<(), LibraryError> {
     }
 }
 
-/// The item that a source names, if it is one of this I/O server.
+/// Returns the item that a source names, if the source is of this I/O server.
 fn item_of<'s>(source: &'s str, server: &str) -> Option<&'s str> {
     source.strip_prefix(server)?.strip_prefix(':')
 }

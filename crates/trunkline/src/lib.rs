@@ -1,8 +1,8 @@
 //! Trunkline: a distributed real-time data system for measurement and control.
 //!
 //! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any
-//! engine with a [`Client`]. Both can be used in the same program, and a client's verbs are the
-//! same whether the engine is in this process, on this machine or across the network.
+//! engine with a [`Client`]. One program can do both. A client's verbs are the same whether the
+//! engine is in this process, on this machine or across the network.
 //!
 //! ```
 //! use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
@@ -21,16 +21,17 @@
 //! ```
 //!
 //! # Layout
-//! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
-//!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `audit` who did
-//!   what, `administrator` carries out the orders of clients, `health` measures the engine itself.
-//! - [`realtime`]: ends of variables for time-critical threads.
+//! - [`Engine`]: hosting. `sessions` creates an endpoint for each connection, `io_host` runs I/O
+//!   servers, `keeper` manages what is deployed and stored, `retention` stores values, `audit`
+//!   stores who did what, `administrator` carries out the orders of clients, and `health` measures
+//!   the engine itself.
+//! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
-//! - [`stream`]: lossless streams, from program to program.
-//! - `record`: recordings of devices, streams and variables, and how they are played; on Linux.
-//! - [`types`], [`config`], [`io`]: what the verbs speak of.
+//! - [`stream`]: lossless streams between programs.
+//! - `record`: recording and playback of devices, streams and variables; on Linux.
+//! - [`types`], [`config`], [`io`]: the types that the verbs use.
 
 #![forbid(unsafe_code)]
 
@@ -76,12 +77,12 @@ pub mod aio {
     pub use crate::client::tasks::{Client, Subscription};
 }
 
-/// Ends of FIFO-enabled variables for time-critical threads.
+/// Endpoints of FIFO-enabled variables for time-critical threads.
 pub mod realtime {
     pub use trunkline_engine::realtime::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 }
 
-/// What an engine remembers from one start to the next.
+/// The persistent state of an engine, and the stores that keep it.
 pub mod store {
     pub use trunkline_engine::store::{
         AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
@@ -90,8 +91,8 @@ pub mod store {
     pub use trunkline_store::SqliteStore;
 }
 
-/// What the protocol says in its own words: faults, why a connection ended, what `info` and `why`
-/// tell.
+/// Protocol types that the verbs return: faults, the reasons why a connection ended, and the
+/// answers to `info` and `why`.
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::forcing::ForcedEntry;

@@ -1,15 +1,15 @@
-//! What the machine has.
+//! Resources of the machine.
 
-/// Where neither the system nor a container says how much memory there is.
+/// Assumed memory if neither the system nor a container reports any.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 
-/// A quarter of the memory that this process may use: what may wait for subscribers, and what
-/// requests may take, unless somebody says otherwise.
+/// Returns a quarter of the memory that this process may use: the default bound on what waits for
+/// subscribers and on what requests take.
 pub(crate) fn quarter_of_memory() -> usize {
     usize::try_from(memory_bytes() / 4).unwrap_or(usize::MAX)
 }
 
-/// The machine's memory, or less where a container allows less.
+/// Returns the machine's memory, or the limit of the container if that is lower.
 fn memory_bytes() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| parse_meminfo(&text));

@@ -1,7 +1,7 @@
-//! Keeps the newest values of the variables that are to survive a restart.
+//! Stores the newest values of the variables that are to survive a restart.
 //!
-//! It is a subscriber like any other, under `latest`: however often a variable changes, it is
-//! stored once in half a second, all that have changed in one step.
+//! It is an ordinary subscriber under `latest`. However often a variable changes, it is stored once
+//! in half a second, and all changed variables are stored in one step.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,32 +17,33 @@ use trunkline_types::{Contract, Reason, Tick};
 
 use crate::keeper::{SharedStore, lock};
 
-/// From the first change to the step that stores it: with what that step takes, a value is on the
-/// disk within a second.
+/// Time from the first change to the step that stores it. With the duration of that step, a value
+/// is on the disk within a second.
 const GATHER: Duration = Duration::from_millis(500);
-/// How long after a step that failed it is tried again.
+/// Delay before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// The one subscription.
+/// The only subscription of the consumer.
 const SUBSCRIPTION: u32 = 1;
 
-/// Dropping it ends its thread; what has changed by then is stored only by [`Retention::flush`].
+/// Stores changed values on its own thread. Dropping it ends the thread; only [`Retention::flush`]
+/// stores what changed before.
 pub(crate) struct Retention {
     gathered: Arc<Gathered>,
     thread: Arc<Housekeeper>,
 }
 
-/// What has changed and is not stored.
+/// Changes that are not stored yet.
 struct Gathered {
     store: SharedStore,
     consumer: Mutex<Consumer>,
-    /// What a step that failed has left, and what has changed since.
+    /// Values left by a failed step, and later changes.
     waiting: Mutex<BTreeMap<String, RetainedValue>>,
     trouble: Mutex<Option<StoreError>>,
 }
 
 impl Retention {
     /// # Errors
-    /// The system starts no further thread.
+    /// The system cannot start another thread.
     pub(crate) fn start(core: &Core, clock: Clock, store: SharedStore) -> io::Result<Self> {
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         let wake = Box::new(WakeThread(Arc::clone(&thread)));
@@ -66,7 +67,7 @@ impl Retention {
         })
     }
 
-    /// From now on these variables are retained, or no longer, as their properties say.
+    /// Starts or ends the retention of these variables, as their properties say.
     pub(crate) fn follow(&self, core: &Core, handles: &[u32]) {
         let caller = Caller::engine();
         let mut consumer = lock(&self.gathered.consumer);
@@ -76,7 +77,7 @@ impl Retention {
                 dropped.push(variable.handle());
                 continue;
             }
-            // A write-only variable is not for reading, and one that has gone is no more.
+            // A write-only variable cannot be read, and one that is gone no longer exists.
             let _followed = consumer.subscribe(
                 &caller,
                 SUBSCRIPTION,
@@ -88,11 +89,12 @@ impl Retention {
         }
         consumer.unsubscribe(SUBSCRIPTION, Some(&dropped), &mut wakes);
         drop(consumer);
-        // First readings wait without waking anybody, and what already waits wakes nobody again.
+        // First readings wait without waking the thread, and readings that already wait do not wake
+        // it again.
         self.thread.wake();
     }
 
-    /// Stores what has changed, now.
+    /// Stores all changes now.
     pub(crate) fn flush(&self) {
         self.gathered.store_changes();
     }
@@ -103,7 +105,7 @@ impl Retention {
 }
 
 impl Gathered {
-    /// Stores what is due, and returns when to come again.
+    /// Stores what is due, and returns the time of the next turn.
     fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
         match due {
             Some(due) if now < due => Some(due),
@@ -116,9 +118,10 @@ impl Gathered {
         }
     }
 
-    /// Stores everything that has changed. False when some of it has to be tried again.
+    /// Stores all changes. Returns false if some must be retried.
     fn store_changes(&self) -> bool {
-        // Held to the end: two that store at the same time must not store the older value last.
+        // Held to the end: of two concurrent calls, the one with the older value must not store
+        // last.
         let mut waiting = lock(&self.waiting);
         let mut consumer = lock(&self.consumer);
         let mut sink = Changes {
@@ -138,7 +141,7 @@ impl Gathered {
     }
 }
 
-/// Takes each variable's newest value, once.
+/// Takes the newest value of each variable, once.
 struct Changes<'a> {
     room: usize,
     waiting: &'a mut BTreeMap<String, RetainedValue>,
@@ -153,7 +156,7 @@ impl Sink for Changes<'_> {
         self.room = self.room.saturating_sub(1);
         let (variable, update) = (delivery.variable, delivery.update);
         let quality = update.quality;
-        // What is not a value that somebody measured or wrote since the start says nothing new.
+        // Only values measured or written since the start are new information.
         let is_known = matches!(quality.reason(), Reason::Initial | Reason::Retained);
         let has_value = update.sequence > 0 && quality.has_value();
         if !has_value || quality.is_bad() || quality.is_forced() || is_known {
@@ -162,7 +165,7 @@ impl Sink for Changes<'_> {
         let value = RetainedValue {
             name: variable.name().to_owned(),
             data_type: variable.data_type().clone(),
-            // Not copied: a large value may have no memory for that.
+            // Shared, not copied: there may be no memory for a copy of a large value.
             value: update.value.clone(),
             source_timestamp: update.source_timestamp,
             quality,
@@ -175,7 +178,7 @@ impl Sink for Changes<'_> {
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
 }
 
-/// Has the thread look.
+/// Wakes the thread.
 pub(crate) struct WakeThread(pub(crate) Arc<OnceLock<Weak<Housekeeper>>>);
 
 impl Wake for WakeThread {

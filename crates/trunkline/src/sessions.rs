@@ -1,4 +1,4 @@
-//! An endpoint for each connection, with the caller it speaks for.
+//! Creates an endpoint for each connection, with the caller that it acts for.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use trunkline_stream::directory::DirectoryHost;
 
 use crate::door::Door;
 
-/// Makes the sessions of one engine.
+/// Creates the sessions of one engine.
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
     pub(crate) options: Arc<ServeOptions>,
@@ -41,7 +41,7 @@ impl AsFd for ShownValues {
     }
 }
 
-/// Numbers that are never given twice within an engine start; 0 is the engine itself.
+/// Session numbers, unique within an engine start; 0 is the engine itself.
 #[derive(Debug)]
 pub(crate) struct SessionNumbers(AtomicU32);
 
@@ -51,14 +51,14 @@ impl SessionNumbers {
     }
 
     pub(crate) fn next(&self) -> u32 {
-        // Relaxed: only that no number is given twice.
+        // Relaxed: only the uniqueness of the numbers matters.
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// What ENGINE frames say about the host of the engine.
+/// Facts about the engine's host, for ENGINE frames.
 pub(crate) struct Facts {
-    /// The memory for the requests and items of all sessions.
+    /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
     pub(crate) server: OnceLock<Weak<Server>>,
     /// Set before the server is shut down, which then wakes every session.
@@ -74,7 +74,7 @@ impl Facts {
         }
     }
 
-    /// As many sessions as there may be; the largest number where nothing bounds them.
+    /// Returns the limit on sessions; `u64::MAX` if there is none.
     pub(crate) fn sessions_max(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
         server.map_or(u64::MAX, |server| server.sessions_max() as u64)
@@ -84,7 +84,7 @@ impl Facts {
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
-        // A connection whose client has not introduced itself is nobody's session yet.
+        // A connection whose client has not introduced itself is not a session yet.
         server.map_or(0, |server| {
             let counters = server.counters();
             counters.sessions.saturating_sub(counters.handshakes) as u64
@@ -95,7 +95,7 @@ impl EngineFacts for Facts {
         let is_stopping = self.stopping.load(Ordering::Acquire);
         is_stopping.then(|| Goodbye {
             code: FaultCode::ShuttingDown,
-            // It may be back at once; clients come back one by one as it is.
+            // The engine may be back at once, and clients already reconnect one by one.
             retry_after: None,
             sentence: "the engine is being stopped; the connection comes back by itself when it \
                        runs again"
@@ -104,7 +104,7 @@ impl EngineFacts for Facts {
     }
 }
 
-/// Has a session's connection thread look at it, or sends for it.
+/// Wakes the connection thread of a session, or sends for it.
 struct NotifyWake {
     notifier: Notifier,
     session: u32,
@@ -130,8 +130,8 @@ impl Wake for NotifyWake {
 }
 
 impl Sessions {
-    /// Until identities exist: this process and those at Unix sockets are the user that the system
-    /// says, everything else on loopback is loopback.
+    /// Until identities exist, this process and peers at Unix sockets are the user that the system
+    /// reports; any other peer on loopback is `Loopback`.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
         let (principal, origin, remote) = match peer {
@@ -151,7 +151,7 @@ impl Sessions {
         }
     }
 
-    /// Until identities exist everybody who gets in may do everything.
+    /// Until identities exist, every admitted peer has all rights.
     fn rights(&self, _peer: Peer) -> Rights {
         Rights::ALL
     }
@@ -178,7 +178,8 @@ impl SessionFactory for Sessions {
     }
 
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
-        // One table for all: only for those who may read everything that connections may see.
+        // All clients share one table, so it is only for those that may read everything a
+        // connection can see.
         if !self.rights(peer).read {
             return None;
         }
@@ -189,7 +190,7 @@ impl SessionFactory for Sessions {
             return Some(current);
         }
         let slots = self.engine.table_slots();
-        // Where there is no memory for it, clients ask.
+        // If there is no memory for the table, clients ask the engine.
         let (table, file) = create_table(slots).ok()?;
         let values = Arc::new(ShownValues {
             file,
@@ -202,7 +203,7 @@ impl SessionFactory for Sessions {
 
     fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let code = match refusal {
-            // Coming again does not make it another user.
+            // Trying again does not change the user.
             Refusal::OtherUser { .. } => FaultCode::Denied,
             _ => FaultCode::Overloaded,
         };

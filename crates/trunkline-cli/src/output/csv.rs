@@ -1,8 +1,7 @@
 //! Comma-separated values, RFC 4180: written for readings and lists, read by `put --csv`.
 //!
-//! A text that is not printable, or that a spreadsheet would take as a formula, is written as a
-//! JSON string: `put --csv` and every other JSON reader gets it back as it was, and nothing else
-//! obeys it.
+//! A text that is not printable, or that a spreadsheet would evaluate as a formula, is written as a
+//! JSON string. `put --csv` and any JSON reader restores it, and no spreadsheet evaluates it.
 
 use std::borrow::Cow;
 
@@ -18,7 +17,7 @@ pub(crate) const HEADER: [&str; 10] = [
     "name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost",
 ];
 
-/// A reading.
+/// Formats a reading.
 pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
     let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
     let (mut time, mut value) = (String::new(), String::new());
@@ -50,8 +49,8 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
     line(&cells)
 }
 
-/// A value as a cell that is read back as the same value. A text stays as it is where it can; one
-/// without characters is an empty cell.
+/// Formats a value as a cell that parses to the same value. A text is unchanged if possible; an
+/// empty text is an empty cell.
 pub(crate) fn cell(value: &Value, data_type: &DataType, style: ValueStyle) -> String {
     match value {
         Value::String(text) if text.is_empty() => String::new(),
@@ -59,11 +58,11 @@ pub(crate) fn cell(value: &Value, data_type: &DataType, style: ValueStyle) -> St
     }
 }
 
-/// What a cell begins with that spreadsheets compute, unless it is a number.
+/// First characters of cells that spreadsheets evaluate, unless the cell is a number.
 const FORMULA_BEGINS: [char; 4] = ['=', '+', '-', '@'];
 
-/// A text as people write it in a spreadsheet: one that begins as a formula or a number with a sign
-/// gets a `'` in front. [`line`] leaves it as it is then.
+/// Formats a text as people write it in a spreadsheet: a `'` precedes one that begins like a
+/// formula or a number with a sign. [`line`] leaves such a text unchanged.
 pub(crate) fn spreadsheet_text(text: &str) -> String {
     match text.starts_with(FORMULA_BEGINS) {
         true => format!("'{text}"),
@@ -71,14 +70,14 @@ pub(crate) fn spreadsheet_text(text: &str) -> String {
     }
 }
 
-/// Cells as one line. One that spreadsheets would compute, or that is not printable, is a JSON
-/// string.
+/// Joins cells to a line. A cell that spreadsheets would evaluate, or that is not printable,
+/// becomes a JSON string.
 pub(crate) fn line(cells: &[&str]) -> String {
     let cells: Vec<Cow<'_, str>> = cells.iter().map(|cell| quoted(harmless(cell))).collect();
     cells.join(",")
 }
 
-/// The cell, as a JSON string where it is not printable or would be taken as a formula.
+/// Returns the cell, as a JSON string if it is not printable or would be evaluated as a formula.
 fn harmless(cell: &str) -> Cow<'_, str> {
     match cell.contains(is_unprintable) || is_formula(cell) {
         true => Cow::Owned(escape(&Json::from(cell).to_string()).into_owned()),
@@ -86,7 +85,7 @@ fn harmless(cell: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether spreadsheets compute the cell; they do not compute numbers.
+/// Returns true if spreadsheets evaluate the cell; they do not evaluate numbers.
 fn is_formula(cell: &str) -> bool {
     let is_number = |text: &str| {
         let digits = text.strip_prefix('-').unwrap_or(text);
@@ -103,17 +102,17 @@ fn quoted(cell: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// A row that was read, with the line it begins at, from 1.
+/// A parsed row, with the line where it begins, from 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
     pub(crate) line: usize,
     pub(crate) cells: Vec<String>,
 }
 
-/// Reads rows; empty lines are none.
+/// Parses rows; empty lines are skipped.
 ///
 /// # Errors
-/// The line and what is wrong there.
+/// The line and the error in it.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     let mut rows = Vec::new();
     let mut line = 1;
@@ -143,7 +142,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     Ok(rows)
 }
 
-/// A cell, and what follows it: a comma, the end of the line or of the text.
+/// Parses a cell. Returns it and the rest of the text, which begins with a comma or a line end, or
+/// is empty.
 fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', '\n']).unwrap_or(text.len());
@@ -199,7 +199,7 @@ mod tests {
         for plain in ["-1.5e3", "-0x1f", "-inf", "-", "a=b", "°C"] {
             assert_eq!(cells(plain), plain);
         }
-        // Whatever begins a formula, the other form needs no JSON string.
+        // With a `'` in front, no formula character needs a JSON string.
         for begin in FORMULA_BEGINS {
             let text = spreadsheet_text(&format!("{begin}1+1"));
             assert_eq!(line(&[&text]), format!("'{begin}1+1"));

@@ -7,30 +7,30 @@ use super::times::TimeColumn;
 use super::values::ValueStyle;
 use crate::terminal::{Mood, Terminal, padded, plain, tabbed};
 
-/// Columns and how they are written.
+/// The columns and their format.
 #[derive(Debug)]
 pub(crate) struct HumanForm {
     pub(crate) terminal: Terminal,
-    /// Aligned columns, or tabs between them.
+    /// True for aligned columns, false for tabs between them.
     pub(crate) is_table: bool,
-    /// The value alone.
+    /// Shows the value alone.
     pub(crate) is_terse: bool,
-    /// The whole quality, not only where it is worth knowing.
+    /// Shows the whole quality, even if it is good.
     pub(crate) is_wide: bool,
     pub(crate) values: ValueStyle,
     pub(crate) time: Option<TimeColumn>,
-    /// Of the longest name.
+    /// Width of the longest name.
     pub(crate) name_width: usize,
 }
 
 impl HumanForm {
-    /// The line of a reading.
+    /// Formats the line of a reading.
     pub(crate) fn line(&mut self, shown: &Shown<'_>) -> String {
         let value = self.value(shown);
         self.line_with(shown, &[&value])
     }
 
-    /// The line of a change: the value before, and the reading that came of it.
+    /// Formats the line of a change: the previous value and the resulting reading.
     pub(crate) fn change(&mut self, old: Option<&str>, shown: &Shown<'_>, remark: &str) -> String {
         let new = self.value(shown);
         let mut line = match (self.is_table, self.is_terse) {
@@ -47,7 +47,7 @@ impl HumanForm {
         line
     }
 
-    /// The value as it is shown.
+    /// Formats the value.
     pub(crate) fn value(&self, shown: &Shown<'_>) -> String {
         if !shown.has_value {
             return "-".to_owned();
@@ -60,14 +60,14 @@ impl HumanForm {
         )
     }
 
-    /// A line with these in the place of the value, each a column of its own where it has tabs.
+    /// Formats a line with `values` in place of the value; with tabs, each is a column of its own.
     fn line_with(&mut self, shown: &Shown<'_>, values: &[&str]) -> String {
         if self.is_terse {
             return values.concat();
         }
         let time = self.time.as_mut().map(|time| match shown.is_written() {
             true => time.text(shown.name, shown.times()),
-            // 1970 is when nothing happened.
+            // A variable that was never written has the time 1970.
             false => "-".to_owned(),
         });
         let marks = self.marks(shown);
@@ -103,7 +103,7 @@ impl HumanForm {
         line
     }
 
-    /// What there is to know beside the value.
+    /// Returns the remarks shown after the value.
     fn marks(&self, shown: &Shown<'_>) -> Vec<(String, Mood)> {
         let mut marks = Vec::new();
         let reading = shown.reading;
@@ -121,7 +121,7 @@ impl HumanForm {
     }
 }
 
-/// What was missed before a reading.
+/// Returns the remarks about updates lost before a reading.
 fn gap_marks(lost: &Lost) -> Vec<(String, Mood)> {
     let mut marks = Vec::new();
     match lost.count() {

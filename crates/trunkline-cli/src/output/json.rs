@@ -6,12 +6,12 @@ use trunkline_types::{Lost, Reason};
 use super::Shown;
 use super::values::ValueStyle;
 
-/// An object with keys in the order in which they are put.
+/// An object with its keys in insertion order.
 #[derive(Debug, Default)]
 pub(crate) struct Object(Map<String, Json>);
 
 impl Object {
-    /// Begins with the version of the structure.
+    /// Returns an object that begins with the version of the structure.
     pub(crate) fn new() -> Self {
         let mut object = Self::default();
         object.put("v", 1);
@@ -22,7 +22,7 @@ impl Object {
         self.0.insert(key.to_owned(), value.into());
     }
 
-    /// Puts it unless it is empty.
+    /// Adds a text unless it is empty.
     pub(crate) fn put_text(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
             self.put(key, text);
@@ -34,7 +34,7 @@ impl Object {
     }
 }
 
-/// A reading.
+/// Formats a reading.
 pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> Object {
     let (reading, sample) = (shown.reading, &shown.reading.sample);
     let mut object = Object::new();
@@ -73,7 +73,7 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> Object {
     object
 }
 
-/// A value that was written, where nothing more is known of it.
+/// Formats a value that was written, when nothing else is known about it.
 pub(crate) fn value(shown: &Shown<'_>, values: ValueStyle) -> Object {
     let mut object = Object::new();
     object.put("name", shown.name);
@@ -81,7 +81,7 @@ pub(crate) fn value(shown: &Shown<'_>, values: ValueStyle) -> Object {
     object
 }
 
-/// The value, its type and its units.
+/// Adds the value, its type and its units.
 fn put_value(object: &mut Object, shown: &Shown<'_>, values: ValueStyle) {
     let (facts, sample) = (shown.facts, &shown.reading.sample);
     let value = values.json(&sample.value, &facts.data_type);
@@ -103,7 +103,7 @@ fn put_value(object: &mut Object, shown: &Shown<'_>, values: ValueStyle) {
     object.put_text("units", &facts.units);
 }
 
-/// Where updates went, by cause; causes that took none are left out.
+/// Returns the lost updates by cause; causes without losses are left out.
 pub(crate) fn lost_by(lost: &Lost, values: ValueStyle) -> Map<String, Json> {
     let causes = [
         ("queue", lost.queue),

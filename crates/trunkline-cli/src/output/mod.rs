@@ -1,8 +1,8 @@
-//! Readings and lists in the form that the user wants.
+//! Formats readings and lists as the user wants.
 //!
 //! # Layout
-//! - [`readings`]: prints readings, one after the other; [`human`], [`json`], [`csv`], [`template`]
-//!   are its forms, [`values`] and [`times`] write their parts; [`rates`] counts them instead.
+//! - [`readings`]: prints readings one at a time. [`human`], [`json`], [`csv`] and [`template`] are
+//!   its forms, [`values`] and [`times`] format their parts, and [`rates`] counts readings instead.
 //! - [`records`]: prints lists with columns of any kind.
 
 pub(crate) mod csv;
@@ -19,7 +19,7 @@ use trunkline_types::{DataType, Reading, Timestamp};
 
 use self::times::Times;
 
-/// A number of things, with the word for one of them, or for several.
+/// Formats a number of things with the singular or plural of their word.
 pub(crate) fn counted(count: u64, one: &str) -> String {
     match count {
         1 => format!("1 {one}"),
@@ -27,20 +27,20 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
     }
 }
 
-/// A reading with what is known of its variable.
+/// A reading together with the metadata of its variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) name: &'a str,
     pub(crate) facts: &'a Facts,
     pub(crate) reading: &'a Reading,
-    /// When it arrived here.
+    /// Time of arrival in this process.
     pub(crate) received: Timestamp,
-    /// Whether there is a value: before anything was written there is none, and a source may say
-    /// that it has none.
+    /// True if there is a value: there is none before the first write, and a source may report that
+    /// it has none.
     pub(crate) has_value: bool,
 }
 
-/// What of a variable's properties shows with its readings.
+/// The properties of a variable that are shown with its readings.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Facts {
     pub(crate) data_type: DataType,
@@ -49,7 +49,7 @@ pub(crate) struct Facts {
 }
 
 impl<'a> Shown<'a> {
-    /// A reading as it came.
+    /// Wraps a reading as it came.
     pub(crate) fn new(
         name: &'a str,
         facts: &'a Facts,
@@ -66,7 +66,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Whether anything was written to the variable yet.
+    /// Returns true if the variable has been written.
     pub(crate) fn is_written(&self) -> bool {
         self.reading.position.sequence > 0
     }
@@ -83,7 +83,7 @@ impl<'a> Shown<'a> {
 
 #[cfg(test)]
 pub(crate) mod specimen {
-    //! One reading to try the forms on.
+    //! A reading for testing the forms.
 
     use std::time::Duration;
 
@@ -104,7 +104,7 @@ pub(crate) mod specimen {
         }
     }
 
-    /// A good one.
+    /// Returns a reading of good quality.
     pub(crate) fn reading() -> Reading {
         Reading {
             sample: Sample {
@@ -123,7 +123,7 @@ pub(crate) mod specimen {
         }
     }
 
-    /// One with everything to say.
+    /// Returns a reading in which every field deviates.
     pub(crate) fn troubled() -> Reading {
         let mut reading = reading();
         reading.sample.value = Value::F64(f64::NAN);

@@ -1,4 +1,4 @@
-//! `monitor --rate`: how many readings came and how many did not, once per period.
+//! `monitor --rate`: counts of received and lost readings, once per period.
 
 use trunkline_types::Lost;
 
@@ -10,7 +10,7 @@ use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Mood, Terminal, padded, plain, tabbed};
 
-/// What came of one variable in one period.
+/// The counts of one variable in one period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rate {
     pub(crate) readings: u64,
@@ -50,7 +50,7 @@ impl RatePrinter {
         })
     }
 
-    /// Prints the rate of one variable; `seconds`: the length of the period.
+    /// Prints the rate of one variable; `seconds` is the length of the period.
     pub(crate) fn print(&self, name: &str, rate: Rate, seconds: f64) -> Result<(), Stop> {
         let per_second = rate.readings as f64 / seconds;
         let (lost, coalesced) = (rate.lost.count(), rate.lost.coalesced);

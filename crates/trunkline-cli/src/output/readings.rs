@@ -1,4 +1,4 @@
-//! Prints readings in the form chosen.
+//! Prints readings in the chosen form.
 
 use trunkline_types::{Position, Timestamp};
 
@@ -32,39 +32,39 @@ enum Kind {
     Csv(ValueStyle),
 }
 
-/// What is printed.
+/// The layout of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Characters of the longest name.
+    /// Width of the longest name.
     pub(crate) name_width: usize,
-    /// Whether the time is shown unless the user says otherwise.
+    /// Shows the time unless the user decides otherwise.
     pub(crate) with_time: bool,
-    /// When the command started.
+    /// Start time of the command.
     pub(crate) started: Timestamp,
 }
 
 /// A value that was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
-    /// What it was before, as far as it could be read.
+    /// The previous value, as far as it could be read.
     pub(crate) old: Option<&'a Shown<'a>>,
-    /// What it is now.
+    /// The new value.
     pub(crate) new: Shown<'a>,
-    /// The engine did not tell what it holds: the value is the one that was written, and its number
-    /// is known only where `position` says it.
+    /// The engine did not report its value: `new` has the written value, and its number is known
+    /// only from `position`.
     pub(crate) is_assumed: bool,
-    /// The number of the update, as the answer to the write told it.
+    /// Position of the update, from the answer to the write.
     pub(crate) position: Option<Position>,
-    /// What came of the write, in one word.
+    /// Outcome of the write, in one word.
     pub(crate) outcome: &'static str,
-    /// The number of the group that it was written in.
+    /// Commit number of the write's group.
     pub(crate) commit: Option<u64>,
-    /// For people: who confirmed it, and how long it took.
+    /// Remark for people: who confirmed the write, and how long it took.
     pub(crate) remark: &'a str,
 }
 
 impl ReadingPrinter {
-    /// Begins a run of readings.
+    /// Begins a sequence of readings.
     pub(crate) fn new(settings: &Settings, terminal: &Terminal, plan: Plan) -> Result<Self, Stop> {
         let values = settings.values;
         let is_wide = settings.columns == Columns::Wide;
@@ -116,7 +116,7 @@ impl ReadingPrinter {
         self.terminal.line(&line)
     }
 
-    /// Prints what came of a write.
+    /// Prints the outcome of a write.
     pub(crate) fn print_change(&mut self, change: &Change<'_>) -> Result<(), Stop> {
         let line = match &mut self.kind {
             Kind::Human(form) => {

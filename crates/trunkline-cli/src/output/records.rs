@@ -9,15 +9,15 @@ use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Mood, Terminal, padded, plain, tabbed, width};
 
-/// A list while it is gathered. Tables are printed at the end, when the widths are known;
-/// everything else row by row.
+/// A list being collected. Tables are printed at the end, when the widths are known; every other
+/// form is printed row by row.
 #[derive(Debug)]
 pub(crate) struct Records {
     terminal: Terminal,
     form: Form,
     is_terse: bool,
     columns: &'static [&'static str],
-    /// Whether a table begins with the names of the columns.
+    /// True if a table begins with the names of its columns.
     is_headed: bool,
     rows: Vec<Row>,
 }
@@ -27,9 +27,9 @@ pub(crate) struct Records {
 pub(crate) struct Row {
     /// For people and CSV: one text per column.
     pub(crate) cells: Vec<String>,
-    /// For programs: everything.
+    /// For programs: all data.
     pub(crate) object: Object,
-    /// How the first column is to be seen.
+    /// Style of the first column.
     pub(crate) mood: Mood,
 }
 
@@ -59,7 +59,7 @@ impl Records {
         })
     }
 
-    /// A table begins with the names of its columns.
+    /// Makes a table begin with the names of its columns.
     pub(crate) fn headed(mut self) -> Self {
         self.is_headed = true;
         self
@@ -69,7 +69,7 @@ impl Records {
     pub(crate) fn push(&mut self, mut row: Row) -> Result<(), Stop> {
         row.cells.resize(self.columns.len(), String::new());
         if self.form.is_for_people() {
-            // Nothing in it moves the cursor, or begins another column.
+            // Nothing in a cell may move the cursor or begin another column.
             row.cells.iter_mut().for_each(|cell| *cell = plain(cell));
         }
         let line = match self.form {
@@ -90,7 +90,7 @@ impl Records {
         self.terminal.line(&line)
     }
 
-    /// Prints what was kept back.
+    /// Prints the rows held back.
     pub(crate) fn finish(self) -> Result<(), Stop> {
         if self.rows.is_empty() {
             return Ok(());
@@ -103,7 +103,7 @@ impl Records {
         }
         if self.is_headed {
             for (widest, column) in widths.iter_mut().zip(self.columns) {
-                // A column that says nothing has no header, either.
+                // A column without content has no header.
                 if *widest > 0 {
                     *widest = (*widest).max(width(column));
                 }
@@ -121,7 +121,7 @@ impl Records {
         Ok(())
     }
 
-    /// Cells as one line; columns without width are left out.
+    /// Joins cells to a line; columns without width are left out.
     fn aligned(&self, cells: &[String], widths: &[usize], mood: Mood) -> String {
         let mut line = String::new();
         for (index, (width, cell)) in widths.iter().zip(cells).enumerate() {

@@ -1,4 +1,4 @@
-//! `--format`: readings in a form of the user's own.
+//! `--format`: readings in a form that the user defines.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ enum Part {
     Word(Word),
 }
 
-/// Declares the words once: how each is written.
+/// Declares each word and its name once.
 macro_rules! words {
     ($($variant:ident = $name:literal,)+) => {
         /// A word in braces.
@@ -28,7 +28,7 @@ macro_rules! words {
             $($variant,)+
         }
 
-        /// The words that there are, for error messages and the help.
+        /// All words, for error messages and the help.
         pub(crate) const WORDS: &str = concat!($("{", $name, "} ",)+);
 
         impl Word {
@@ -59,10 +59,10 @@ words! {
 }
 
 impl Template {
-    /// Reads a template: words in braces, `{{` and `}}` for braces, `\t`, `\n` and `\\`.
+    /// Parses a template: words in braces, `{{` and `}}` for braces, `\t`, `\n` and `\\`.
     ///
     /// # Errors
-    /// A usage problem that lists the words there are.
+    /// A usage problem that lists the words.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -105,7 +105,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// A reading in this form.
+    /// Formats a reading.
     pub(crate) fn line(
         &self,
         shown: &Shown<'_>,

@@ -1,4 +1,4 @@
-//! Times as people want to see them: `--time`, `--clock` and `--utc`.
+//! Formats times: `--time`, `--clock` and `--utc`.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use trunkline_types::text::format_wide;
 
 use crate::arguments::{ClockChoice, GlobalArgs, TimeStyle};
 
-/// Which times are shown and how; `style` is `None` where the verb decides.
+/// The times to show, and their format; `style` is `None` if the verb decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeChoice {
     style: Option<TimeStyle>,
@@ -16,16 +16,16 @@ pub(crate) struct TimeChoice {
     utc: bool,
 }
 
-/// The times that one reading has.
+/// The times of one reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Times {
     pub(crate) source: Timestamp,
     pub(crate) engine: Timestamp,
-    /// When it arrived here.
+    /// Time of arrival in this process.
     pub(crate) local: Timestamp,
 }
 
-/// Writes the times of a run of readings.
+/// Formats the times of a sequence of readings.
 #[derive(Debug)]
 pub(crate) struct TimeColumn {
     style: TimeStyle,
@@ -45,7 +45,7 @@ impl TimeChoice {
         }
     }
 
-    /// The zone in which times are written.
+    /// Returns the zone in which times are written.
     pub(crate) fn zone(self) -> TimeZone {
         match self.utc {
             true => TimeZone::UTC,
@@ -53,7 +53,7 @@ impl TimeChoice {
         }
     }
 
-    /// The column, where `--time` or the verb wants one.
+    /// Returns the column if `--time` or the verb asks for one.
     pub(crate) fn column(self, by_default: bool, started: Timestamp) -> Option<TimeColumn> {
         let style = match self.style {
             Some(TimeStyle::None) => return None,
@@ -73,7 +73,7 @@ impl TimeChoice {
 }
 
 impl TimeColumn {
-    /// The time of a reading of this variable.
+    /// Formats the time of a reading of this variable.
     pub(crate) fn text(&mut self, name: &str, times: Times) -> String {
         let time = match self.clock {
             ClockChoice::Source => times.source,
@@ -92,7 +92,7 @@ impl TimeColumn {
         }
     }
 
-    /// Date and time.
+    /// Formats date and time.
     pub(crate) fn absolute(&self, time: Timestamp) -> String {
         let Some(zone) = &self.zone else {
             return format_wide(time);
@@ -107,7 +107,7 @@ impl TimeColumn {
     }
 }
 
-/// Nanoseconds as seconds with so many digits, cut off.
+/// Formats nanoseconds as seconds with `digits` decimal places, truncated.
 fn seconds(nanos: i64, digits: u32) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let (whole, rest) = (

@@ -7,7 +7,7 @@ use trunkline_types::{ArrayType, DataType, ElementType, StructType, Value};
 
 use crate::arguments::{Form, GlobalArgs};
 
-/// How values are written.
+/// The format of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ValueStyle {
     digits: Option<Digits>,
@@ -18,7 +18,7 @@ pub(crate) struct ValueStyle {
     for_people: bool,
 }
 
-/// Elements of an array that a table shows.
+/// Number of elements of an array that a table shows.
 const TABLE_ELEMENTS: usize = 8;
 
 impl ValueStyle {
@@ -26,7 +26,7 @@ impl ValueStyle {
         let elements = match form {
             Form::Table => Some(global.elements.unwrap_or(TABLE_ELEMENTS)),
             Form::Plain => global.elements,
-            // Programs get all of it.
+            // Programs get all elements.
             Form::Json | Form::Jsonl | Form::Csv => None,
         };
         Self {
@@ -39,7 +39,7 @@ impl ValueStyle {
         }
     }
 
-    /// The same style where programs read it: nothing is left out.
+    /// Returns the same style for programs, which leaves nothing out.
     pub(crate) fn for_programs(self) -> Self {
         Self {
             elements: None,
@@ -48,8 +48,8 @@ impl ValueStyle {
         }
     }
 
-    /// The value as text; `configured` is the variable's own precision, which people see unless
-    /// they ask for another, and programs do not.
+    /// Formats the value as text. `configured` is the variable's own precision: people see it
+    /// unless they ask for another, programs do not.
     pub(crate) fn text(self, value: &Value, ty: &DataType, configured: Option<u8>) -> String {
         let configured = configured.filter(|_| self.for_people);
         let options = FormatOptions {
@@ -61,7 +61,7 @@ impl ValueStyle {
         format_value(value, ty, &options)
     }
 
-    /// The value as JSON.
+    /// Formats the value as JSON.
     pub(crate) fn json(self, value: &Value, ty: &DataType) -> JsonValue {
         let mut json = match self.enum_number {
             true => to_json(value, &without_labels(ty)),
@@ -73,7 +73,7 @@ impl ValueStyle {
         json
     }
 
-    /// A number of 64 bits as JSON.
+    /// Formats a 64-bit number as JSON.
     pub(crate) fn json_u64(self, number: u64) -> Json {
         match self.int_strings {
             true => Json::from(number.to_string()),
@@ -82,7 +82,8 @@ impl ValueStyle {
     }
 }
 
-/// The type with plain numbers in the place of enums: to it, a label is not known.
+/// Returns the type with plain numbers in place of enums, so that values are formatted without
+/// labels.
 fn without_labels(ty: &DataType) -> DataType {
     match ty {
         DataType::Enum(_) => DataType::U32,
@@ -100,8 +101,8 @@ fn without_labels(ty: &DataType) -> DataType {
     }
 }
 
-/// The integers of 64-bit types as strings; small ones as well, so that a reader finds one type
-/// only.
+/// Converts the integers of 64-bit types to strings, small ones too, so that a reader finds only
+/// one type.
 fn with_int_strings(json: Json, ty: &DataType) -> Json {
     let is_64 = |element| matches!(element, ElementType::I64 | ElementType::U64);
     match (json, ty) {

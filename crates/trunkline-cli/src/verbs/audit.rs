@@ -1,4 +1,4 @@
-//! `audit`: who did what.
+//! `audit`: shows who did what.
 
 use trunkline_types::{AuditEntry, AuditOutcome, AuditPage, AuditQuery, Pattern, Timestamp};
 
@@ -109,8 +109,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
 }
 
-/// What is missing, for people; programs see it by the numbers. Who asks for the last entries does
-/// not ask for the oldest.
+/// Prints, for people, which entries are missing; programs see it from the numbers. A request for
+/// the last entries does not report the oldest as missing.
 fn notes(page: &AuditPage, has_any: bool, is_last: bool, context: &Context) -> Result<Exit, Stop> {
     if !has_any {
         let sentence = format!("no matching entries; {}", page.state);
@@ -179,7 +179,7 @@ fn object(entry: &AuditEntry, values: ValueStyle) -> Object {
     object
 }
 
-/// A library's name as the pattern of everything in it, and of itself.
+/// Returns the pattern of a library: everything in it, and the library itself.
 fn whole_library(text: &str) -> String {
     match text.contains(['/', '*']) || text.is_empty() {
         true => text.to_owned(),

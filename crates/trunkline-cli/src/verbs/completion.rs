@@ -1,4 +1,4 @@
-//! `completion`: scripts with which shells complete command lines.
+//! `completion`: prints scripts with which shells complete command lines.
 
 use clap::CommandFactory;
 use clap_complete::Shell;

@@ -1,4 +1,5 @@
-//! `demo`: an engine to try things on, with a simulated plant and this machine's own readings.
+//! `demo`: runs an engine for trying things, with a simulated plant and this machine's own
+//! readings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,11 +41,11 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// What moves from the first second on.
+/// A variable that moves from the first second on.
 const SHOWN: &str = "boiler/level";
-/// What takes two samples, a second apart, to have a value.
+/// A variable that needs two samples, a second apart, to have a value.
 const USAGE: &str = "host/cpu/total";
-/// How long to look at each of them at most; what is shown moves ten times a second.
+/// Longest time to watch each of them; the shown one moves ten times a second.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 const TO_TRY: [&str; 6] = [
@@ -128,8 +129,8 @@ fn announce_json(engine: &Engine, context: &Context) -> Result<(), Stop> {
     context.terminal.flush()
 }
 
-/// What must be said to the other shell first: where the command is, and which engine, unless both
-/// go without saying.
+/// Returns the commands that the other shell needs first: the path of the command, and the URL of
+/// the engine, unless both are the default.
 fn preparations(engine: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(folder) = folder_off_path() {
@@ -145,7 +146,7 @@ fn preparations(engine: &Engine) -> Vec<String> {
     lines
 }
 
-/// The folder of this program, when a shell would not find it by its name.
+/// Returns the folder of this program if a shell would not find it by name.
 fn folder_off_path() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let folder = program.parent()?.to_owned();
@@ -161,7 +162,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The first value, and the first that differs from it.
+/// Shows the first value, and the first one that differs from it.
 fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
     let Ok(client) = engine.client() else {
         return Ok(());
@@ -182,7 +183,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
         .properties
         .as_ref()
         .map(|properties| properties.units.clone());
-    // One digit more than usual: the plant starts at rest.
+    // One digit more than usual, because the plant starts at rest.
     let format = FormatOptions {
         precision: precision.map(|digits| Digits::Fixed(digits.saturating_add(1))),
         ..FormatOptions::default()
@@ -220,7 +221,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Until there is a value of what can be tried that has none at first.
+/// Waits until the suggested variable that starts without a value has one.
 fn await_usage(engine: &Engine, context: &Context) {
     let Ok(client) = engine.client() else {
         return;

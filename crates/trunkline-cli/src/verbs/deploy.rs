@@ -1,4 +1,4 @@
-//! `deploy`: libraries of configuration files, to an engine that runs.
+//! `deploy`: deploys libraries of configuration files to a running engine.
 
 use trunkline::config;
 use trunkline_config::LoadOptions;
@@ -47,7 +47,7 @@ pub(crate) const VERB: Verb = Verb {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let options = LoadOptions {
-        // Which I/O servers there are is the engine's affair.
+        // Only the engine knows its I/O servers.
         any_io_server: true,
         ..LoadOptions::default()
     };

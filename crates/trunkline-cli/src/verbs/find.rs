@@ -1,4 +1,4 @@
-//! `find`: names that match.
+//! `find`: lists names that match.
 
 use trunkline::{Comparison, Condition, Found};
 use trunkline_types::{Access, DataType, Pattern};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
 }
 
-/// A bare word as the pattern that finds it anywhere.
+/// Turns a bare word into a pattern that finds it anywhere in a name.
 fn in_every_segment(text: &str) -> String {
     let is_word = !Pattern::has_wildcards(text) && !text.contains('/') && !text.is_empty();
     match is_word {
@@ -113,13 +113,13 @@ fn in_every_segment(text: &str) -> String {
     }
 }
 
-/// Whether the type is `wanted`, or of its kind.
+/// Returns true if the type is `wanted`, or of that kind.
 fn is_type(ty: &DataType, wanted: &str) -> bool {
     let text = ty.to_string();
     text == wanted || text.split('(').next() == Some(wanted)
 }
 
-/// A variable's row in a list.
+/// Returns a variable's row of a list.
 pub(super) fn row(found: &Found) -> Row {
     let access = access_name(found.access);
     let mut object = Object::new();
@@ -138,7 +138,7 @@ pub(super) fn row(found: &Found) -> Row {
     }
 }
 
-/// As configuration files write it.
+/// Returns the access as configuration files write it.
 pub(super) fn access_name(access: Access) -> &'static str {
     match access {
         Access::ReadWrite => "read-write",

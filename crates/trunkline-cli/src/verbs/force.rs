@@ -1,4 +1,4 @@
-//! `force`: holds variables at values, lists those that are held, and switches them for all.
+//! `force`: holds variables at values, lists those that are held, and switches forcing for all.
 
 use trunkline::proto::ForcedEntry;
 use trunkline::{CallError, ForcedList, OpenOptions, Write};
@@ -72,7 +72,8 @@ fn list(context: &Context) -> Result<Exit, Stop> {
         describe: true,
         ..OpenOptions::default()
     };
-    // Values are shown as everywhere else. Of what cannot be opened, as they are.
+    // Values are formatted as everywhere else; those of variables that cannot be opened, without
+    // their precision.
     let opened = connection.open(&names, options)?;
     for (entry, opened) in list.entries.iter().zip(&opened) {
         let precision = opened.as_ref().ok().and_then(|o| facts(o).precision);
@@ -134,7 +135,7 @@ fn row(
     }
 }
 
-/// Does something with the whole list, and says how many variables that concerned.
+/// Carries out an order about the whole list, and reports the number of variables affected.
 pub(super) fn switch(
     context: &Context,
     outcome: &str,

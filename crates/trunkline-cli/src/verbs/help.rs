@@ -1,5 +1,5 @@
-//! `help`: for people as everywhere; with `--json` the whole command line and configuration as
-//! data, from which the reference pages are made.
+//! `help`: prints help for people. With `--json` it prints the whole command line and configuration
+//! as data, from which the reference pages are generated.
 
 use clap::{Arg, ArgAction, CommandFactory};
 use serde_json::{Value as Json, json};
@@ -46,12 +46,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The word that stands for the options of every command.
+/// The word for the options of every command.
 const OPTIONS: &str = "options";
-/// The word that stands for the keys of configuration files.
+/// The word for the keys of configuration files.
 const CONFIG: &str = "config";
 
-/// The command line as its help shows it: the options of every command are on a page of their own.
+/// Returns the command line as its help shows it: the options of every command have their own page.
 pub(crate) fn command() -> clap::Command {
     let hint =
         "Global options, such as --url, --timeout, --output and --json: `trunkline help options`";
@@ -68,7 +68,7 @@ pub(crate) fn command() -> clap::Command {
     .after_help(start)
 }
 
-/// The page of the options of every command.
+/// Returns the page of the options of every command.
 fn options() -> String {
     let cli = Cli::command();
     let globals = cli.get_arguments().filter(|one| one.is_global_set());
@@ -80,7 +80,7 @@ fn options() -> String {
         .to_string()
 }
 
-/// The keys of configuration files, of one section or of all.
+/// Returns the keys of configuration files, of one section or of all.
 fn configuration(section: Option<&str>) -> Result<String, Problem> {
     let bare = |section: Section| section.header().trim_matches(['[', ']']);
     let wanted = section.map(|text| text.trim_matches(['[', ']']));
@@ -115,7 +115,7 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
     }
 }
 
-/// The page of a command, or of one of its verbs.
+/// Returns the page of a command, or of one of its verbs.
 fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     let mut cli = command();
     cli.build();
@@ -152,7 +152,7 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     Ok(found.render_long_help().to_string())
 }
 
-/// The words that a command takes in the place of subcommands.
+/// Returns the words that a command takes in place of subcommands.
 fn verbs_of(command: &clap::Command) -> Vec<String> {
     let mut arguments = command.get_arguments();
     let words = arguments.find(|argument| argument.get_id() == "verb");
@@ -163,7 +163,7 @@ fn verbs_of(command: &clap::Command) -> Vec<String> {
         .collect()
 }
 
-/// The command line and the configuration, version 1 of the structure.
+/// Returns the command line and the configuration, in version 1 of the structure.
 fn everything() -> Json {
     let cli = Cli::command();
     let commands: Vec<Json> = VERBS
@@ -219,7 +219,8 @@ fn argument(argument: &Arg) -> Json {
     })
 }
 
-/// The form of the value: the words there are, or its name; dots where several may follow.
+/// Returns the form of an argument's value: its possible words, or its name; with dots if it may be
+/// repeated.
 fn value_of(argument: &Arg) -> String {
     let words: Vec<String> = argument
         .get_possible_values()
@@ -248,7 +249,7 @@ fn help_of(argument: &Arg, help: &str) -> String {
     }
 }
 
-/// Paragraphs as one, each ended like a sentence.
+/// Joins paragraphs, each ended like a sentence.
 fn sentences(text: &str) -> String {
     let paragraphs = text
         .split("\n\n")

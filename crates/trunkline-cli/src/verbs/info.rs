@@ -1,4 +1,4 @@
-//! `info`: everything the engine knows about a variable.
+//! `info`: shows everything the engine knows about a variable.
 
 mod trend;
 mod words;
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let mut printer = Printer::new(context)?;
     let mut names = entries.names().into_iter().zip(&opened);
     if let Some((name, _)) = names.find(|(_, opened)| opened.is_ok()) {
-        // All variables of an engine have the same.
+        // All variables of an engine have the same fields.
         let found = connection
             .client
             .find(&format!("{name}#*"), None, connection.timeout());
@@ -129,11 +129,11 @@ struct Printer<'a> {
     context: &'a Context,
     times: Option<TimeColumn>,
     is_first: bool,
-    /// What can be opened behind a `#`.
+    /// Names that can be opened after a `#`.
     fields: Vec<String>,
 }
 
-/// A line for people: what, and how it is.
+/// A line for people: label and text.
 type Line = (&'static str, String);
 
 impl<'a> Printer<'a> {
@@ -284,7 +284,7 @@ impl<'a> Printer<'a> {
         format!("{text}{units}, {}", reading.sample.quality)
     }
 
-    /// Who holds it, and what it would be otherwise.
+    /// Describes who holds the variable, and the value it would have otherwise.
     fn forced(&self, info: &VariableInfo) -> String {
         let Some(forced) = &info.forced else {
             return String::new();

@@ -1,4 +1,4 @@
-//! `init`: a first configuration.
+//! `init`: writes a first configuration.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! `io`: an I/O server in a process of its own, as the source of an engine's variables.
+//! `io`: runs an I/O server in a separate process, as the source of an engine's variables.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub(crate) const VERB: Verb = Verb {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     match (args.verb, &args.driver) {
         (Order::Run, Some(name)) => provide(name, args, context),
-        // Refused by the command line itself when it is to run.
+        // `run` without a driver was refused by the command line.
         _ => list(context),
     }
 }
@@ -142,7 +142,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
     Err(Problem::usage(&format!("--name \"{name}\": {reason}")))
 }
 
-/// Says how it is doing.
+/// Shows the state of the provider.
 fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -> Result<(), Stop> {
     let terminal = &context.terminal;
     if matches!(context.settings.form, Form::Json | Form::Jsonl) {
@@ -196,7 +196,7 @@ fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -
     terminal.flush()
 }
 
-/// Reads `KEY=VALUE`: true, false, a number, or text.
+/// Parses `KEY=VALUE`: true, false, a number, or text.
 fn setting(text: &str) -> Result<(String, Setting), String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err("write it as KEY=VALUE".to_owned());

@@ -36,7 +36,7 @@ enum Order {
     Stop,
 }
 
-/// How orders about libraries end.
+/// Exit codes of orders about libraries.
 pub(super) const EXITS: &[Exit] = &[
     Exit::Done,
     Exit::SomeFailed,
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     outcomes.finish()
 }
 
-/// What became of orders about libraries, one line each.
+/// Prints the outcomes of orders about libraries, one line each.
 #[derive(Debug)]
 pub(super) struct Outcomes<'c> {
     context: &'c Context,
@@ -89,7 +89,7 @@ impl<'c> Outcomes<'c> {
         })
     }
 
-    /// Shows what became of one order.
+    /// Shows the outcome of one order.
     pub(super) fn add(
         &mut self,
         connection: &Connection,
@@ -132,7 +132,7 @@ impl<'c> Outcomes<'c> {
     }
 }
 
-/// `3 new, 1 changed, 2 the same, 1 gone`, without what there is none of.
+/// Formats `3 new, 1 changed, 2 the same, 1 gone`, leaving out zeros.
 fn counts(report: &LibraryReport) -> String {
     let counts = [
         (report.added, "new"),
@@ -147,7 +147,7 @@ fn counts(report: &LibraryReport) -> String {
     parts.join(", ")
 }
 
-/// Why an order was not carried out.
+/// Returns the problem of an order that was not carried out.
 pub(super) fn of_call(connection: &Connection, error: &CallError) -> Problem {
     let CallError::Fault(fault) = error else {
         return connection.failed(error);

@@ -1,4 +1,4 @@
-//! `limits`: the limits of an engine, and their usage.
+//! `limits`: shows the limits of an engine, and their usage.
 
 use serde_json::Value as Json;
 use trunkline::OpenOptions;
@@ -37,7 +37,7 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// What the engine measures of itself, as asked for.
+/// The engine's own measurements, in the order of the request.
 const MEASURED: [&str; 12] = [
     "_engine/sessions",
     "_engine/sessions_max",
@@ -53,13 +53,13 @@ const MEASURED: [&str; 12] = [
     "_engine/requested_max",
 ];
 
-/// Something that is bounded, or at least counted.
+/// A quantity that is bounded, or at least counted.
 struct Limit {
     name: &'static str,
     used: Option<u64>,
     max: Option<u64>,
     unit: &'static str,
-    /// The key of the configuration that sets it; empty: it is fixed.
+    /// The configuration key that sets it; empty if it is fixed.
     key: &'static str,
 }
 
@@ -150,7 +150,7 @@ fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
     ])
 }
 
-/// The values of [`MEASURED`]; `None`: the engine does not say.
+/// Returns the values of [`MEASURED`]; `None` for those that the engine does not report.
 fn measured(connection: &Connection) -> Result<[Option<u64>; MEASURED.len()], Stop> {
     let options = OpenOptions {
         read: true,
@@ -159,11 +159,11 @@ fn measured(connection: &Connection) -> Result<[Option<u64>; MEASURED.len()], St
     let mut values = [None; MEASURED.len()];
     let opened = connection.open(&MEASURED, options)?;
     for (value, opened) in values.iter_mut().zip(opened) {
-        // A variable that is not there is a measurement that is not made.
+        // A missing variable is a measurement that the engine does not make.
         let reading = opened.ok().and_then(|opened| opened.reading);
         let sample = reading.map(|reading| reading.sample);
         *value = match sample.map(|sample| sample.value) {
-            // The engine without a bound says so with the largest number.
+            // The engine reports an absent limit as the largest number.
             Some(Value::U64(number)) if number < u64::MAX => Some(number),
             _ => None,
         };
@@ -181,7 +181,7 @@ fn row(limit: &Limit, context: &Context) -> Row {
     object.put("max", json(limit.max));
     object.put_text("unit", limit.unit);
     object.put_text("key", limit.key);
-    // Nine tenths of a bound are near it.
+    // Nine tenths of a limit count as near it.
     let is_near = |(used, max): (u64, u64)| used.saturating_mul(10) >= max.saturating_mul(9);
     let mood = match limit.used.zip(limit.max).is_some_and(is_near) {
         true => Mood::Uncertain,

@@ -1,4 +1,4 @@
-//! `ls`: libraries, folders and variables, one level at a time or as a tree.
+//! `ls`: lists libraries, folders and variables, one level at a time or as a tree.
 
 use trunkline::Found;
 use trunkline_types::name::{check_segment, suggest};
@@ -43,22 +43,22 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// An engine names at most so many libraries in one answer; beyond, they are gathered from the
+/// Maximum number of libraries in one answer of an engine; beyond it, they are collected from the
 /// names.
 const LIBRARIES_TOLD_MAX: usize = 1024;
 
-/// A variable, or a folder with what is in it; a variable may be a folder, too.
+/// A variable, or a folder with its contents; a variable may be a folder, too.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Node {
-    /// The full name, or that of the folder.
+    /// Full name of the variable or folder.
     path: String,
-    /// Type and access, when it is a variable.
+    /// Type and access, if it is a variable.
     variable: Option<(String, &'static str)>,
     children: Vec<Node>,
     description: String,
-    /// Of a library that does not run: how it is instead.
+    /// State of a library that is not running.
     state: Option<String>,
-    /// Variables in it, itself included.
+    /// Number of variables in it, including itself.
     variables: u64,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The engine, and the path there without slashes at its ends.
+/// Returns the engine, and the path without slashes at its ends.
 fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Problem>, Stop> {
     let default = targets::engine(&context.settings)?;
     let wrong = |sentence: String| {
@@ -124,7 +124,7 @@ fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Probl
     }
 }
 
-/// The libraries; with everything in them if wanted.
+/// Returns the libraries, with their contents for a tree.
 fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, Stop> {
     let info = connection.client.engine_info(connection.timeout());
     let info = info.map_err(|error| connection.failed(&error))?;
@@ -137,7 +137,7 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
         let state = (library.state != "running").then_some(library.state);
         match nodes.iter_mut().find(|node| node.path == library.name) {
             Some(node) => (node.description, node.state) = (library.description, state),
-            // All that is in it is left out.
+            // All of its contents are excluded.
             None if is_by_name && library.variables > 0 => {}
             None if context.settings.is_excluded(&library.name) => {}
             None => nodes.push(Node {
@@ -152,7 +152,7 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
     Ok(nodes)
 }
 
-/// What is in a folder; the variable itself, when the path is one's.
+/// Returns the contents of a folder, and the variable itself if the path is one.
 fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<Node>, Stop> {
     let found = found(connection, &format!("{path}/**"), context)?;
     let (itself, inside): (Vec<Found>, Vec<Found>) =
@@ -169,7 +169,7 @@ fn found(connection: &Connection, pattern: &str, context: &Context) -> Result<Ve
     Ok(found)
 }
 
-/// Names below `path` as nodes, in the order in which they first appear.
+/// Turns names below `path` into nodes, in the order of their first appearance.
 fn tree(found: &[Found], path: &str) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut rest = found;
@@ -215,7 +215,7 @@ fn leaf(found: &Found) -> Node {
     }
 }
 
-/// No such folder; a similar one is named.
+/// Returns the problem of a missing folder, with a similar name as suggestion.
 fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, Stop> {
     let siblings = match path.rsplit_once('/') {
         Some((parent, _)) => below(connection, parent, context)?,
@@ -231,7 +231,7 @@ fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Pro
     Ok(problem.of(path))
 }
 
-/// A node's row, and those of its children in a tree.
+/// Adds a node's row, and in a tree those of its children.
 fn list(
     node: &Node,
     depth: usize,
@@ -301,7 +301,7 @@ fn list(
     Ok(())
 }
 
-/// The name in the list: in a tree for people the last segment, indented.
+/// Returns the name in the list: in a tree for people the last segment, indented.
 fn shown(node: &Node, depth: usize, is_tree: bool, form: Form) -> String {
     let last = node.path.rsplit('/').next().unwrap_or_default();
     match is_tree && form.is_for_people() {

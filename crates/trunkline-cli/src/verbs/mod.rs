@@ -1,4 +1,4 @@
-//! The verbs, one file each: its arguments, and what it does.
+//! The verbs, one file each with its arguments and its code.
 
 pub(crate) mod audit;
 pub(crate) mod completion;
@@ -41,23 +41,23 @@ use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::terminal::Terminal;
 
-/// What every verb works with.
+/// The environment that every verb works with.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) terminal: Terminal,
     pub(crate) clock: Clock,
-    /// When the command started.
+    /// Start time of the command.
     pub(crate) started: Timestamp,
 }
 
-/// What a verb is, beside its arguments.
+/// The metadata of a verb, beside its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
-    /// Whether it may change something.
+    /// True if it may change something.
     pub(crate) writes: bool,
-    /// How it may end.
+    /// Its possible exit codes.
     pub(crate) exits: &'static [Exit],
 }
 
@@ -132,7 +132,8 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
 }
 
 impl Context {
-    /// What times that people give refer to: now, in the zone in which times are shown.
+    /// Returns the reference for times given by people: the current time, in the zone in which
+    /// times are shown.
     pub(crate) fn now(&self) -> Now {
         Now {
             time: self.clock.wall(),
@@ -140,8 +141,8 @@ impl Context {
         }
     }
 
-    /// The same for a command that writes no data to standard output while it runs: its progress is
-    /// seen wherever people look at standard error.
+    /// Returns a context for a command that writes no data to standard output while it runs: its
+    /// progress is shown whenever standard error is a terminal.
     #[cfg(target_os = "linux")]
     pub(crate) fn beside_files(&self) -> Self {
         Self {
@@ -152,7 +153,7 @@ impl Context {
         }
     }
 
-    /// Says something about the result on standard error, to people only: programs see it in the
+    /// Writes a remark about the result to standard error, for people only: programs see it in the
     /// result.
     pub(crate) fn remark(&self, sentence: &str) -> Result<(), Stop> {
         match self.settings.is_json() {
@@ -161,7 +162,7 @@ impl Context {
         }
     }
 
-    /// Shows the problem of one name, and what it leads to.
+    /// Shows the problem of one name, and returns its exit code.
     pub(crate) fn show(&self, problem: &Problem, width: usize) -> Result<Exit, Stop> {
         self.terminal.problem(problem, width)?;
         Ok(problem.exit)

@@ -1,5 +1,5 @@
-//! `play`: recordings into live variables, or into a stream; `elements`: those that vary in size or
-//! have parts.
+//! `play`: plays recordings into live variables, or into a stream; `elements` plays those that vary
+//! in size or have parts.
 
 mod elements;
 
@@ -111,7 +111,7 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// How often the progress is renewed.
+/// Interval at which the progress is updated.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
 /// Rows of the ring between file and stream.
@@ -215,7 +215,7 @@ fn into_variables(
     })
 }
 
-/// Refuses a recording that its checksums say is damaged: wrong values would reach live variables.
+/// Refuses a recording whose checksums show damage: wrong values would reach live variables.
 fn check_sums(args: &Args, context: &Context) -> Result<(), Stop> {
     if args.unchecked || sums_of(&args.file).is_none() {
         return Ok(());
@@ -230,7 +230,7 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), Stop> {
     }
 }
 
-/// Names what is not there to be played; whether there is nothing of it.
+/// Names the missing parts of the recording. Returns true if there are none.
 fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, Stop> {
     for part in missing {
         let problem = Problem::new(Exit::SomeFailed, "missing", &plain(&part.to_string()));
@@ -335,7 +335,7 @@ fn into_stream(
     })
 }
 
-/// The writing end, as soon as it has a reader; none where it was to end before.
+/// Returns the writing end once it has a reader; `None` if the command was interrupted before.
 fn create(
     args: &Args,
     url: &str,
@@ -356,7 +356,7 @@ fn create(
     meet(url, create, || interrupted.is_so(), context)
 }
 
-/// Waits until the reader has everything, and sums up. `of_what`: rows or elements.
+/// Waits until the reader has everything, and prints the summary. `of_what` is rows or elements.
 fn close(
     stream: ValueWriter,
     done: &StreamPlayed,
@@ -373,7 +373,7 @@ fn close(
     })
 }
 
-/// Channels that --exclude leaves out of the rows.
+/// Returns the channels that --exclude leaves out of the rows.
 fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, Stop> {
     if context.settings.exclude.is_empty() {
         return Ok(Vec::new());
@@ -387,7 +387,7 @@ fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, Stop> {
     Ok(channels.filter(is_excluded).cloned().collect())
 }
 
-/// Why rows are not played, and what plays the others.
+/// Returns the problem of rows that cannot be played, with a hint to play the others.
 fn not_played(error: &RecordingError) -> Problem {
     let mut found = problem(error);
     if let RecordingError::Playback(error) = error
@@ -429,7 +429,7 @@ fn sum_up_stream(
     ))
 }
 
-/// It was to end before there was a reader.
+/// Reports that the command was interrupted before there was a reader.
 fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
     match context.settings.is_json() {
         true => sum_up_stream(&StreamPlayed::default(), 0, "row", started, context)?,
@@ -440,12 +440,12 @@ fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Interrupted)
 }
 
-/// Looks for Ctrl-C, and shows how it goes.
+/// Checks for Ctrl-C, and shows the progress.
 struct Watch<'a> {
     stopper: Option<Stopper>,
     interrupted: &'a Interrupted,
     context: &'a Context,
-    /// When something was shown last, and how much was played then.
+    /// Time of the last display, and the count played then.
     shown: (Tick, u64),
 }
 
@@ -459,7 +459,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// `played`: updates or rows; the text is that of so many in a second.
+    /// `played` counts updates or rows; `text` formats the progress with the rate per second.
     fn look(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
         if self.interrupted.is_so() {
             self.stopper = None;

@@ -1,4 +1,4 @@
-//! `request`: fresh values from devices.
+//! `request`: requests fresh values from devices.
 
 use trunkline::Write;
 

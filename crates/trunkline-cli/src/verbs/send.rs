@@ -1,4 +1,4 @@
-//! `send`: what variables hold, to their devices.
+//! `send`: sends the current values of variables to their devices.
 
 use trunkline::Write;
 

@@ -1,4 +1,4 @@
-//! `serve`: runs an engine with what configuration files describe.
+//! `serve`: runs an engine from configuration files.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -76,13 +76,13 @@ pub(crate) const VERB: Verb = Verb {
 const LISTEN_FORM: &str =
     "it is no address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
 
-/// How often, and how long apart, a store that another engine uses is tried.
+/// Number of attempts to open a store that another engine uses, and the pause between them.
 const STORE_ATTEMPTS: u32 = 50;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
-/// How often it is looked whether values can be stored.
+/// Interval at which the store is checked for failures.
 const STORE_LOOK: Duration = Duration::from_secs(1);
 
-/// How long connections have to send what waits.
+/// Time that connections have to send what is waiting.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -115,10 +115,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
 }
 
-/// Starts the engine. One that is being stopped may still have the store: it is waited for, and the
-/// wait is told.
+/// Starts the engine. If another engine that is still stopping has the store, waits for it and
+/// reports the wait.
 fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
-    // Nothing is ever sent: it is how long to wait.
+    // Nothing is ever sent on this channel; its timeout is the pause.
     let (_never, pause) = mpsc::channel::<()>();
     for attempt in 0..STORE_ATTEMPTS {
         match Engine::from_plan(plan) {
@@ -140,8 +140,8 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
     Engine::from_plan(plan).map_err(|error| of_start(&error, plan).into())
 }
 
-/// Tells on standard error when values can no longer be stored, and when they can again; `before`
-/// was told already. Ends when the sender is dropped.
+/// Reports on standard error when values can no longer be stored, and when they can again; `before`
+/// was reported already. Ends when the sender is dropped.
 fn watch_store(
     engine: &Engine,
     mut before: Option<StoreError>,
@@ -176,7 +176,8 @@ fn not_kept(trouble: &StoreError) -> String {
     format!("values and orders are not kept over a restart now: {trouble}; it is tried again")
 }
 
-/// Where the engine keeps what survives a restart, and what to tell the user about it.
+/// Returns the place where the engine keeps what survives a restart, and a remark about it for the
+/// user.
 fn store(
     given: Option<&Path>,
     plan: &DeploymentPlan,
@@ -189,9 +190,9 @@ fn store(
     }
 }
 
-/// A file in the folder that the service manager gave, or in the user's folder for the state of
-/// programs. An engine on any free port is another one each time, and one without a port has no
-/// number to be known by: they have none.
+/// Returns a file in the service manager's state folder, or in the user's folder for program state.
+/// An engine on any free port is a different one each time, and one without a port has no number to
+/// identify it: those have no store.
 fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>), Problem> {
     let first = plan.engine.listen.iter().find_map(ListenAddress::tcp);
     let port = first.map_or(0, |address| address.port());
@@ -228,8 +229,8 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     Ok((StoreChoice::File(file), None))
 }
 
-/// The folder for the state of this program: that of the service, else that of the user. The
-/// service manager may give several, of which the first is taken.
+/// Returns the state folder of this program: that of the service, otherwise that of the user. If
+/// the service manager gives several, the first is used.
 fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| {
         let value = variable(name).filter(|value| !value.is_empty())?;
@@ -242,7 +243,7 @@ fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
         .or_else(|| Some(set("HOME")?.join(".local/state/trunkline")))
 }
 
-/// What the command line says about the engine goes before what the files say.
+/// Applies the command line, which takes precedence over the files.
 pub(super) fn apply(plan: &mut DeploymentPlan, listen: &ListenArgs) {
     if !listen.listen.is_empty() {
         plan.engine.listen.clone_from(&listen.listen);
@@ -260,7 +261,7 @@ fn host_name() -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Says what is served and where.
+/// Reports what is served, and where.
 fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
     let name = plan.engine.name.as_deref().unwrap_or("trunkline");
     let addresses = urls(engine);
@@ -309,7 +310,7 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
     warn_of_users(engine, plan, context)
 }
 
-/// Until there are identities, a loopback port is open to every user of the machine.
+/// Warns that, until there are identities, a loopback port is open to every user of the machine.
 pub(super) fn warn_of_users(
     engine: &Engine,
     plan: &DeploymentPlan,
@@ -331,7 +332,7 @@ pub(super) fn warn_of_users(
     Ok(())
 }
 
-/// What the store does not keep, or no longer has.
+/// Warns about values that the store does not keep, or no longer has.
 fn warn_of_store(
     engine: &Engine,
     trouble: Option<&StoreError>,
@@ -346,7 +347,7 @@ fn warn_of_store(
     Ok(())
 }
 
-/// Whoever counts on a number of connections is to know that they cannot all be.
+/// Warns if the system allows fewer connections than configured.
 fn warn_if_short(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
     let (sessions, wanted) = (engine.sessions_max(), plan.engine.limits.sessions_max);
     if sessions < wanted as usize {
@@ -360,7 +361,7 @@ fn warn_if_short(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> R
     Ok(())
 }
 
-/// The URLs of an engine.
+/// Returns the URLs of an engine.
 pub(super) fn urls(engine: &Engine) -> Vec<String> {
     let listening = engine.listening().into_iter();
     listening
@@ -371,7 +372,7 @@ pub(super) fn urls(engine: &Engine) -> Vec<String> {
         .collect()
 }
 
-/// The Unix sockets beside the ports, for programs that look after them.
+/// Adds the Unix sockets beside the ports, for programs that manage them.
 pub(super) fn put_local_sockets(engine: &Engine, object: &mut Object) {
     let sockets = engine.local_sockets();
     let sockets: Vec<String> = sockets.iter().map(ToString::to_string).collect();
@@ -380,9 +381,9 @@ pub(super) fn put_local_sockets(engine: &Engine, object: &mut Object) {
     }
 }
 
-/// One line per library.
+/// Prints one line per library.
 pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    // The engine itself knows what its I/O servers brought along.
+    // Only the engine knows the libraries that its I/O servers publish.
     let timeout = context.settings.timeout;
     let told = engine
         .client()
@@ -402,7 +403,7 @@ pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), S
     Ok(())
 }
 
-/// Whoever opens an engine to the network is to know it.
+/// Warns if the engine is open to the network.
 pub(super) fn warn_if_open(engine: &Engine, context: &Context) -> Result<(), Stop> {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     for address in engine
@@ -420,7 +421,7 @@ pub(super) fn warn_if_open(engine: &Engine, context: &Context) -> Result<(), Sto
     Ok(())
 }
 
-/// Every error of the configuration, one line each.
+/// Shows every error of the configuration, one line each.
 pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Exit, Stop> {
     let terminal = &context.terminal;
     if !matches!(context.settings.form, Form::Json | Form::Jsonl) {
@@ -444,7 +445,7 @@ pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Ex
     Ok(Exit::Found)
 }
 
-/// Why an engine did not start.
+/// Returns the problem of an engine that did not start.
 pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
     match error {
         StartError::Bind(bind) => {
@@ -477,7 +478,7 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
     }
 }
 
-/// Where the setting stands that a driver complains about, with a space behind it.
+/// Returns the place of the setting that a driver refused, followed by a space.
 fn place_of_setting(plan: &DeploymentPlan, name: &str, error: &DriverError) -> String {
     let Some(io) = plan.io.iter().find(|io| io.name == name) else {
         return String::new();
@@ -514,7 +515,8 @@ fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
     }
 }
 
-/// Reads where to listen: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`, `unix:/run/a.sock`.
+/// Parses a listen address: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`,
+/// `unix:/run/a.sock`.
 fn listen_address(text: &str) -> Result<ListenAddress, String> {
     match ListenAddress::parse_unix(text) {
         Some(socket) => socket.map_err(|error| error.to_string()),

@@ -1,4 +1,4 @@
-//! `set`: values into the engine's cell only, past every device.
+//! `set`: writes values into the engine's cell only, bypassing every device.
 
 use trunkline::Write;
 

@@ -1,4 +1,4 @@
-//! `undeploy`: takes libraries out of an engine.
+//! `undeploy`: removes libraries from an engine.
 
 use trunkline_types::name::is_reserved;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let connection = Connection::new(&engine, context)?;
     let mut outcomes = Outcomes::new(context)?;
     for name in &args.libraries {
-        // Those of the engine itself are refused by the engine.
+        // The engine refuses its own libraries.
         if !args.yes && !args.force && !is_reserved(name) {
             let variables = variables(&connection, name)?;
             if variables > 0 {
@@ -62,14 +62,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     outcomes.finish()
 }
 
-/// How many variables a library has; 0 when there is no such library.
+/// Returns the number of variables of a library; 0 if it does not exist.
 fn variables(connection: &Connection, name: &str) -> Result<u64, Stop> {
     let info = connection.client.engine_info(connection.timeout());
     let info = info.map_err(|error| connection.failed(&error))?;
     if let Some(library) = info.libraries.iter().find(|library| library.name == *name) {
         return Ok(library.variables);
     }
-    // An engine does not name all of very many libraries.
+    // An engine with very many libraries does not name all of them.
     let found = connection
         .client
         .find(&format!("{name}/**"), None, connection.timeout());

@@ -1,4 +1,4 @@
-//! `unforce`: takes the force from variables.
+//! `unforce`: ends the forcing of variables.
 
 use trunkline::Write;
 

@@ -1,8 +1,8 @@
-//! `why`: why a variable does not update, or why there is no connection.
+//! `why`: explains why a variable does not update, or why there is no connection.
 //!
 //! The steps go from the name to this program. Those that the engine cannot see (address,
-//! connection, version) are looked at here, by doing what any command does; those behind them are
-//! the engine's.
+//! connection, version) are checked here, by doing what any command does; the engine provides those
+//! after them.
 
 use std::net::ToSocketAddrs;
 
@@ -42,10 +42,10 @@ pub(crate) const VERB: Verb = Verb {
     exits: &[Exit::Done, Exit::Usage, Exit::Found, Exit::Interrupted],
 };
 
-/// A clock that differs by more is worth a note.
+/// Largest clock difference, in seconds, that is not worth a note.
 const CLOCK_OFFSET_MAX_SECONDS: f64 = 1.0;
 
-/// One step, from wherever it was looked at.
+/// One step, checked here or by the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Finding {
     step: &'static str,
@@ -111,7 +111,7 @@ fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
     format!("connecting to {}, {from}", address(engine))
 }
 
-/// Looks at everything up to the engine. The connection, when there is one.
+/// Checks everything up to the engine. Returns the connection, if there is one.
 fn connection_steps(
     engine: &Url,
     context: &Context,
@@ -175,7 +175,7 @@ fn connection_steps(
     Ok(Some(client))
 }
 
-/// Whether the host's name has an address.
+/// Checks that the host's name has an address. Returns true if so.
 fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
     let host = engine.host.as_deref().unwrap_or("localhost");
     match (host, engine.port_or_default()).to_socket_addrs() {
@@ -195,7 +195,7 @@ fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
     true
 }
 
-/// How far the engine's clock is from this machine's.
+/// Describes the difference between the engine's clock and this machine's.
 fn clock(offset_seconds: f64) -> Finding {
     if offset_seconds.abs() <= CLOCK_OFFSET_MAX_SECONDS {
         return ok(
@@ -248,7 +248,7 @@ fn unconnected(error: &CallError) -> Finding {
     fault(step, sentence, next)
 }
 
-/// What the engine finds on the way from the name to it.
+/// Adds the steps that concern the variable.
 fn variable_steps(client: &Client, name: &str, context: &Context, findings: &mut Vec<Finding>) {
     match client.why(name, context.settings.timeout) {
         Ok(steps) => findings.extend(steps.into_iter().map(of_engine)),
@@ -298,7 +298,7 @@ fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result
     let form = context.settings.form;
     let times = context.settings.times.column(true, context.started);
     let shown = |finding: &Finding| match (&times, form) {
-        // Programs get times as they get them everywhere.
+        // Programs get times in their usual form.
         (_, Form::Json | Form::Jsonl) | (None, _) => finding.clone(),
         (Some(times), _) => Finding {
             sentence: with_local_times(&finding.sentence, times),
@@ -331,7 +331,7 @@ fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result
     })
 }
 
-/// A sentence of the engine's, with its times as all others are shown here.
+/// Replaces the times in a sentence of the engine by local ones, as shown everywhere here.
 fn with_local_times(sentence: &str, times: &TimeColumn) -> String {
     let local = |word: &str| {
         let (time, rest) = match word.find(['.', ',', ';', ')']) {
@@ -398,7 +398,7 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
     }
 }
 
-/// The sentence on one line, with its end.
+/// Returns the sentence on one line, with a full stop at its end.
 fn ended(sentence: &str) -> String {
     let sentence = plain(sentence);
     match sentence.ends_with(['.', '?', '!']) {

@@ -1,4 +1,4 @@
-//! Texts that are filled in anew for every variable.
+//! Texts whose placeholders are filled in for every variable.
 
 use crate::fields::Values;
 use crate::node::{Node, Tree};
@@ -6,7 +6,7 @@ use crate::placeholder::{Env, TextTemplate};
 use crate::report::Report;
 use crate::source::Place;
 
-/// A text with placeholders, and where it stands.
+/// A text with placeholders, and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
     template: TextTemplate,

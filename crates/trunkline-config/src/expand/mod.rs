@@ -1,4 +1,4 @@
-//! From the tables of a variable to the variables that they make.
+//! Expands the tables of a variable into the variables that they define.
 
 mod filling;
 mod prepared;
@@ -19,31 +19,32 @@ use crate::variable::{Draft, IoNames, Layer, Texts};
 
 pub(crate) use prepared::Prepared;
 
-/// What all variables of one run have in common.
+/// State common to all variables of one run.
 #[derive(Debug)]
 pub(crate) struct Expansion<'p> {
     pub report: &'p mut Report,
     /// Names of the I/O servers that exist.
     pub io: IoNames,
-    /// Variables made so far, and the most there may be.
+    /// Number of variables made so far, and its limit.
     pub made: u128,
     pub variables_max: u32,
     pub interner: Interner,
 }
 
-/// Where variables go: a library, under the rules of one file.
+/// The destination of variables: a library, under the rules of one file.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     pub library: String,
     pub overrides: Vec<Override<'a>>,
     pub made: Vec<Made>,
-    /// Some variable could not be named, so that what matches nothing proves nothing.
+    /// True if some variable had no valid name. An override that matches nothing is then no error,
+    /// because it may have been meant for that variable.
     pub is_incomplete: bool,
-    /// Tells this file's overrides from those of others.
+    /// Number of the file; distinguishes its overrides from those of other files.
     pub file: u32,
 }
 
-/// A variable and the place that made it.
+/// A variable and the place that defined it.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub definition: VariableDefinition,
@@ -95,7 +96,8 @@ impl<'a> Override<'a> {
 }
 
 impl Expansion<'_> {
-    /// Counts variables that are about to be made; too many are reported instead.
+    /// Counts variables about to be made. Returns false, after an error, if there would be too
+    /// many.
     fn has_room(&mut self, count: u128, place: Place) -> bool {
         let max = u128::from(self.variables_max);
         let was_full = self.made > max;
@@ -113,7 +115,7 @@ impl Expansion<'_> {
 }
 
 impl Target<'_> {
-    /// Reports the overrides that were for nothing.
+    /// Reports the overrides that matched nothing.
     pub fn check_overrides(&self, report: &mut Report) {
         for over in &self.overrides {
             if over.pattern.is_some() && !over.has_matched && !self.is_incomplete {

@@ -1,4 +1,4 @@
-//! One variable's table: read once, then made as often as its rows say.
+//! The table of a variable: read once, then expanded for each of its rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::variable::{
     DESCRIPTION_BYTES_MAX, Draft, Layer, Resolver, SOURCE_BYTES_MAX, Texts, check_source,
 };
 
-/// A variable's table, read as far as it is the same for every variable that it makes.
+/// A variable's table, with everything read that is the same for all variables it defines.
 #[derive(Debug)]
 pub(crate) struct Prepared<'a> {
     table: &'a Table,
     defaults: Draft<'a>,
-    /// What the table says, unless placeholders make that differ.
+    /// Properties of the table; `None` if placeholders make them differ between variables.
     own: Option<Draft<'a>>,
     name: Option<Filling>,
     description: Option<Filling>,
     source: Option<Filling>,
     origin: String,
-    /// What was made for each set of overrides, by file and index.
+    /// Properties made for each set of overrides, by file and indices.
     resolved: HashMap<(u32, Vec<usize>), Option<Resolved>>,
 }
 
-/// Properties, and which texts of them are still to be filled in.
+/// Properties, and which of their texts are still to be filled in.
 #[derive(Clone, Debug)]
 struct Resolved {
     properties: Arc<Properties>,
@@ -43,7 +43,7 @@ struct Resolved {
 }
 
 impl<'a> Prepared<'a> {
-    /// Reads a variable's table under the defaults of the file in which it stands.
+    /// Reads a variable's table under the defaults of its file.
     pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Self {
         check_keys(table, Section::Variable, report);
         let name = required(table, Section::Variable, "name", report)
@@ -82,7 +82,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Checks the properties although no variable is made of them.
+    /// Checks the properties even if no variable is made from them.
     pub fn check(&self, report: &mut Report) {
         if let Some(own) = &self.own {
             let draft = self.defaults.overlaid(own);
@@ -188,7 +188,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Properties of a table that differ in description and source at most.
+    /// Returns the properties of a table whose variables differ at most in description and source.
     fn shared(
         &mut self,
         env: &Env,
@@ -229,7 +229,7 @@ impl<'a> Prepared<'a> {
         target: &Target<'a>,
         expansion: &mut Expansion<'_>,
     ) -> Option<Resolved> {
-        // What is wrong here is wrong for every row.
+        // An error here concerns every row.
         let before = expansion.report.set_used_at(None);
         let draft = self.draft(self.own.as_ref()?, matched, target);
         let env = Env::default();
@@ -253,7 +253,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Properties of a table in which placeholders stand elsewhere, too.
+    /// Returns the properties of one variable of a table that has placeholders elsewhere too.
     fn single(
         &self,
         env: &Env,

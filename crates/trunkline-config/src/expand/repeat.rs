@@ -1,4 +1,4 @@
-//! `each` and `zip` of a variable's table.
+//! The keys `each` and `zip` of a variable's table.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::placeholder::{Axis, Env, Param, Rows, Values as ParamValues, is_param
 use crate::report::Report;
 use crate::source::Place;
 
-/// What `each` and `zip` go through.
+/// Returns the rows that `each` and `zip` define.
 pub(super) fn rows(table: &Table, base: &Env, report: &mut Report) -> Option<Rows> {
     let mut names = base.clone();
     let mut axes = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn rows(table: &Table, base: &Env, report: &mut Report) -> Option<Row
     Some(Rows::new(axes))
 }
 
-/// The parameters of one table of lists and ranges.
+/// Reads the parameters of one table of lists and ranges.
 fn columns(
     table: &Table,
     key: &'static str,
@@ -96,7 +96,7 @@ fn columns(
     is_complete.then_some(columns)
 }
 
-/// A range `"1..4"`, or a list.
+/// Reads a range `"1..4"`, or a list.
 fn param_values(key: &str, node: &Node, values: &mut Values<'_, '_>) -> Option<ParamValues> {
     match &node.tree {
         Tree::Text(_) => {

@@ -1,5 +1,5 @@
-//! Every key that a configuration file may have, as data: what is read, what is suggested and the
-//! reference page (`docs/reference/configuration.md`) all come from here.
+//! Every key of a configuration file, as data. Reading, suggestions and the reference page
+//! (`docs/reference/configuration.md`) all use it.
 
 mod tables;
 
@@ -47,41 +47,41 @@ pub enum Section {
 /// One key of a section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key {
-    /// As it is written.
+    /// Name of the key in a file.
     pub name: &'static str,
-    /// What may be written behind it, with its unit.
+    /// Permitted form of its value, with the unit.
     pub form: &'static str,
-    /// What holds when it is absent; empty when it is required.
+    /// Value that applies if the key is absent; empty if it is required.
     pub default: &'static str,
-    /// What it does.
+    /// Description of its effect.
     pub meaning: &'static str,
-    /// For keys of a variable: where else it may stand.
+    /// For keys of a variable: the other sections that accept it.
     pub reach: Reach,
 }
 
-/// Where a key of a variable may stand.
+/// The sections that accept a key of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// In its own section only.
+    /// Only its own section.
     Own,
-    /// Also in `[[override]]`.
+    /// Also `[[override]]`.
     Override,
-    /// Also in `[[override]]` and `[defaults]`.
+    /// Also `[[override]]` and `[defaults]`.
     Defaults,
 }
 
 /// A key that a later version will accept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedKey {
-    /// Where people write it; for a variable also in `[defaults]` and `[[override]]`.
+    /// Section in which people write it; for a variable also `[defaults]` and `[[override]]`.
     pub section: Section,
-    /// As it is written.
+    /// Name of the key in a file.
     pub name: &'static str,
-    /// What is missing, in words.
+    /// Name of the missing feature, for the error message.
     pub feature: &'static str,
 }
 
-/// Every section in the order of the reference page.
+/// Every section, in the order of the reference page.
 pub const SECTIONS: &[Section] = &[
     Section::File,
     Section::Engine,
@@ -100,7 +100,7 @@ pub const SECTIONS: &[Section] = &[
     Section::Waveform,
 ];
 
-/// Keys that are refused with the reason instead of being unknown.
+/// Keys that are refused with a reason instead of being reported as unknown.
 pub const PLANNED: &[PlannedKey] = &[
     planned(Section::Variable, "alarm", "alarming"),
     planned(Section::Variable, "history", "history"),
@@ -110,11 +110,11 @@ pub const PLANNED: &[PlannedKey] = &[
     planned(Section::File, "alarm", "alarming"),
 ];
 
-/// Keys that describe a type; they go together.
+/// Keys that describe a type; they are used together.
 pub(crate) const TYPE_DETAILS: &[&str] = &["labels", "element", "shape", "fields"];
 
 impl Section {
-    /// How it is written.
+    /// Returns the header of the section as written in a file.
     pub fn header(self) -> &'static str {
         match self {
             Section::File => "a file",
@@ -135,7 +135,7 @@ impl Section {
         }
     }
 
-    /// The keys it accepts.
+    /// Returns the keys that the section accepts.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
         let (own, reach): (&[Key], Option<Reach>) = match self {
             Section::File => (FILE, None),
@@ -162,17 +162,17 @@ impl Section {
         own.iter().chain(of_variable)
     }
 
-    /// The key of this name.
+    /// Returns the key with this name.
     pub fn key(self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
     }
 
-    /// Whether its keys are some of those of a variable.
+    /// Returns true if the section accepts only some of the keys of a variable.
     pub(crate) fn is_part_of_variable(self) -> bool {
         matches!(self, Section::Defaults | Section::Override | Section::Field)
     }
 
-    /// What a planned key is waiting for.
+    /// Returns the missing feature of a planned key.
     pub(crate) fn planned(self, name: &str) -> Option<&'static str> {
         let section = match self {
             Section::Defaults | Section::Override => Section::Variable,

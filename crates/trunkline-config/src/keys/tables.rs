@@ -1,4 +1,4 @@
-//! The keys of each section: the one place where a key, its form, default and meaning are written.
+//! The keys of each section: the single definition of each key, its form, default and meaning.
 
 use super::{Key, Reach};
 

@@ -11,7 +11,7 @@ pub(crate) enum Expression {
     Operation(Operator, Box<Expression>, Box<Expression>),
 }
 
-/// What joins two numbers.
+/// An operator between two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operator {
     Add,
@@ -24,7 +24,7 @@ pub(crate) enum Operator {
 /// Deepest nesting of parentheses and signs.
 const DEPTH_MAX: u32 = 32;
 
-/// Whether a parameter of this name can stand in a placeholder.
+/// Returns true if a parameter of this name can be used in a placeholder.
 pub(crate) fn is_parameter_name(name: &str) -> bool {
     let mut characters = name.chars();
     characters
@@ -47,7 +47,7 @@ impl Expression {
         }
     }
 
-    /// Its value with these parameters.
+    /// Returns the value of the expression with these parameters.
     pub fn evaluate(&self, env: &Env) -> Result<Param, PlaceholderError> {
         if let Expression::Parameter(name) = self {
             return env.get(name).cloned().ok_or_else(|| unknown(name, env));
@@ -103,13 +103,13 @@ fn unexpected(found: char) -> PlaceholderError {
     }
 }
 
-/// What is left to parse.
+/// The rest of the text to parse.
 struct Parser<'a> {
     rest: &'a str,
 }
 
 impl Parser<'_> {
-    /// The next character that is not a space.
+    /// Returns the next character that is not a space.
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start();
         self.rest.chars().next()
@@ -175,7 +175,7 @@ impl Parser<'_> {
         self.word()
     }
 
-    /// A number or the name of a parameter.
+    /// Parses a number or the name of a parameter.
     fn word(&mut self) -> Result<Expression, PlaceholderError> {
         let first = self.peek().ok_or(PlaceholderError::Incomplete)?;
         let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';

@@ -7,8 +7,8 @@
 //! factor      = "-" factor | number | parameter | "(" expression ")"
 //! ```
 //!
-//! Arithmetic is on whole numbers of 64 bits and checked; division drops the remainder. A parameter
-//! that is not a whole number can only stand alone.
+//! Arithmetic is checked, on 64-bit whole numbers; division drops the remainder. A parameter that
+//! is not a whole number can only be used alone.
 
 mod expression;
 mod rows;
@@ -30,13 +30,13 @@ pub(crate) enum Param {
     Text(Arc<str>),
 }
 
-/// The parameters that can stand in placeholders, with their values for one variable.
+/// The parameters available to placeholders, with their values for one variable.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Env {
     params: Vec<(Arc<str>, Param)>,
 }
 
-/// A text with its placeholders taken apart, so that filling them in many times is cheap.
+/// A text parsed into literals and placeholders, so that filling it in many times is cheap.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct TextTemplate {
     text: String,
@@ -52,7 +52,7 @@ enum Piece {
     },
 }
 
-/// A placeholder cannot be understood or filled in.
+/// The reason why a placeholder cannot be parsed or filled in.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum PlaceholderError {
     #[error("\"{{\" is never closed; for a brace itself write {{{{")]
@@ -86,7 +86,7 @@ pub(crate) enum PlaceholderError {
 
 /// Longest placeholder, in bytes between its braces.
 const PLACEHOLDER_BYTES_MAX: usize = 256;
-/// Widest padding.
+/// Largest width of a padded number.
 const WIDTH_MAX: usize = 20;
 
 fn hint(suggestion: &Option<String>) -> String {
@@ -97,7 +97,7 @@ fn hint(suggestion: &Option<String>) -> String {
 }
 
 impl Env {
-    /// Adds a parameter; `false` if there is one of that name already.
+    /// Adds a parameter. Returns false if there already is one of that name.
     pub fn add(&mut self, name: &str, value: Param) -> bool {
         if self.get(name).is_some() {
             return false;
@@ -113,7 +113,6 @@ impl Env {
         }
     }
 
-    /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&Param> {
         self.params
             .iter()
@@ -127,7 +126,7 @@ impl Env {
 }
 
 impl TextTemplate {
-    /// Takes a text apart.
+    /// Parses a text.
     pub fn parse(text: &str) -> Result<Self, PlaceholderError> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
@@ -162,19 +161,19 @@ impl TextTemplate {
         })
     }
 
-    /// As it was written.
+    /// Returns the text as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether there is anything to fill in.
+    /// Returns true if the text has any placeholders.
     pub fn has_placeholders(&self) -> bool {
         self.pieces
             .iter()
             .any(|piece| matches!(piece, Piece::Placeholder { .. }))
     }
 
-    /// The text with every placeholder filled in.
+    /// Returns the text with every placeholder filled in.
     pub fn expand(&self, env: &Env) -> Result<String, PlaceholderError> {
         let mut out = String::with_capacity(self.text.len());
         for piece in &self.pieces {
@@ -188,7 +187,7 @@ impl TextTemplate {
         Ok(out)
     }
 
-    /// The value if the text is one placeholder and nothing else: it can stand for a number.
+    /// Returns the value if the text is a single placeholder, which can be a number.
     pub fn value(&self, env: &Env) -> Option<Result<Param, PlaceholderError>> {
         match self.pieces.as_slice() {
             [

@@ -1,4 +1,5 @@
-//! `each` and `zip`: the values that parameters go through, without listing them in memory.
+//! The rows of `each` and `zip`: iterates over the values of parameters without listing them in
+//! memory.
 
 use std::sync::Arc;
 
@@ -7,16 +8,16 @@ use super::{Env, Param};
 /// The values of one parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Values {
-    /// Whole numbers, both ends included; `first` is not above `last`.
+    /// Whole numbers from `first` to `last` inclusive; `first` is not above `last`.
     Range { first: i64, last: i64 },
-    /// Anything.
+    /// Values of any kind.
     List(Vec<Param>),
 }
 
-/// Parameters that go through their values together.
+/// Parameters that advance through their values together.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Axis {
-    /// At least one; all values have the same length.
+    /// At least one parameter; all have equally many values.
     pub columns: Vec<(Arc<str>, Values)>,
 }
 
@@ -27,14 +28,14 @@ pub(crate) struct Rows {
 }
 
 impl Values {
-    /// The range that `text` stands for: `"1..4"`. `None` when it is none at all.
+    /// Parses a range such as `"1..4"`. Returns `None` if `text` is not a range.
     pub fn parse_range(text: &str) -> Option<(i64, i64)> {
         let (first, last) = text.split_once("..")?;
         let number = |text: &str| text.trim().replace('_', "").parse().ok();
         Some((number(first)?, number(last)?))
     }
 
-    /// How many there are; 2^64 counts as one less.
+    /// Returns the number of values; 2^64 is returned as 2^64 - 1.
     pub fn len(&self) -> u64 {
         match self {
             Values::Range { first, last } => {
@@ -54,27 +55,27 @@ impl Values {
 }
 
 impl Axis {
-    /// Number of positions.
+    /// Returns the number of positions.
     pub fn len(&self) -> u64 {
         self.columns.first().map_or(0, |(_, values)| values.len())
     }
 }
 
 impl Rows {
-    /// All combinations of these axes; without axes there is one row.
+    /// Returns all combinations of these axes; without axes there is one row.
     pub fn new(axes: Vec<Axis>) -> Self {
         Self { axes }
     }
 
-    /// Number of rows, saturating.
+    /// Returns the number of rows, saturating.
     pub fn len(&self) -> u128 {
         self.axes.iter().fold(1, |count: u128, axis| {
             count.saturating_mul(u128::from(axis.len()))
         })
     }
 
-    /// Calls `f` with the environment of every row, which begins with what `base` has, until it
-    /// returns `false`.
+    /// Calls `f` with the environment of every row, which begins with the parameters of `base`,
+    /// until `f` returns false.
     pub fn for_each(&self, base: &Env, mut f: impl FnMut(&Env) -> bool) {
         if self.len() == 0 {
             return;
@@ -89,7 +90,7 @@ impl Rows {
         while f(&env) && self.advance(&mut indices, &mut env) {}
     }
 
-    /// Steps to the next row like an odometer; `false` after the last one.
+    /// Steps to the next row like an odometer. Returns false after the last one.
     fn advance(&self, indices: &mut [u64], env: &mut Env) -> bool {
         for (axis, index) in self.axes.iter().zip(indices).rev() {
             *index += 1;

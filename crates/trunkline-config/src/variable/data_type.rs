@@ -1,4 +1,5 @@
-//! Types: `type = "f64"` in one text, or spread over a table: `type = "enum", labels = [...]`.
+//! Reads types: in one text, `type = "f64"`, or spread over a table: `type = "enum", labels =
+//! [...]`.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use crate::keys::{Section, TYPE_DETAILS};
 use crate::node::{Node, Table, Tree, shown_text};
 use crate::sections::check_keys;
 
-/// What is wrong was reported.
+/// Marks an error that was already reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reported;
 
 type Read<T> = Result<T, Reported>;
 
-/// The type that a table names, if it names one.
+/// Returns the type that a table names, if it names one.
 pub(crate) fn read(table: &Table, values: &mut Values<'_, '_>) -> Read<Option<DataType>> {
     let Some(node) = table.node("type") else {
         return belongs(table, &[], values).map(|()| None);
@@ -58,7 +59,7 @@ fn parse(node: &Node, text: &str, values: &mut Values<'_, '_>) -> Read<DataType>
     })
 }
 
-/// Details of another type than the one named are mistakes.
+/// Reports keys that describe another type than the one named.
 fn belongs(table: &Table, used: &[&str], values: &mut Values<'_, '_>) -> Read<()> {
     let mut result = Ok(());
     for key in TYPE_DETAILS.iter().filter(|key| !used.contains(key)) {
@@ -110,7 +111,8 @@ fn labels(table: &Table, values: &mut Values<'_, '_>) -> Read<DataType> {
 fn element(table: &Table, values: &mut Values<'_, '_>) -> Read<ElementType> {
     let node = detail(table, "element", "this type", values)?;
     let text = values.text("element", node).ok_or(Reported)?;
-    // Only the parser knows the names of the types; a waveform of it has just the element wanted.
+    // Only the parser knows the names of the types; a waveform of the type has just the wanted
+    // element.
     match parse_type(&format!("waveform({text})")) {
         Ok(DataType::Waveform(element)) => Ok(element),
         _ => {

@@ -1,4 +1,4 @@
-//! What one table says about a variable, each property by itself.
+//! The properties that one table sets for a variable, each by itself.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const STALL_MAX: Duration = Duration::from_secs(3_600);
 const AGE_MIN: Duration = Duration::from_millis(1);
 const AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// The properties that a table names. An inner `None` is the word `"none"`.
+/// The properties set by a table. An inner `None` is the word `"none"`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft<'a> {
     pub data_type: Option<At<DataType>>,
@@ -43,11 +43,11 @@ pub(crate) struct Draft<'a> {
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     pub alias: Option<At<String>>,
-    /// Something in it was reported: what depends on it would only repeat that.
+    /// True if an error in it was reported: errors that follow from it are not.
     pub is_broken: bool,
 }
 
-/// What to do with `description` and `source`, which often differ from variable to variable.
+/// Treatment of `description` and `source`, which often differ from variable to variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Texts {
     /// Placeholders are filled in.
@@ -57,7 +57,7 @@ pub(crate) enum Texts {
 }
 
 impl<'a> Draft<'a> {
-    /// Reads the properties of a table; keys that do not belong there were reported before.
+    /// Reads the properties of a table; unknown keys were reported before.
     pub fn read(
         table: &'a Table,
         layer: Layer,
@@ -132,7 +132,7 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    /// The properties of both; where both name one, that of `over` holds.
+    /// Returns the properties of both drafts; `over` takes precedence.
     pub fn overlaid(&self, over: &Draft<'a>) -> Draft<'a> {
         macro_rules! later {
             ($($field:ident),*) => {
@@ -168,7 +168,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Reads the keys of one table and notes when one cannot be read.
+/// Reads the keys of one table, and notes if one cannot be read.
 struct DraftReader<'a, 'r, 'e> {
     table: &'a Table,
     layer: Layer,
@@ -196,7 +196,7 @@ impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
         })
     }
 
-    /// A property that can be `"none"`.
+    /// Reads a property that can be `"none"`.
     fn optional<T>(
         &mut self,
         key: &str,

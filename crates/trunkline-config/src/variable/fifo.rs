@@ -1,5 +1,6 @@
-//! `fifo = { kind = "multi", capacity = 100, length = 8 }`: everything is sized at the start, so a
-//! type whose values have no fixed size needs a length or cannot have a FIFO (SP-08, SP-09, SP-22).
+//! Reads `fifo = { kind = "multi", capacity = 100, length = 8 }`. FIFOs are sized at the start, so
+//! a type whose values have no fixed size needs a length or cannot have a FIFO (SP-08, SP-09,
+//! SP-22).
 
 use trunkline_types::fifo::{self, ELEMENT_WORDS_MAX, FifoElement};
 use trunkline_types::{DataType, Fifo, Properties};
@@ -12,10 +13,10 @@ use crate::sections::check_keys;
 
 const CAPACITY_MAX: i64 = 1_000_000;
 
-/// A FIFO as it is written.
+/// A FIFO as written in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FifoForm {
-    /// `None` for a single element.
+    /// `None` for a FIFO of a single element.
     pub capacity: Option<u32>,
     pub length: Option<u32>,
 }
@@ -84,7 +85,8 @@ pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Option<Fi
 }
 
 impl FifoForm {
-    /// The FIFO for values of the type of these properties, or why there cannot be one.
+    /// Returns the FIFO for values of the type in these properties, or the reason why there cannot
+    /// be one.
     pub fn of(self, properties: &Properties) -> Result<Fifo, Kind> {
         let of_length = |length| match self.capacity {
             None => Fifo::Single { length },
@@ -92,7 +94,7 @@ impl FifoForm {
         };
         let mut properties = properties.clone();
         let data_type = properties.data_type.to_string();
-        // Whether there can be one at all does not depend on its length.
+        // The length is irrelevant to whether the type can have a FIFO.
         properties.fifo = of_length(self.length.unwrap_or(1));
         if let Err(error) = FifoElement::of(&properties) {
             let reason = error.to_string();

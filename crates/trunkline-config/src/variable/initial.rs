@@ -1,4 +1,4 @@
-//! Initial values: what a file says, as a value of the variable's type.
+//! Reads initial values, as values of the variable's type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::node::{Node, Table, Tree};
 use crate::sections::check_keys;
 use crate::source::Place;
 
-/// Converts a node to a value of `data_type`; what does not fit is reported where it stands.
+/// Converts a node to a value of `data_type`; an unsuitable part is reported at its place.
 pub(crate) fn read(
     node: &Node,
     data_type: &DataType,
@@ -42,7 +42,7 @@ fn refuse<T>(place: Place, reason: impl ToString, values: &mut Values<'_, '_>) -
 }
 
 fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Option<Value> {
-    // A placeholder alone is a number only where the type is no text.
+    // A single placeholder is a number only if the type is not text.
     let filled = match (&node.tree, data_type) {
         (Tree::Text(text), DataType::String) => Filled::Text(values.fill(node.place, text)?),
         _ => values.filled(node)?,
@@ -58,7 +58,7 @@ fn scalar(node: &Node, data_type: &DataType, values: &mut Values<'_, '_>) -> Opt
         (_, Filled::Integer(value)) => from_json(&Json::from(value), data_type),
         (_, Filled::Float(value)) => from_json(&Json::from(value), data_type),
         (DataType::Timestamp, Filled::Text(text)) => parse_rfc3339(&text).map(Value::Timestamp),
-        // Whole numbers beyond what TOML has (above 2^63 - 1), and bytes as 0x or base64:.
+        // Whole numbers above 2^63 - 1, which TOML does not have, and bytes as 0x or base64:.
         (DataType::U64 | DataType::Bytes, Filled::Text(text)) => parse_value(&text, data_type),
         (DataType::String | DataType::Enum(_), Filled::Text(text)) => {
             from_json(&Json::from(text), data_type)
@@ -88,7 +88,7 @@ fn array(node: &Node, ty: &ArrayType, values: &mut Values<'_, '_>) -> Option<Val
         elements: Vec::new(),
     };
     flat.add(node, 0, values)?;
-    // A dimension below an empty one was never seen: its fixed length, or none.
+    // No list was met below an empty dimension: use the fixed length of the type, or 0.
     let shape: Vec<u32> = flat
         .shape
         .iter()
@@ -139,7 +139,7 @@ impl Flat<'_> {
     }
 }
 
-/// Scalars of one type as the elements of an array.
+/// Converts scalars of one type to the elements of an array.
 fn elements_of(element: ElementType, scalars: Vec<Value>) -> Elements {
     macro_rules! collect {
         ($variant:ident) => {
@@ -168,7 +168,7 @@ fn elements_of(element: ElementType, scalars: Vec<Value>) -> Elements {
         ElementType::F64 => collect!(F64),
         ElementType::String => collect!(String),
         ElementType::Timestamp => collect!(Timestamp),
-        // A type added later fails the count of elements that follows.
+        // A type added later fails the check of the number of elements that follows.
         other => Elements::zeros(other, 0),
     }
 }

@@ -1,4 +1,5 @@
-//! One variable: what its tables say (`draft`), and what that means for its type (`resolve`).
+//! One variable: the properties its tables set (`draft`), and the check against its type
+//! (`resolve`).
 //!
 //! ```text
 //! [defaults] ----+
@@ -18,10 +19,10 @@ use crate::source::Place;
 pub(crate) use draft::{DESCRIPTION_BYTES_MAX, Draft, SOURCE_BYTES_MAX, Texts};
 pub(crate) use resolve::{IoNames, Resolver, check_source};
 
-/// Which table a property comes from.
+/// The table that a property comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layer {
-    /// `[defaults]`: where it cannot apply to a type, it does not.
+    /// `[defaults]`: ignored for types to which the property cannot apply.
     Defaults,
     /// The variable's own table; the only one with placeholders.
     Own,

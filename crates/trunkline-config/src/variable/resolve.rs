@@ -1,4 +1,4 @@
-//! What the properties of a variable mean together: whether they fit its type and each other.
+//! Combines the properties of a variable: checks that they fit its type and each other.
 
 use std::collections::HashSet;
 
@@ -15,13 +15,13 @@ use crate::report::Report;
 use crate::shown::grouped;
 use crate::source::Place;
 
-/// Makes properties of drafts.
+/// Turns drafts into properties.
 #[derive(Debug)]
 pub(crate) struct Resolver<'d, 'r> {
     pub draft: &'d Draft<'d>,
     /// The parameters of this variable.
     pub env: &'d Env,
-    /// The variable's table.
+    /// The place of the variable's table.
     pub place: Place,
     pub report: &'r mut Report,
 }
@@ -30,11 +30,12 @@ pub(crate) struct Resolver<'d, 'r> {
 #[derive(Debug)]
 pub(crate) struct IoNames {
     pub known: HashSet<String>,
-    /// Others, too: nobody here knows them all.
+    /// True if a source may also name others, because not all of them are known here.
     pub any: bool,
 }
 
-/// Whether `source` has the form `SERVER:ITEM` and names a server that exists.
+/// Returns true if `source` has the form `SERVER:ITEM` and names a server that exists; otherwise
+/// reports it.
 pub(crate) fn check_source(source: &str, place: Place, io: &IoNames, report: &mut Report) -> bool {
     match source.split_once(':') {
         Some((server, item)) if !server.is_empty() && !item.is_empty() => {
@@ -55,7 +56,7 @@ pub(crate) fn check_source(source: &str, place: Place, io: &IoNames, report: &mu
 }
 
 impl Resolver<'_, '_> {
-    /// The properties, unless something was wrong with them.
+    /// Returns the properties, unless one of them was reported.
     pub fn properties(mut self, origin: &str) -> Option<Properties> {
         if self.draft.is_broken {
             return None;
@@ -114,7 +115,8 @@ impl Resolver<'_, '_> {
         Some(properties)
     }
 
-    /// Something is wrong with a property; where it was inherited, the variable is named, too.
+    /// Reports an error of a property. If the property was inherited, the report also names the
+    /// variable.
     fn refuse<T>(&mut self, at: (Place, Layer), kind: Kind) -> Option<T> {
         let (place, layer) = at;
         if layer == Layer::Own {
@@ -169,7 +171,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// Range and whether to coerce to it; a clamping scale sets both.
+    /// Returns the range, and whether values are coerced to it; a clamping scale sets both.
     fn range(&mut self, data_type: &DataType) -> (Option<Option<[f64; 2]>>, Option<bool>) {
         let clamp = self.clamp(data_type);
         let range = match (self.stated_range(data_type), clamp) {
@@ -191,7 +193,7 @@ impl Resolver<'_, '_> {
         (range, coerce)
     }
 
-    /// The ends that a clamping scale pulls values into, if the scale applies at all.
+    /// Returns the engineering limits of a clamping scale, if the scale applies.
     fn clamp(&self, data_type: &DataType) -> Option<At<[f64; 2]>> {
         let scale = self.draft.scale?;
         let value = scale.value?.clamp?;
@@ -219,7 +221,7 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// The range, if it is one and values of the type can have both ends.
+    /// Returns the range if it is valid and the type can represent both ends.
     fn check_range<T>(
         &mut self,
         at: &At<T>,
@@ -272,7 +274,8 @@ impl Resolver<'_, '_> {
         }
     }
 
-    /// The name of the target; what delivers or keeps a value of its own is not for an alias.
+    /// Returns the name of the target. An alias may not have properties that deliver or keep a
+    /// value of its own.
     fn alias(&mut self) -> Option<String> {
         let draft = self.draft;
         let Some(at) = &draft.alias else {
@@ -293,7 +296,7 @@ impl Resolver<'_, '_> {
                 "fifo",
             ),
         ];
-        // Defaults are for those they fit.
+        // Defaults apply only to variables they fit, so they are no conflict.
         let mut own = own
             .into_iter()
             .filter(|(layer, _)| layer.is_some_and(|layer| layer != Layer::Defaults));
@@ -384,7 +387,7 @@ fn text(at: &Option<At<String>>) -> String {
     at.as_ref().map(|at| at.value.clone()).unwrap_or_default()
 }
 
-/// Whether a precision says anything about values of this type.
+/// Returns true if a precision is meaningful for values of this type.
 fn has_numbers(data_type: &DataType) -> bool {
     match data_type {
         DataType::Array(ty) => ty.element.data_type().is_numeric(),
@@ -394,7 +397,7 @@ fn has_numbers(data_type: &DataType) -> bool {
     }
 }
 
-/// The least and greatest value of a number type.
+/// Returns the smallest and largest value of a number type.
 fn limits(data_type: &DataType) -> Option<[f64; 2]> {
     Some(match data_type {
         DataType::I8 => [f64::from(i8::MIN), f64::from(i8::MAX)],

@@ -1,4 +1,4 @@
-//! `scale = { raw = [4, 20], eng = [0, 100] }` and its relatives (H-01 to H-03).
+//! Reads `scale = { raw = [4, 20], eng = [0, 100] }` and its variants (H-01 to H-03).
 
 use trunkline_types::Scaling;
 
@@ -8,11 +8,11 @@ use crate::keys::Section;
 use crate::node::{Node, Table, Tree};
 use crate::sections::check_keys;
 
-/// A scale as it is written.
+/// A scale as written in a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct ScaleForm {
     pub scaling: Scaling,
-    /// Lowest and highest engineering value to pull values into, with `clamp = true`.
+    /// Lowest and highest engineering value to which values are clamped, with `clamp = true`.
     pub clamp: Option<[f64; 2]>,
 }
 
@@ -27,7 +27,6 @@ const CURVES: &[(&str, Curve)] = &[
     ("square-root", Curve::SquareRoot),
 ];
 
-/// Reads the table of `scale`.
 pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<ScaleForm> {
     let Tree::Table(table) = &node.tree else {
         return values.wrong_form("scale", node, "a table or \"none\"");

@@ -1,6 +1,7 @@
-//! The probe of this machine, on the crate `sysinfo`.
+//! The probe of this machine, built on the crate `sysinfo`.
 //!
-//! `sysinfo` answers 0 for much that it cannot read; each such 0 becomes a reason here.
+//! `sysinfo` returns 0 for many values that it cannot read; this module replaces each such 0 by a
+//! reason.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,9 +16,9 @@ use trunkline_types::{Reason, Tick, Timestamp};
 use super::probe::{Disk, Found, HostProbe, Inventory, Look, Memory, Survey, Traffic};
 use crate::IoError;
 
-/// Looks at the machine it runs on.
+/// Probes the machine it runs on.
 ///
-/// It lists the disks that the operating system mounts from a device: pseudo file systems and
+/// It lists the disks that the operating system mounts from a device. Pseudo file systems and
 /// network file systems, which can block for ever, are left out.
 pub struct SysinfoProbe {
     system: System,
@@ -28,10 +29,10 @@ pub struct SysinfoProbe {
 }
 
 impl SysinfoProbe {
-    /// A probe of this machine.
+    /// Returns a probe of this machine.
     ///
     /// # Errors
-    /// [`IoError::NotSupported`] where `sysinfo` does not know the operating system.
+    /// [`IoError::NotSupported`] if `sysinfo` does not support the operating system.
     pub fn new() -> Result<Self, IoError> {
         let probe = Self {
             system: System::new().map_err(|cause| not_supported("processor and memory", &cause))?,
@@ -43,7 +44,8 @@ impl SysinfoProbe {
         Ok(probe)
     }
 
-    /// Processor usage is the difference of two samples, at least `sysinfo`'s minimum apart.
+    /// Samples the processor usage, which is the difference of two samples at least `sysinfo`'s
+    /// minimum interval apart.
     fn refresh_usage(&mut self, now: Tick) {
         let due = match self.usage_since {
             None => true,
@@ -65,12 +67,13 @@ impl SysinfoProbe {
         }
     }
 
-    /// Listed anew each time: a list that is refreshed keeps its old figures for a disk that fails.
+    /// Lists the disks anew each time: refreshing a list keeps the old figures of a disk that
+    /// fails.
     fn disks(&self) -> Vec<(String, Disk)> {
         let what = DiskRefreshKind::nothing().with_storage().with_io_usage();
         let listed = Disks::new_with_refreshed_list_specifics(what).ok();
         let listed = listed.iter().flat_map(|disks| disks.iter());
-        // Single files are mounted too, in containers for instance.
+        // Single files are mounted too, for example in containers.
         let volumes = listed.filter(|disk| disk.mount_point().is_dir());
         volumes.map(|disk| (mount(disk), read_disk(disk))).collect()
     }
@@ -124,7 +127,7 @@ impl HostProbe for SysinfoProbe {
 
     fn inventory(&mut self) -> Inventory {
         self.system.refresh_cpu_list(CpuRefreshKind::nothing());
-        // Pseudo file systems have none.
+        // Pseudo file systems have no space.
         let with_space = self
             .disks()
             .into_iter()
@@ -221,7 +224,7 @@ fn mount(disk: &sysinfo::Disk) -> String {
 
 fn read_disk(disk: &sysinfo::Disk) -> Disk {
     let usage = disk.usage();
-    // A device that was mounted was read: without a byte read there are no counters.
+    // A mounted device has been read, so zero bytes mean that there are no counters.
     let counted = usage.total_read_bytes > 0;
     let counter = |bytes| {
         if counted {
@@ -266,5 +269,5 @@ fn not_supported(what: &str, cause: &dyn fmt::Display) -> IoError {
     }
 }
 
-/// What a sensor in a computer can say, °C; what disconnected ones say is far outside.
+/// Plausible sensor values in a computer, °C; a disconnected sensor is far outside.
 const PLAUSIBLE: std::ops::RangeInclusive<f32> = -50.0..=150.0;

@@ -1,11 +1,12 @@
 //! This machine: CPU, load, memory, disks, network, temperatures, identity.
 //!
-//! What cannot be read is bad with its reason, never 0: a virtual machine's `temperature/cpu` is
-//! `bad: not-supported`, a processor's usage is `bad: no-value` until there are two samples, and a
-//! disk or interface that vanishes turns `bad: variable-missing`. Its parts (processors, disks,
-//! interfaces, sensors) are found when the server is made; later ones need a restart.
+//! A value that cannot be read is bad with a reason, never 0. On a virtual machine
+//! `temperature/cpu` is `bad: not-supported`, a processor's usage is `bad: no-value` until there
+//! are two samples, and a disk or interface that vanishes turns `bad: variable-missing`. The parts
+//! (processors, disks, interfaces, sensors) are found when the server is created; later ones need a
+//! restart.
 //!
-//! Cheap readings are made in every scan, the others every [`SURVEY_PERIOD`].
+//! Cheap values are read in every scan, the others every [`SURVEY_PERIOD`].
 
 mod machine;
 mod probe;
@@ -23,19 +24,19 @@ pub use probe::{Disk, Found, HostProbe, Inventory, Look, Memory, Survey, Traffic
 use self::variables::{Reading, Variable};
 use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, Settings};
 
-/// How often a `host` wants to be scanned.
+/// Default scan period of a `host`.
 pub const PERIOD: Duration = Duration::from_secs(1);
-/// How often disks, temperatures, frequencies and the number of processes are read.
+/// Period at which disks, temperatures, frequencies and the number of processes are read.
 pub const SURVEY_PERIOD: Duration = Duration::from_secs(5);
 
-/// Which parts of the machine to offer; all of them by default.
+/// The parts of the machine to offer; all by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Setting `disks`.
     pub disks: bool,
     /// Setting `network`.
     pub network: bool,
-    /// Setting `temperatures`; some sensors take long to answer.
+    /// Setting `temperatures`; some sensors answer slowly.
     pub temperatures: bool,
 }
 
@@ -50,14 +51,14 @@ pub struct HostServer {
     health: Health,
 }
 
-/// What is remembered of one variable.
+/// State of one variable.
 #[derive(Default)]
 struct State {
     published: Option<Found<Value>>,
     counter: Option<(Tick, u64)>,
 }
 
-/// Which readings are at hand.
+/// The readings available to a scan.
 #[derive(Default)]
 struct Seen {
     look: Option<Look>,
@@ -65,7 +66,7 @@ struct Seen {
 }
 
 impl Options {
-    /// The options that these settings say.
+    /// Returns the options that these settings define.
     ///
     /// # Errors
     /// [`SettingError`] for settings that a `host` does not have.
@@ -90,7 +91,7 @@ impl Default for Options {
 }
 
 impl HostServer {
-    /// The I/O server of the machine that `probe` looks at; takes its inventory.
+    /// Creates the I/O server of the machine that `probe` reads, and takes its inventory.
     pub fn new(mut probe: Box<dyn HostProbe>, options: Options) -> Self {
         let variables = variables::variables(&probe.inventory(), options);
         let paths = variables.iter().map(|variable| variable.path.clone());
@@ -128,7 +129,7 @@ impl HostServer {
         };
         let published = state.published.as_ref();
         let numeric = found.as_ref().is_ok_and(|value| value.as_f64().is_some());
-        // Text and reasons are published when they change; a number each time it was read.
+        // Text and reasons are published when they change, numbers each time they are read.
         if asked || numeric || published != Some(&found) {
             let item = ItemId(u32::try_from(index).unwrap_or(u32::MAX));
             match &found {
@@ -267,7 +268,7 @@ impl fmt::Debug for HostServer {
     }
 }
 
-/// The value of a reading, if what it comes from was read.
+/// Returns the value of a reading, if its data was read.
 fn read(reading: &Reading, state: &mut State, now: Tick, seen: &Seen) -> Option<Found<Value>> {
     match reading {
         Reading::Look(read) => seen.look.as_ref().map(read),
@@ -280,8 +281,8 @@ fn read(reading: &Reading, state: &mut State, now: Tick, seen: &Seen) -> Option<
     }
 }
 
-/// Growth per second since the last reading, `no-value` until there are two. A counter that went
-/// back belongs to a device that was replaced, and starts again.
+/// Returns the growth per second since the last reading, `no-value` until there are two. A counter
+/// that decreased belongs to a replaced device, and the rate starts again.
 fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
     let total = match counter {
         Ok(total) => total,
@@ -305,7 +306,7 @@ fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
     }
 }
 
-/// Two readings closer than this make no rate; the last one stands.
+/// Two readings closer together give no rate; the last rate is kept.
 const RATE_SECONDS_MIN: f64 = 0.1;
 
 #[cfg(test)]

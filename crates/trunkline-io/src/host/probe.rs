@@ -1,4 +1,4 @@
-//! What a look at the machine finds, and the trait of what looks.
+//! The trait of probes, and the data they return.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use trunkline_types::{Reason, Tick, Timestamp};
 
 use crate::IoError;
 
-/// What was found, or why it was not; never a 0 in place of what could not be read.
+/// A value, or the reason why it could not be read; never a 0 in place of a missing value.
 pub type Found<T> = Result<T, Reason>;
 
-/// Looks at a machine. [`SysinfoProbe`](super::SysinfoProbe) looks at this one.
+/// Reads the state of a machine. [`SysinfoProbe`](super::SysinfoProbe) reads this one.
 pub trait HostProbe: Send {
-    /// Makes it ready; called again after a failure.
+    /// Prepares the probe; called again after a failure.
     ///
     /// # Errors
-    /// [`IoError`] when the machine cannot be looked at.
+    /// [`IoError`] if the machine cannot be read.
     fn open(&mut self, now: Tick) -> Result<(), IoError>;
 
-    /// What there is to look at.
+    /// Returns the parts of the machine.
     fn inventory(&mut self) -> Inventory;
 
-    /// What changes within seconds and costs little to read.
+    /// Reads values that change within seconds and are cheap to read.
     fn look(&mut self, now: Tick) -> Look;
 
-    /// What changes slowly, or costs more to read.
+    /// Reads values that change slowly or are expensive to read.
     fn survey(&mut self) -> Survey;
 }
 
@@ -33,11 +33,11 @@ pub trait HostProbe: Send {
 pub struct Inventory {
     /// Number of logical processors.
     pub processors: usize,
-    /// Mount points of its disks.
+    /// Mount points of the disks.
     pub disks: Vec<String>,
-    /// Names of its network interfaces.
+    /// Names of the network interfaces.
     pub interfaces: Vec<String>,
-    /// Names of its temperature sensors.
+    /// Names of the temperature sensors.
     pub sensors: Vec<String>,
 }
 
@@ -50,11 +50,11 @@ pub struct Look {
     pub usage: Found<Vec<f64>>,
     /// Processes that ran or waited to run, averaged over 1, 5 and 15 minutes.
     pub load: Found<[f64; 3]>,
-    /// Main memory.
+    /// Size and use of main memory.
     pub memory: Found<Memory>,
-    /// Swap space; total 0 when there is none.
+    /// Size and use of swap space; total 0 if there is none.
     pub swap: Found<Memory>,
-    /// Traffic of each network interface that is there.
+    /// Traffic of each network interface present.
     pub traffic: BTreeMap<String, Traffic>,
     /// Time since the machine started.
     pub uptime: Found<Duration>,
@@ -63,22 +63,22 @@ pub struct Look {
 /// A memory's size and use, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Size.
+    /// Size in bytes.
     pub total: u64,
-    /// What programs can still have, caches given up.
+    /// Bytes still available to programs, including reclaimable caches.
     pub available: u64,
 }
 
-/// What went through a network interface since it appeared.
+/// Traffic of a network interface since it appeared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traffic {
     /// Bytes received.
     pub received: u64,
     /// Bytes sent.
     pub sent: u64,
-    /// Receptions that failed.
+    /// Number of failed receptions.
     pub receive_errors: u64,
-    /// Transmissions that failed.
+    /// Number of failed transmissions.
     pub send_errors: u64,
 }
 
@@ -87,15 +87,15 @@ pub struct Traffic {
 pub struct Survey {
     /// Clock frequency of each logical processor, MHz.
     pub frequency: Found<Vec<f64>>,
-    /// Space and traffic of each disk that is there, by mount point.
+    /// Space and traffic of each disk present, by mount point.
     pub disks: BTreeMap<String, Disk>,
-    /// Temperature of each sensor that is there, °C, by its name.
+    /// Temperature of each sensor present, °C, by name.
     pub temperatures: BTreeMap<String, Found<f64>>,
     /// Number of processes.
     pub processes: Found<u32>,
-    /// When the machine started.
+    /// Time at which the machine started.
     pub started: Found<Timestamp>,
-    /// The machine's name in its network.
+    /// Name of the machine in its network.
     pub host_name: Found<String>,
     /// Operating system and its version.
     pub system: Found<String>,

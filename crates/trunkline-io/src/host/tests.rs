@@ -1,4 +1,4 @@
-//! The host server on a scripted machine, and once on the real one.
+//! Tests the host server on a scripted machine, and once on the real one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use trunkline_types::{Access, Quality, Reason, Tick, Timestamp, Value};
 use super::*;
 use crate::{HealthState, Setting};
 
-/// A machine that a test owns: two processors, one disk, one interface, no sensor.
+/// A machine controlled by a test: two processors, one disk, one interface, no sensor.
 #[derive(Clone)]
 struct Machine(Arc<Mutex<Script>>);
 
@@ -124,7 +124,7 @@ impl Rig {
         Tick::from_nanos(self.seconds * 1_000_000_000)
     }
 
-    /// Scans once, a second later than the last time.
+    /// Scans once, one second after the last scan.
     fn scan(&mut self) {
         self.seconds += 1;
         self.scan.clear();
@@ -134,7 +134,7 @@ impl Rig {
             .unwrap();
     }
 
-    /// What the last scan published of a variable.
+    /// Returns the value of a variable that the last scan published.
     fn seen(&self, path: &str) -> Option<(Option<Value>, Quality)> {
         let item = self
             .server
@@ -270,7 +270,7 @@ fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
     rig.scan();
     rig.assert_value("network/eth0/receive_rate", Value::F64(1000.0));
 
-    // An interface that was replaced counts from the beginning.
+    // A replaced interface counts from the beginning.
     machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received = 10);
     rig.scan();
     rig.assert_bad("network/eth0/receive_rate", Reason::NoValue);

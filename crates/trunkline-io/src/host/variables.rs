@@ -1,4 +1,4 @@
-//! Which variables a machine has: names, properties, and where each value comes from.
+//! The variables of a machine: names, properties, and the origin of each value.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ pub(super) struct Variable {
     pub reading: Reading,
 }
 
-/// Takes something out of a look or a survey.
+/// Extracts a value from a look or a survey.
 pub(super) type Take<S, T> = Box<dyn Fn(&S) -> Found<T> + Send>;
 
-/// A part's name, what it is, and how it is read.
+/// Name, description and reader of a part.
 type Part<S, T> = (&'static str, &'static str, fn(&S) -> T);
 
-/// Where a variable's value comes from.
+/// The origin of a variable's value.
 pub(super) enum Reading {
-    /// From every look.
+    /// A value read in every look, the cheap part of a scan.
     Look(Take<Look, Value>),
-    /// From every survey.
+    /// A value read in every survey, the slow part.
     Survey(Take<Survey, Value>),
     /// Growth per second of a counter of every look.
     LookRate(Take<Look, u64>),
@@ -37,7 +37,7 @@ pub(super) enum Reading {
     SurveyRate(Take<Survey, u64>),
 }
 
-/// The library of a machine with these parts.
+/// Returns the library of a machine with these parts.
 pub(super) fn library(name: &str, variables: &[Variable]) -> LibraryDefinition {
     let definitions = variables.iter().map(|variable| {
         let mut properties = variable.properties.clone();
@@ -54,7 +54,7 @@ pub(super) fn library(name: &str, variables: &[Variable]) -> LibraryDefinition {
     }
 }
 
-/// The variables of a machine with these parts.
+/// Returns the variables of a machine with these parts.
 pub(super) fn variables(inventory: &Inventory, options: Options) -> Vec<Variable> {
     let mut list = List {
         variables: Vec::new(),
@@ -231,7 +231,8 @@ impl List {
         }
     }
 
-    /// `temperature/cpu` is always there, and says bad: not-supported where no sensor shows it.
+    /// Adds the temperatures. `temperature/cpu` always exists; it is bad: not-supported if no
+    /// sensor shows it.
     fn temperatures(&mut self, sensors: &[String]) {
         let processor = sensors.iter().find(|sensor| is_processor(sensor)).cloned();
         let description = "Temperature of the processor; bad: not-supported where the machine \
@@ -335,7 +336,7 @@ fn string(text: &Found<String>) -> Found<Value> {
         .map_err(|reason| *reason)
 }
 
-/// Rounding can take a share of counters slightly past its ends.
+/// Limits a percentage: rounding can move the ratio of counters slightly past its ends.
 fn percent(share: f64) -> Value {
     Value::F64(share.clamp(0.0, 100.0))
 }
@@ -356,8 +357,8 @@ fn is_processor(sensor: &str) -> bool {
     PROCESSOR_SENSORS.iter().any(|part| sensor.contains(part))
 }
 
-/// A disk's name in its variables: `root` for `/`, else the mount point without its first slash;
-/// the whole mount point where that is taken.
+/// Returns the segment of a disk in variable names: `root` for `/`, otherwise the mount point
+/// without its first slash, or the whole mount point if that segment is taken.
 fn disk_segment(mount: &str, taken: &mut BTreeSet<String>) -> String {
     let short = match mount.strip_prefix('/').unwrap_or(mount) {
         "" => "root",
@@ -373,7 +374,8 @@ fn disk_segment(mount: &str, taken: &mut BTreeSet<String>) -> String {
     unique(name, taken)
 }
 
-/// One segment of a name: control characters replaced, reserved ones escaped, of bounded length.
+/// Returns one segment of a name: control characters replaced, reserved ones escaped, bounded
+/// length.
 fn segment(text: &str) -> String {
     let plain = text
         .chars()
@@ -431,11 +433,11 @@ fn words(description: &str) -> Properties {
     read_only(DataType::String, description, "")
 }
 
-/// Longest part of a mount point, interface or sensor in a name; escaped it stays far below the
-/// longest legal name.
+/// Longest part of a mount point, interface or sensor name used in a segment; escaped, it is far
+/// below the longest legal name.
 const SEGMENT_CHARS_MAX: usize = 64;
 
-/// How operating systems call the sensor of a processor: Intel, AMD, ARM boards, macOS.
+/// Names that operating systems give to processor sensors: Intel, AMD, ARM boards, macOS.
 const PROCESSOR_SENSORS: &[&str] = &[
     "package id",
     "tctl",

@@ -12,7 +12,7 @@ use super::plant::Plant;
 use super::variable::{Variable, instrument, known, measured, text, total};
 use super::{fire_side, water_side};
 
-/// The variables of the library `boiler`.
+/// Returns the variables of the library `boiler`.
 pub fn variables() -> Vec<Variable> {
     let parts = [
         top(),
@@ -67,7 +67,8 @@ fn top() -> Vec<Variable> {
     ]
 }
 
-/// What the plant received, delivered and holds, from its books; exact to the last digit.
+/// The totals that the plant received, delivered and holds, from its books; exact to the last
+/// digit.
 fn balance() -> Vec<Variable> {
     vec![
         total("balance/mass_in", |plant| kilograms(plant.books.received()))

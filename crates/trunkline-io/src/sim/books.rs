@@ -1,20 +1,21 @@
-//! Double-entry book-keeping of mass and energy.
+//! Double-entry bookkeeping of mass and energy.
 //!
-//! Every flow of the plant is a transfer between two accounts, in whole nanograms and microjoules:
-//! what leaves one arrives in the other to the last digit, so nothing is made or lost by rounding,
-//! however long the plant runs. Accounts outside the plant count what went in and out of it.
+//! Every flow of the plant is a transfer between two accounts, in whole nanograms and microjoules.
+//! The amount that leaves one account arrives in the other to the last digit, so rounding never
+//! creates or loses anything, however long the plant runs. Accounts outside the plant count the
+//! amounts that entered and left it.
 
 use std::ops::{Index, IndexMut};
 
-/// An amount in whole nanograms or microjoules. 128 bits hold the throughput of 10¹⁷ years, 64 bits
-/// not that of two months.
+/// An amount in whole nanograms or microjoules. 128 bits hold the throughput of 10¹⁷ years; 64 bits
+/// would overflow within two months.
 pub type Whole = i128;
 
-/// Where mass and energy are.
+/// A place that holds mass and energy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is the part of the plant of its name")]
 pub enum Account {
-    // Inside: what the plant holds.
+    // Inside: the contents of the plant.
     Drum,
     Metal,
     Tank,
@@ -53,7 +54,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Books of a plant that holds this much; in kilograms and joules.
+    /// Opens the books of a plant with these contents, in kilograms and joules.
     pub fn open(inside: &[(Account, f64, f64)]) -> Self {
         let mut holdings = [Holding::default(); ACCOUNTS];
         for (account, kilograms, joules) in inside {
@@ -67,8 +68,8 @@ impl Books {
         books
     }
 
-    /// Moves mass and energy from one account to another; in kilograms and joules. What is not a
-    /// number moves nothing.
+    /// Moves mass and energy from one account to another, in kilograms and joules. NaN moves
+    /// nothing.
     pub fn transfer(&mut self, from: Account, to: Account, kilograms: f64, joules: f64) {
         let amount = holding(kilograms, joules);
         self[from].mass -= amount.mass;
@@ -77,35 +78,35 @@ impl Books {
         self[to].energy += amount.energy;
     }
 
-    /// Moves all mass that an account holds to another, and this energy, in joules, with it.
+    /// Moves all mass of an account to another, together with `joules` of energy.
     pub fn transfer_mass(&mut self, from: Account, to: Account, joules: f64) {
         let mass = std::mem::take(&mut self[from].mass);
         self[to].mass += mass;
         self.transfer(from, to, 0.0, joules);
     }
 
-    /// Moves all energy that an account holds to another.
+    /// Moves all energy of an account to another.
     pub fn transfer_energy(&mut self, from: Account, to: Account) {
         let energy = std::mem::take(&mut self[from].energy);
         self[to].energy += energy;
     }
 
-    /// Mass of an account, kg.
+    /// Returns the mass of an account, kg.
     pub fn mass(&self, account: Account) -> f64 {
         self[account].mass as f64 / MASS_UNITS
     }
 
-    /// Energy of an account, J.
+    /// Returns the energy of an account, J.
     pub fn energy(&self, account: Account) -> f64 {
         self[account].energy as f64 / ENERGY_UNITS
     }
 
-    /// What the plant holds.
+    /// Returns the contents of the plant.
     pub fn stored(&self) -> Holding {
         self.sum(INSIDE)
     }
 
-    /// What went in since the books were opened.
+    /// Returns the amounts that entered since the books were opened.
     pub fn received(&self) -> Holding {
         let sum = self.sum(SOURCES);
         Holding {
@@ -114,12 +115,13 @@ impl Books {
         }
     }
 
-    /// What went out since the books were opened.
+    /// Returns the amounts that left since the books were opened.
     pub fn delivered(&self) -> Holding {
         self.sum(SINKS)
     }
 
-    /// In minus out minus the change of what is stored: 0 unless the books are wrong.
+    /// Returns received minus delivered minus the change of the contents: 0 unless the books are
+    /// wrong.
     pub fn imbalance(&self) -> Holding {
         let (received, delivered, stored) = (self.received(), self.delivered(), self.stored());
         Holding {
@@ -153,7 +155,8 @@ impl IndexMut<Account> for Books {
 }
 
 fn holding(kilograms: f64, joules: f64) -> Holding {
-    // A float becomes the nearest whole number, and NaN 0. One transfer fits 64 bits.
+    // The cast rounds to the nearest whole number and turns NaN into 0. One transfer fits into 64
+    // bits.
     Holding {
         mass: Whole::from((kilograms * MASS_UNITS).round() as i64),
         energy: Whole::from((joules * ENERGY_UNITS).round() as i64),

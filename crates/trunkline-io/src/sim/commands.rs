@@ -1,4 +1,4 @@
-//! What can be set in the plant, within which limits and under which interlocks.
+//! The settable items of the plant, with their limits and interlocks.
 
 use trunkline_types::Value;
 
@@ -9,18 +9,18 @@ use super::valve::{Drive, Tag};
 use crate::SendRefusal;
 use crate::server::type_name;
 
-/// Something that can be set.
+/// A settable item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// Drum level to hold.
+    /// Setpoint of the drum level.
     LevelSetpoint,
-    /// Feed valve; takes the level control to MANUAL.
+    /// Feed valve; switches the level control to MANUAL.
     Feed,
-    /// Drum pressure to hold.
+    /// Setpoint of the drum pressure.
     PressureSetpoint,
-    /// Feed tank level to hold.
+    /// Setpoint of the feed tank level.
     TankSetpoint,
-    /// How much the users' draw varies.
+    /// Amplitude of the variation of the users' draw.
     Variation,
     /// Fire in MANUAL.
     Firing,
@@ -30,13 +30,13 @@ pub enum Target {
     BurnerMode,
     /// Clears a trip of the burner.
     BurnerReset,
-    /// A valve that is moved by hand.
+    /// A manually operated valve.
     Valve(Tag),
     /// The operator's note.
     Note,
 }
 
-/// Lowest and highest value that a target takes; `None` for what is not a number.
+/// Returns the lowest and highest value of a target; `None` if it is not a number.
 pub fn limits(target: Target) -> Option<(f64, f64)> {
     match target {
         Target::LevelSetpoint => Some((30.0, 85.0)),
@@ -51,12 +51,12 @@ pub fn limits(target: Target) -> Option<(f64, f64)> {
     }
 }
 
-/// Sets a target to a value; returns what it now is.
+/// Sets a target to a value; returns its new value.
 ///
-/// `item` is its name and `units` its unit, for the refusal.
+/// The refusal uses `item` as the name and `units` as the unit.
 ///
 /// # Errors
-/// [`SendRefusal`] for another type, a value outside the limits, or an interlock. Nothing is
+/// [`SendRefusal`] for another type, a value outside the limits, or an interlock. Nothing has
 /// changed then.
 pub fn apply(
     plant: &mut Plant,
@@ -70,7 +70,7 @@ pub fn apply(
             Value::F64(number) => *number,
             other => return Err(wrong_type(item, "f64", other)),
         };
-        // NaN is inside no limits.
+        // NaN is within no limits.
         if !(low..=high).contains(&number) {
             let (item, units) = (item.into(), units.into());
             return Err(SendRefusal::OutOfRange {
@@ -262,5 +262,5 @@ fn interlock(item: &str, rule: String) -> SendRefusal {
     }
 }
 
-/// Longest note.
+/// Longest note, in bytes.
 const NOTE_BYTES_MAX: usize = 200;

@@ -1,7 +1,7 @@
 //! Controllers, interlocks and the burner's sequence.
 //!
-//! They see the true values of the plant, not the noisy ones of its sensors, so that noise stays on
-//! the sensors and a run depends on nothing but its setpoints and its seed.
+//! They use the true values of the plant, not the noisy ones of its sensors. So noise stays on the
+//! sensors, and a run depends only on its setpoints and its seed.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::valve::{Tag, Valve};
 /// Mode of the feed pump and its level control. The numbers are those of the variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PumpMode {
-    /// The pump stands.
+    /// The pump is stopped.
     Off,
-    /// The feed valve is where `boiler/feed` says.
+    /// The feed valve follows `boiler/feed`.
     Manual,
     /// The level controller moves the feed valve.
     Auto,
@@ -24,13 +24,13 @@ pub enum PumpMode {
 pub enum BurnerMode {
     /// No fire.
     Off,
-    /// The fire is what `boiler/burner/firing` says.
+    /// The fire follows `boiler/burner/firing`.
     Manual,
     /// The pressure controller sets the fire, and stops and starts the burner.
     Auto,
 }
 
-/// Where the burner's sequence stands. The numbers are those of the variable.
+/// State of the burner's sequence. The numbers are those of the variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BurnerState {
     /// Not burning, ready to start.
@@ -45,16 +45,16 @@ pub enum BurnerState {
     Trip,
 }
 
-/// What tripped the burner.
+/// The cause of a trip of the burner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TripCause {
-    /// Too little water in the drum.
+    /// Low water level in the drum.
     LowWater,
-    /// Too much pressure in the drum.
+    /// High pressure in the drum.
     HighPressure,
 }
 
-/// What the controls see of the plant.
+/// The plant values that the controls use.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Seen {
     /// Drum level, %.
@@ -76,7 +76,8 @@ pub struct Pi {
     pub gain: f64,
     /// Reset time, s.
     pub reset_seconds: f64,
-    /// Integral part, %; the feed-forward does most, so it is kept within `INTEGRAL_MAX`.
+    /// Integral part, %. It is limited to `INTEGRAL_MAX`, because the feed-forward does most of the
+    /// work.
     pub integral: f64,
     /// Setpoint minus value at the last step.
     pub error: f64,
@@ -95,7 +96,8 @@ impl Pi {
         }
     }
 
-    /// One step. The integral stands still while the output is at an end and the error pushes on.
+    /// Computes one step. The integral is frozen while the output is at a limit and the error
+    /// drives it further.
     fn step(&mut self, error: f64, forward: f64, lowest: f64) -> f64 {
         self.error = error;
         let wanted = forward + self.gain * error + self.integral;
@@ -107,8 +109,8 @@ impl Pi {
         self.output
     }
 
-    /// Follows an output that somebody else makes, so that taking over makes no bump as far as the
-    /// integral reaches.
+    /// Follows an output set elsewhere, so that taking over is bumpless as far as the integral's
+    /// limit allows.
     fn follow(&mut self, error: f64, forward: f64, output: f64) {
         self.error = error;
         self.output = output;
@@ -124,39 +126,39 @@ pub struct Controls {
     pub pump_mode: PumpMode,
     /// Mode of the burner.
     pub burner_mode: BurnerMode,
-    /// Drum level to hold, %.
+    /// Setpoint of the drum level, %.
     pub level_setpoint: f64,
     /// Command of the feed valve, %.
     pub feed: f64,
-    /// Drum pressure to hold, bar.
+    /// Setpoint of the drum pressure, bar.
     pub pressure_setpoint: f64,
     /// Fire, % of full fire.
     pub firing: f64,
-    /// Feed tank level to hold, %.
+    /// Setpoint of the feed tank level, %.
     pub tank_setpoint: f64,
     /// Level controller.
     pub level: Pi,
     /// Pressure controller.
     pub pressure: Pi,
-    /// Where the burner's sequence stands.
+    /// State of the burner's sequence.
     pub burner: BurnerState,
-    /// What tripped the burner, until it is reset.
+    /// Cause of the burner's trip, until it is reset.
     pub trip: Option<TripCause>,
-    /// How often the burner has started.
+    /// Number of starts of the burner.
     pub burner_starts: u32,
-    /// Whether the feed pump runs.
+    /// True while the feed pump runs.
     pub pump_runs: bool,
-    /// How often the feed pump has started.
+    /// Number of starts of the feed pump.
     pub pump_starts: u32,
-    /// The drum's level is too low now.
+    /// True while the drum level is too low.
     pub low_water: bool,
-    /// The drum's level is too high: the feed valve is held closed.
+    /// True while the drum level is too high: the feed valve is held closed.
     pub high_water: bool,
-    /// The drum's pressure is too high now.
+    /// True while the drum pressure is too high.
     pub high_pressure: bool,
-    /// The feed tank is too empty for the pump.
+    /// True while the feed tank is too empty for the pump.
     pub tank_low: bool,
-    /// What an operator has noted.
+    /// The operator's note.
     pub note: Arc<str>,
     /// The last event, as a sentence.
     pub message: Arc<str>,
@@ -167,7 +169,7 @@ pub struct Controls {
 }
 
 impl Controls {
-    /// Controls of a plant in normal operation.
+    /// Returns the controls of a plant in normal operation.
     pub fn new() -> Self {
         Self {
             pump_mode: PumpMode::Auto,
@@ -196,7 +198,7 @@ impl Controls {
         }
     }
 
-    /// One step: looks at the plant and moves the commands of its valves.
+    /// Computes one step: reads the plant and sets the commands of its valves.
     pub fn step(&mut self, seen: &Seen, valves: &mut [Valve]) {
         self.protect(seen);
         self.feed(seen);
@@ -225,7 +227,7 @@ impl Controls {
         command(Tag::TV104, 30.0 + 20.0 * tank_colder);
     }
 
-    /// An event, for people.
+    /// Records an event, for people.
     pub fn say(&mut self, message: String) {
         self.message = message.into();
         self.events = self.events.saturating_add(1);
@@ -326,7 +328,7 @@ impl Controls {
                 self.firing = self.pressure.step(-above, forward, lowest);
             }
             (BurnerState::Run, _) => self.pressure.follow(-above, forward, self.firing),
-            // A start begins at the lowest fire, whatever burned before.
+            // A start begins at the lowest fire, whatever the fire was before.
             (_, BurnerMode::Auto) => {
                 self.firing = lowest;
                 self.pressure.follow(-above, forward, lowest);
@@ -346,7 +348,7 @@ impl Controls {
         self.enter(BurnerState::Trip);
     }
 
-    /// Clears a trip; the burner starts again by its mode.
+    /// Clears a trip; the burner starts again according to its mode.
     pub fn reset(&mut self) {
         if self.burner == BurnerState::Trip {
             self.trip = None;
@@ -363,9 +365,9 @@ impl Controls {
     }
 }
 
-/// Feed valve that carries a steam flow, %/(kg/s).
+/// Feed valve position per steam flow, %/(kg/s).
 const FEED_PER_STEAM: f64 = 11.5;
-/// Fire that makes a steam flow, %/(kg/s).
+/// Fire per steam flow, %/(kg/s).
 const FIRE_PER_STEAM: f64 = 27.0;
-/// What the integral part may add or take, %.
+/// Limit on the integral part in either direction, %.
 const INTEGRAL_MAX: f64 = 20.0;

@@ -10,7 +10,7 @@ use super::plant::Plant;
 use super::rack::{carbon_monoxide, draught};
 use super::variable::{Variable, instrument, known, labels, measured, modes, text, total};
 
-/// The variables of everything that burns, and of what keeps it safe.
+/// Returns the variables of burner, flue and protections.
 pub fn variables() -> Vec<Variable> {
     [burner(), protection()].into_iter().flatten().collect()
 }

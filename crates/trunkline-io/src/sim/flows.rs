@@ -1,4 +1,4 @@
-//! What flows through the plant.
+//! The flows of the plant.
 
 /// Flows of one step.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
@@ -17,7 +17,7 @@ pub struct Flows {
     pub feed: f64,
     /// Make-up water, kg/s.
     pub make_up: f64,
-    /// Condensate coming back, kg/s.
+    /// Returning condensate, kg/s.
     pub condensate: f64,
     /// Water through the tank's overflow, kg/s.
     pub overflow: f64,
@@ -27,13 +27,13 @@ pub struct Flows {
     pub air: f64,
     /// Flue gas temperature, °C.
     pub flue_temperature: f64,
-    /// Temperature of the gas before it has given heat away, °C.
+    /// Temperature of the gas before it gives off heat, °C.
     pub flame_temperature: f64,
-    /// Air over the air needed; 0 without fire.
+    /// Ratio of supplied to stoichiometric air; 0 without fire.
     pub air_ratio: f64,
     /// Heat of combustion, W.
     pub fire: f64,
-    /// Heat with the flue gas, W.
+    /// Heat carried by the flue gas, W.
     pub flue: f64,
     /// Heat from metal to water, W.
     pub boiling: f64,

@@ -1,5 +1,5 @@
-//! What reads the plant with a memory or randomness of its own: noise, waveforms, fields of
-//! sensors, the telegram, and the bookkeeping of skipped time.
+//! Instruments with state or randomness of their own: noise, waveforms, sensor arrays, the
+//! telegram, and the record of skipped time.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::valve::Tag;
 pub enum Instrument {
     /// Vibration of the pump, one waveform per slow cycle.
     Vibration,
-    /// Effective value of the last waveform.
+    /// RMS value of the last waveform.
     VibrationEffective,
     /// Wall temperatures along the tubes.
     Tubes,
@@ -23,19 +23,19 @@ pub enum Instrument {
     FlameMap,
     /// The drum's readings as one cluster.
     DrumState,
-    /// What the controller would send over its serial line.
+    /// Telegram that the controller would send over its serial line.
     Telegram,
-    /// When the burner last started.
+    /// Time of the burner's last start.
     LastStart,
-    /// Plant time that was skipped because scans came late.
+    /// Plant time skipped because scans were late.
     Skipped,
 }
 
-/// The memory of the instruments.
+/// State of the instruments.
 #[derive(Debug)]
 pub struct Instruments {
     rng: fastrand::Rng,
-    /// Nanoseconds of plant time that were skipped.
+    /// Skipped plant time, in nanoseconds.
     pub skipped_nanos: u64,
     telegrams: u16,
     vibration_phase: u64,
@@ -44,10 +44,11 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    /// Instruments whose noise is that of `seed`.
+    /// Returns instruments whose noise is derived from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
-            // Another stream than the plant's, which draws its phases from the same seed.
+            // A different random sequence from the plant's, which draws its phases from the same
+            // seed.
             rng: fastrand::Rng::with_seed(seed ^ 0x5EED_0F5E_4505_0000),
             skipped_nanos: 0,
             telegrams: 0,
@@ -57,13 +58,13 @@ impl Instruments {
         }
     }
 
-    /// Noise of standard deviation 1, never more than 3.5 of it.
+    /// Returns noise with a standard deviation of 1, never beyond 3.5.
     pub fn noise(&mut self) -> f64 {
         let uniform: f64 = (0..4).map(|_| self.rng.f64()).sum();
         (uniform - 2.0) * 3f64.sqrt()
     }
 
-    /// The reading of an instrument.
+    /// Returns the reading of an instrument.
     pub fn read(&mut self, instrument: Instrument, plant: &Plant, wall: Timestamp) -> Value {
         match instrument {
             Instrument::Vibration => self.vibration(plant, wall),
@@ -87,14 +88,15 @@ impl Instruments {
         }
     }
 
-    /// Shaft speed, its double, the blades, and noise; without a step between waveforms.
+    /// Returns the vibration: shaft speed, its second harmonic, the blades, and noise, continuous
+    /// across waveforms.
     fn vibration(&mut self, plant: &Plant, wall: Timestamp) -> Value {
         let speed = plant.pump_speed;
         let load = 1.0 + plant.flows.feed / 10.0;
         let mut squares = 0.0;
         let samples: Vec<f64> = (0..VIBRATION_SAMPLES as u64)
             .map(|n| {
-                // Every partial turns a whole number of times in VIBRATION_RATE samples.
+                // Every partial completes whole periods within VIBRATION_RATE samples.
                 let turn = |hertz: u64| {
                     let position = (self.vibration_phase + n) * hertz % VIBRATION_RATE;
                     (std::f64::consts::TAU * position as f64 / VIBRATION_RATE as f64).sin()
@@ -117,7 +119,7 @@ impl Instruments {
         }))
     }
 
-    /// Hot in the middle, colder at the walls.
+    /// Returns the furnace temperatures: hot in the middle, colder at the walls.
     fn flame_map(&mut self, plant: &Plant) -> Value {
         let (rows, columns) = FLAME_MAP;
         let (wall, flame) = (plant.metal_temperature, plant.flows.flame_temperature);
@@ -137,8 +139,8 @@ impl Instruments {
         }
     }
 
-    /// `TL`, a counter, the status word, level in 0.01 %, pressure in mbar, and a sum over all of
-    /// it; little-endian.
+    /// Returns the telegram: `TL`, a counter, the status word, level in 0.01 %, pressure in mbar,
+    /// and a sum over all of them; little-endian.
     fn telegram(&mut self, plant: &Plant) -> Value {
         self.telegrams = self.telegrams.wrapping_add(1);
         let mut bytes = b"TL".to_vec();
@@ -153,7 +155,8 @@ impl Instruments {
         Value::Bytes(bytes.into())
     }
 
-    /// The time of day of the last start; worked out once per start, so that it stays the same.
+    /// Returns the time of day of the last start; computed once per start, so that it stays the
+    /// same.
     fn last_start(&mut self, plant: &Plant, wall: Timestamp) -> Timestamp {
         let starts = plant.controls.burner_starts;
         match self.last_start {
@@ -169,7 +172,7 @@ impl Instruments {
     }
 }
 
-/// The plant's status, one bit each.
+/// Returns the plant's status, one bit each.
 pub fn status(plant: &Plant) -> u32 {
     let controls = &plant.controls;
     let bits = [
@@ -187,7 +190,7 @@ pub fn status(plant: &Plant) -> u32 {
         .fold(0, |word, (bit, set)| word | (u32::from(*set) << bit))
 }
 
-/// Wall temperature of a tube: hotter where the flame is, which is in the middle.
+/// Returns the wall temperature of a tube: highest in the middle, where the flame is.
 pub fn tube(plant: &Plant, n: usize) -> f64 {
     let water = plant.drum.state.temperature;
     let position = (n as f64 + 0.5) / TUBES as f64 * 2.0 - 1.0;
@@ -200,5 +203,5 @@ pub const TUBES: usize = 16;
 pub const FLAME_MAP: (u32, u32) = (4, 6);
 /// Samples of one vibration waveform.
 pub const VIBRATION_SAMPLES: usize = 1024;
-/// Samples per second of it.
+/// Samples per second of the vibration waveform.
 pub const VIBRATION_RATE: u64 = 2048;

@@ -1,10 +1,10 @@
-//! A boiler house to try things on, without a plant.
+//! A simulated boiler house, for trying things without a plant.
 //!
 //! About 200 variables in three libraries: `boiler` (the plant and its controls), `rack1` (analog
-//! input channels that deliver raw signals) and `valves`. The model books every flow of mass and
-//! energy twice and conserves both exactly, reacts to setpoints as a boiler does, and repeats bit
-//! for bit by its seed and the times of its calls. Its equations, numbers and their sources:
-//! `docs/explanation/boiler-model.md`.
+//! input channels that deliver raw signals) and `valves`. The model keeps double-entry books of
+//! every flow of mass and energy and conserves both exactly. It reacts to setpoints as a boiler
+//! does, and is bit-for-bit reproducible from its seed and the times of its calls.
+//! `docs/explanation/boiler-model.md` gives its equations, its numbers and their sources.
 //!
 //! ```text
 //!  make-up ---LV103--+                      +--PSV109--> roof          burner
@@ -12,9 +12,9 @@
 //!  drum steam -TV104-+                      +--FV105---> blow-down     metal -> flue
 //! ```
 //!
-//! Time is the caller's: the plant runs in fixed steps of 0.1 s for the time that passed between
-//! calls, at most [`CATCH_UP_MAX`] at once; what is left out is counted in `boiler/sim/skipped`.
-//! Noise is on the sensors only. Every value is marked as simulated.
+//! The caller provides the time. The plant runs in fixed steps of 0.1 s for the time between calls,
+//! at most [`CATCH_UP_MAX`] at once; skipped time is counted in `boiler/sim/skipped`. Only sensors
+//! have noise. Every value is marked as simulated.
 
 mod boiler;
 mod books;
@@ -48,20 +48,20 @@ use self::plant::Plant;
 use self::variable::{Source, Variable};
 use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, Settings};
 
-/// How often a `sim` wants to be scanned.
+/// Default scan period of a `sim`.
 pub const PERIOD: Duration = Duration::from_millis(100);
-/// How often arrays, waveforms and the telegram are read.
+/// Period at which arrays, waveforms and the telegram are read.
 pub const SLOW_PERIOD: Duration = Duration::from_millis(500);
-/// The most plant time that one call makes up for.
+/// The longest plant time that one call simulates.
 pub const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
-/// How a `sim` is set up.
+/// Settings of a `sim`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Setting `seed`, 1 by default: the same seed and calls make the same values, bit for bit.
+    /// Setting `seed`, 1 by default: the same seed and calls give the same values, bit for bit.
     pub seed: u64,
-    /// Setting `prefix`, empty by default: goes before the names of the libraries, so that two
-    /// boiler houses fit into one engine.
+    /// Setting `prefix`, empty by default: precedes the names of the libraries, so that two boiler
+    /// houses fit into one engine.
     pub prefix: String,
 }
 
@@ -80,17 +80,17 @@ pub struct SimServer {
 }
 
 impl Options {
-    /// The options that these settings say.
+    /// Returns the options that these settings define.
     ///
     /// # Errors
-    /// [`SettingError`] for settings that a `sim` does not have, and for a prefix that makes no
-    /// name.
+    /// [`SettingError`] for settings that a `sim` does not have, and for a prefix that is invalid
+    /// in a name.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         settings.check_keys(&["prefix", "seed"])?;
         let prefix = settings.text("prefix")?.unwrap_or("").to_owned();
         let library = format!("{prefix}boiler");
         let named = Name::join(&library, "level");
-        // A slash would make another library of it.
+        // A slash would make the prefix the library.
         if !named.is_ok_and(|name| name.library() == library) {
             return Err(SettingError::BadValue {
                 key: "prefix".into(),
@@ -115,7 +115,7 @@ impl Default for Options {
 }
 
 impl SimServer {
-    /// A boiler house in normal operation.
+    /// Returns a boiler house in normal operation.
     pub fn new(options: Options) -> Self {
         let parts = [
             boiler::variables(),
@@ -138,7 +138,7 @@ impl SimServer {
         }
     }
 
-    /// Runs the plant until `now`. Returns the plant time that was left out, if any.
+    /// Runs the plant until `now`. Returns the plant time that was skipped, if any.
     fn run(&mut self, now: Tick) -> Option<Duration> {
         let until = self.ran_until?;
         let passed = duration_nanos(now.since(until));
@@ -159,7 +159,7 @@ impl SimServer {
         Some(Duration::from_nanos(skipped))
     }
 
-    /// Whether the slow readings are due; if so, they count as made.
+    /// Returns true if the slow readings are due, and then counts them as made.
     fn slow_is_due(&mut self, now: Tick) -> bool {
         let due = self
             .slow_since
@@ -170,7 +170,7 @@ impl SimServer {
         due
     }
 
-    /// The reading of a variable.
+    /// Returns the reading of a variable.
     fn read(&mut self, index: usize, wall: Timestamp) -> Option<(Value, Quality)> {
         let variable = self.variables.get(index)?;
         let (value, quality) = match &variable.source {
@@ -342,7 +342,7 @@ impl IoServer for SimServer {
         };
         self.health.sent(&outcome);
         if let (Ok(now_holds), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
-            // The caller has it from the answer; the next scan need not repeat it.
+            // The caller gets it in the answer, so the next scan need not repeat it.
             *published = Some((now_holds.clone(), Quality::GOOD.with_simulated(true)));
         }
         outcome
@@ -367,7 +367,7 @@ impl fmt::Debug for SimServer {
     }
 }
 
-/// When a variable is published.
+/// The occasion on which a variable is published.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
     EveryScan,
@@ -385,7 +385,7 @@ fn pace(source: &Source) -> Pace {
     }
 }
 
-/// A sensor shows the end of its range for what lies beyond it, and says so.
+/// Limits a value to the range of its sensor; beyond it, the quality is uncertain.
 fn measured(value: f64, range: Option<(f64, f64)>) -> (Value, Quality) {
     match range {
         Some((low, high)) if !(low..=high).contains(&value) => (

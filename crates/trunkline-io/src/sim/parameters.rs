@@ -1,12 +1,12 @@
-//! The numbers of the plant, in SI units unless a name says otherwise.
+//! The parameters of the plant, in SI units unless a name says otherwise.
 //!
-//! A compact water-tube steam generator: 8.5 MW of natural gas, 3 kg/s of steam at 10 bar. They are
-//! round figures of the right size, none is of a particular make; the page
-//! `docs/explanation/boiler-model.md` says how each was chosen.
+//! A compact water-tube steam generator: 8.5 MW of natural gas, 3 kg/s of steam at 10 bar. The
+//! figures are rounded and of realistic size, not of a particular make;
+//! `docs/explanation/boiler-model.md` explains the choice of each.
 
-/// Fixed step of the model.
+/// Fixed step of the model, s.
 pub const STEP_SECONDS: f64 = 0.1;
-/// The same in nanoseconds.
+/// Fixed step of the model, ns.
 pub const STEP_NANOS: u64 = 100_000_000;
 
 // Drum and evaporator
@@ -20,9 +20,9 @@ pub const LEVEL_SPAN: f64 = 0.33;
 pub const LEVEL_HEIGHT_MM: f64 = 300.0;
 /// Steam bubbles below the surface: seconds of steam production.
 pub const BUBBLE_SECONDS: f64 = 0.08;
-/// Time in which the bubbles follow the steam production, s.
+/// Time constant with which the bubbles follow the steam production, s.
 pub const BUBBLE_LAG: f64 = 3.0;
-/// Water that no pipe can draw from the drum, m³.
+/// Volume of water below the lowest pipe, which cannot be drawn from the drum, m³.
 pub const BLOW_DOWN_NOZZLE: f64 = 1.0;
 
 // Metal: tubes, drum, brickwork
@@ -62,9 +62,9 @@ pub const STEAM_VALVE: f64 = 0.436;
 pub const HEADER_PRESSURE: f64 = 4.0;
 /// Safety valve: flow per pressure at full lift, kg/(s bar).
 pub const SAFETY_VALVE: f64 = 0.42;
-/// The safety valve lifts, bar.
+/// Pressure at which the safety valve lifts, bar.
 pub const SAFETY_LIFT: f64 = 12.5;
-/// The safety valve closes again, bar.
+/// Pressure at which the safety valve closes again, bar.
 pub const SAFETY_RESEAT: f64 = 12.0;
 /// Roof vent: flow per pressure, kg/(s bar).
 pub const VENT_VALVE: f64 = 0.05;
@@ -90,21 +90,21 @@ pub const TANK_MASS: f64 = 6000.0;
 pub const TANK_TO_AMBIENT: f64 = 50.0;
 /// Pressure in the tank, bar.
 pub const TANK_PRESSURE: f64 = 1.2;
-/// Temperature the heating aims at, °C.
+/// Setpoint of the heating, °C.
 pub const TANK_TEMPERATURE: f64 = 103.0;
 /// Make-up water with the valve open, kg/s.
 pub const MAKE_UP_MAX: f64 = 3.0;
 /// Temperature of make-up water, °C.
 pub const MAKE_UP_TEMPERATURE: f64 = 15.0;
-/// Share of the steam that comes back as condensate.
+/// Share of the steam that returns as condensate.
 pub const CONDENSATE_SHARE: f64 = 0.7;
-/// Seconds by which it comes back later.
+/// Delay of the condensate, s.
 pub const CONDENSATE_LAG: f64 = 30.0;
 /// Temperature of condensate, °C.
 pub const CONDENSATE_TEMPERATURE: f64 = 85.0;
 /// Heating steam with the valve open, per pressure, kg/(s bar).
 pub const HEATING_VALVE: f64 = 0.05;
-/// Seconds in which the overflow draws what is too much.
+/// Time in which the overflow drains the excess, s.
 pub const OVERFLOW_SECONDS: f64 = 10.0;
 
 // Blow-down
@@ -114,21 +114,21 @@ pub const BLOW_DOWN_MAX: f64 = 0.8;
 pub const FEED_CONDUCTIVITY: f64 = 30.0;
 
 // Protections
-/// The burner trips below this level, %.
+/// Level below which the burner trips, %.
 pub const LOW_WATER: f64 = 20.0;
-/// It can be reset above this level, %.
+/// Level above which the burner can be reset, %.
 pub const LOW_WATER_RESET: f64 = 30.0;
-/// Seconds that low water lasts before it trips: waves do not.
+/// Seconds for which low water must last to trip, so that waves do not.
 pub const LOW_WATER_SECONDS: f64 = 2.0;
-/// The feed valve is closed above this level, %.
+/// Level above which the feed valve is closed, %.
 pub const HIGH_WATER: f64 = 97.0;
-/// It is given back below this level, %.
+/// Level below which the feed valve is released, %.
 pub const HIGH_WATER_RESET: f64 = 90.0;
-/// The burner trips above this pressure, bar.
+/// Pressure above which the burner trips, bar.
 pub const HIGH_PRESSURE: f64 = 13.5;
-/// It can be reset below this pressure, bar.
+/// Pressure below which the burner can be reset, bar.
 pub const HIGH_PRESSURE_RESET: f64 = 12.5;
-/// The feed pump stops below this level of the tank, %.
+/// Tank level below which the feed pump stops, %.
 pub const TANK_LOW: f64 = 5.0;
-/// It may run again above this level of the tank, %.
+/// Tank level above which the feed pump may run again, %.
 pub const TANK_LOW_RESET: f64 = 10.0;

@@ -1,8 +1,8 @@
 //! The boiler: flows, balances and states, in fixed steps.
 //!
-//! Each step: the controls look at the plant and command its valves, the valves travel, every flow
-//! is computed from the states, entered into the [`Books`], and the states are computed anew from
-//! the books. No state of mass or energy exists beside the books.
+//! In each step the controls read the plant and command its valves, and the valves travel. Every
+//! flow is computed from the states and entered into the [`Books`]; the new states are computed
+//! from the books. No state of mass or energy exists outside the books.
 
 use super::books::{Account, Books};
 use super::controls::{BurnerState, Controls, Seen};
@@ -15,11 +15,11 @@ use super::valve::{Tag, Valve};
 #[derive(Clone, Debug)]
 pub struct Plant {
     table: Table,
-    /// Mass and energy.
+    /// Books of mass and energy.
     pub books: Books,
     /// Setpoints, modes, interlocks.
     pub controls: Controls,
-    /// In the order of [`Tag::ALL`].
+    /// The valves, in the order of [`Tag::ALL`].
     pub valves: Vec<Valve>,
     /// Flows of the last step.
     pub flows: Flows,
@@ -33,26 +33,26 @@ pub struct Plant {
     pub tank_temperature: f64,
     /// Conductivity of the water in the drum, µS/cm.
     pub conductivity: f64,
-    /// Speed of the feed pump, share of full speed.
+    /// Speed of the feed pump, as a fraction of full speed.
     pub pump_speed: f64,
-    /// Seconds the feed pump has run.
+    /// Running time of the feed pump, s.
     pub pump_seconds: f64,
-    /// How often the safety valve lifted.
+    /// Number of times that the safety valve lifted.
     pub lifts: u32,
-    /// How much the users' draw varies, %.
+    /// Amplitude of the variation of the users' draw, %.
     pub variation: f64,
-    /// Steps since the plant was made.
+    /// Steps since the plant was created.
     pub steps: u64,
-    /// Steps at which the plant was handed over, settled, with its books opened.
+    /// Steps until the plant was handed over, settled and with its books opened.
     pub settled: u64,
-    /// Steps at the last start of the burner.
+    /// Steps until the last start of the burner.
     pub burner_started: u64,
     bubbles: f64,
     phases: [u64; 2],
 }
 
 impl Plant {
-    /// A plant in normal operation; the users' draw begins at a point of its cycle given by `seed`.
+    /// Returns a plant in normal operation; `seed` determines the initial phase of the users' draw.
     pub fn new(seed: u64) -> Self {
         let table = Table::new();
         let state = table.at(179.9);
@@ -108,7 +108,7 @@ impl Plant {
         plant
     }
 
-    /// Runs the plant until nothing is left of how it was put together, and opens its books.
+    /// Runs the plant until its initial state has no effect any more, and opens its books.
     fn settle(&mut self) {
         for _ in 0..SETTLE_STEPS {
             self.step();
@@ -125,7 +125,7 @@ impl Plant {
         self.books = Books::open(&held);
     }
 
-    /// One step of [`p::STEP_SECONDS`].
+    /// Computes one step of [`p::STEP_SECONDS`].
     pub fn step(&mut self) {
         let starts = self.controls.burner_starts;
         let seen = self.seen();
@@ -145,7 +145,7 @@ impl Plant {
         self.steps += 1;
     }
 
-    /// What the controls see.
+    /// Returns the values that the controls use.
     pub fn seen(&self) -> Seen {
         Seen {
             level: self.level,
@@ -156,28 +156,29 @@ impl Plant {
         }
     }
 
-    /// Drum pressure, bar.
+    /// Returns the drum pressure, bar.
     pub fn pressure(&self) -> f64 {
         self.drum.state.pressure / PASCALS
     }
 
-    /// Feed tank level, %.
+    /// Returns the feed tank level, %.
     pub fn tank_level(&self) -> f64 {
         self.books.mass(Account::Tank) / p::TANK_MASS * 100.0
     }
 
-    /// A valve.
+    /// Returns the valve with this tag.
     pub fn valve(&self, tag: Tag) -> &Valve {
         &self.valves[tag as usize]
     }
 
-    /// Pressure behind the feed pump, bar.
+    /// Returns the pressure behind the feed pump, bar.
     pub fn discharge_pressure(&self) -> f64 {
         let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
         (p::TANK_PRESSURE + rise - p::PUMP_CURVE * self.flows.feed * self.flows.feed).max(0.0)
     }
 
-    /// Heat that leaves with steam and blow-down over heat of combustion, %; 0 without fire.
+    /// Returns the heat carried by steam and blow-down over the heat of combustion, %; 0 without
+    /// fire.
     pub fn efficiency(&self) -> f64 {
         if self.flows.fire <= 0.0 {
             return 0.0;
@@ -185,7 +186,7 @@ impl Plant {
         (100.0 * self.flows.boiling / self.flows.fire).clamp(0.0, 100.0)
     }
 
-    /// Oxygen in the dry flue gas, % by volume; that of air without fire.
+    /// Returns the oxygen in the dry flue gas, % by volume; without fire, that of air.
     pub fn oxygen(&self) -> f64 {
         match self.flows.air_ratio {
             ratio if ratio > 0.0 => OXYGEN_OF_AIR * (ratio - 1.0) / (ratio - DRY_GAS_DEFICIT),
@@ -193,12 +194,12 @@ impl Plant {
         }
     }
 
-    /// Time since the plant was handed over, s.
+    /// Returns the time since the plant was handed over, s.
     pub fn seconds(&self) -> f64 {
         (self.steps - self.settled) as f64 * p::STEP_SECONDS
     }
 
-    /// The safety valve: opened and closed by the pressure.
+    /// Opens and closes the safety valve by the pressure.
     fn spring(&mut self) {
         let pressure = self.pressure();
         let valve = &mut self.valves[Tag::PSV109 as usize];
@@ -221,11 +222,11 @@ impl Plant {
         }
     }
 
-    /// The flows that follow from the states.
+    /// Computes the flows from the states.
     fn flow(&self) -> Flows {
         let pressure = self.pressure();
         let open = |tag: Tag| self.valve(tag).share();
-        // Stodola's law for steam: flow by the root of the difference of squared pressures.
+        // Stodola's law for steam: the flow is the root of the difference of squared pressures.
         let steam_to = |behind: f64| (pressure * pressure - behind * behind).max(0.0).sqrt();
 
         let steam = p::STEAM_VALVE * open(Tag::FV102) * self.users() * steam_to(p::HEADER_PRESSURE);
@@ -262,7 +263,8 @@ impl Plant {
         flows
     }
 
-    /// Flow where the pump's curve meets pipe and valve; a check valve lets none back.
+    /// Returns the flow at which the pump's curve meets pipe and valve; a check valve prevents
+    /// backflow.
     fn feed_flow(&self, pressure: f64, open: f64) -> f64 {
         let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
         let head = p::TANK_PRESSURE + rise - pressure;
@@ -272,7 +274,7 @@ impl Plant {
         (head / (p::PUMP_CURVE + p::FEED_VALVE / (open * open))).sqrt()
     }
 
-    /// Combustion and the heat that the gas leaves in the boiler.
+    /// Computes combustion and the heat that the gas leaves in the boiler.
     fn burn(&self, flows: &mut Flows) {
         let valve = |tag: Tag| self.valve(tag).share();
         let share = match self.controls.burner {
@@ -281,7 +283,7 @@ impl Plant {
         };
         flows.fuel = p::FUEL_MAX * share;
         if share > 0.0 {
-            // More excess air at low fire, as burners need.
+            // More excess air at low fire, which burners need.
             flows.air_ratio = 1.15 + 0.25 * (1.0 - share);
             flows.air = p::AIR_STOICHIOMETRIC * flows.air_ratio * flows.fuel;
         } else if self.controls.burner == BurnerState::Purge {
@@ -331,7 +333,7 @@ impl Plant {
             let mass = flow * p::STEP_SECONDS;
             self.books.transfer(from, to, mass, mass * enthalpy);
         }
-        // All gas goes up the flue; the heat it does not take stays in the metal.
+        // All gas leaves through the flue; the heat it does not carry stays in the metal.
         self.books
             .transfer_mass(Gas, Flue, flows.flue * p::STEP_SECONDS);
         self.books.transfer_energy(Gas, Metal);
@@ -346,7 +348,7 @@ impl Plant {
         }
     }
 
-    /// The states that follow from the books.
+    /// Computes the states from the books.
     fn resolve(&mut self) {
         let (mass, energy) = (
             self.books.mass(Account::Drum),
@@ -369,7 +371,7 @@ impl Plant {
         self.conductivity += salt * p::STEP_SECONDS / self.drum.liquid.max(1.0);
     }
 
-    /// The users' draw as a factor: two waves of the plant's own time.
+    /// Returns the users' draw as a factor: two waves in plant time.
     fn users(&self) -> f64 {
         let waves = WAVES
             .iter()
@@ -387,9 +389,9 @@ const PASCALS: f64 = 1e5;
 const OXYGEN_OF_AIR: f64 = 20.9;
 /// 1 minus dry flue gas over air, for methane without excess air.
 const DRY_GAS_DEFICIT: f64 = 0.105;
-/// Bubbles cannot be more than this, m³.
+/// Limit on the volume of the bubbles, m³.
 const SWELL_MAX: f64 = 0.1;
-/// Period in steps and share of each wave of the users' draw.
+/// Period in steps, and share, of each wave of the users' draw.
 const WAVES: [(u64, f64); 2] = [(2400, 0.7), (670, 0.3)];
 /// Half an hour.
 const SETTLE_STEPS: u64 = 18_000;

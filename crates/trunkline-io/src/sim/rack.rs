@@ -1,9 +1,8 @@
 //! The input rack: analog channels wired to the plant's instruments, delivering raw signals.
 //!
-//! Channels are 4 to 20 mA loops (linear, or the differential pressure of an orifice that the
-//! engine takes the root of), thermocouples in millivolts, or counts of a converter. Raw values are
-//! what the configuration's scaling turns into engineering units: the engine does that, as with a
-//! real rack.
+//! Channels are 4 to 20 mA loops (linear, or the differential pressure of an orifice, of which the
+//! engine takes the root), thermocouples in millivolts, or counts of a converter. The engine turns
+//! raw values into engineering units by the configured scaling, as with a real rack.
 
 use trunkline_types::{DataType, Level, Quality, Reason, Scaling, Value};
 
@@ -20,27 +19,27 @@ pub struct Channel {
     low: f64,
     high: f64,
     wiring: Wiring,
-    /// Standard deviation of its noise and size of its own offset, share of its range.
+    /// Standard deviation of its noise, and its own offset, both as a fraction of its range.
     noise: f64,
     offset: f64,
 }
 
-/// What is on the wire.
+/// The signal on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wiring {
     /// 4 to 20 mA, linear.
     Loop,
-    /// 4 to 20 mA by the square of the flow.
+    /// 4 to 20 mA, proportional to the square of the flow.
     Orifice,
-    /// Millivolts of a type K thermocouple, 0 °C at the other end.
+    /// Millivolts of a type K thermocouple, with the reference junction at 0 °C.
     Thermocouple,
     /// Counts of a 16-bit converter, 0 to 27,648.
     Counts,
-    /// Nothing: an open input.
+    /// An open input.
     Spare,
 }
 
-/// Channels that read the same kind of thing.
+/// Channels that measure the same quantity.
 struct Group {
     count: usize,
     what: &'static str,
@@ -51,13 +50,13 @@ struct Group {
 }
 
 impl Channel {
-    /// Its raw value with noise, and whether it can be trusted.
+    /// Returns the raw value with noise, and its quality.
     pub fn read(&self, plant: &Plant, instruments: &mut Instruments) -> (Value, Quality) {
         let span = self.high - self.low;
         let noise = self.noise * instruments.noise();
         let share = ((self.read)(plant, self.index) - self.low) / span + self.offset + noise;
         let fits = (-0.0125..=1.03125).contains(&share);
-        // A transmitter's signal ends where NAMUR NE 43 says.
+        // Limits of a transmitter's signal, by NAMUR NE 43.
         let milliamperes = |share: f64| (4.0 + 16.0 * share).clamp(3.8, 20.5);
         let raw = match self.wiring {
             Wiring::Loop => Value::F64(milliamperes(share)),
@@ -76,7 +75,7 @@ impl Channel {
         (raw, quality)
     }
 
-    /// Whether something is connected to it.
+    /// Returns true if something is connected to the channel.
     pub fn is_wired(&self) -> bool {
         self.wiring != Wiring::Spare
     }
@@ -105,7 +104,7 @@ impl Channel {
     }
 }
 
-/// The variables of the rack. `seed` gives each transmitter its small error of adjustment.
+/// Returns the variables of the rack. `seed` gives each transmitter its small calibration error.
 pub fn variables(seed: u64) -> Vec<Variable> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0xAC4);
     let mut list = Vec::new();
@@ -120,7 +119,7 @@ pub fn variables(seed: u64) -> Vec<Variable> {
                 high,
                 wiring: group.wiring,
                 noise: if orifice { 0.0008 } else { 0.0005 },
-                // A flow of 0 is 0 on every orifice.
+                // An orifice without flow shows exactly 0.
                 offset: if orifice {
                     0.0
                 } else {
@@ -161,7 +160,7 @@ fn wire(wiring: Wiring) -> &'static str {
     }
 }
 
-/// Enough digits to show a thousandth of the span.
+/// Returns enough decimal places to show a thousandth of the span.
 fn digits(span: f64) -> u8 {
     match span {
         s if s >= 500.0 => 0,
@@ -171,8 +170,8 @@ fn digits(span: f64) -> u8 {
     }
 }
 
-/// Millivolts of type K at 400 and 1200 °C (IEC 60584-1); a straight line from 0 stands for the
-/// curve.
+/// Returns the millivolts of type K at 400 and 1200 °C (IEC 60584-1); a straight line from 0
+/// replaces the curve.
 fn thermocouple(celsius: f64) -> f64 {
     if celsius > 400.0 { 48.838 } else { 16.397 }
 }
@@ -300,7 +299,7 @@ fn flue(plant: &Plant, index: usize) -> f64 {
     plant.flows.flue_temperature - 3.0 * index as f64
 }
 
-/// Below the flame's temperature by what the gas has radiated on its way to the sensor.
+/// The flame's temperature, less what the gas has radiated on its way to the sensor.
 fn furnace(plant: &Plant, index: usize) -> f64 {
     let flame = plant.flows.flame_temperature;
     p::AMBIENT + (flame - p::AMBIENT) * (0.52 - 0.03 * index as f64)
@@ -315,7 +314,7 @@ fn layer(plant: &Plant, index: usize) -> f64 {
     plant.tank_temperature - 0.5 * index as f64
 }
 
-/// The tank stands above the pump.
+/// The tank is above the pump.
 fn suction(plant: &Plant, _: usize) -> f64 {
     p::TANK_PRESSURE + 0.3 + 0.002 * plant.tank_level()
 }
@@ -334,12 +333,12 @@ fn fan_current(plant: &Plant) -> f64 {
     }
 }
 
-/// The fan's pressure goes by the square of the flow, mbar.
+/// The fan's pressure rises with the square of the flow, mbar.
 fn air_pressure(plant: &Plant) -> f64 {
     2.6 * plant.flows.air * plant.flows.air
 }
 
-/// The gas train loses pressure by the square of the flow, mbar.
+/// The pressure of the gas train falls with the square of the flow, mbar.
 fn fuel_pressure(plant: &Plant) -> f64 {
     300.0 - 1200.0 * plant.flows.fuel * plant.flows.fuel
 }
@@ -352,7 +351,7 @@ fn fan_bearing(plant: &Plant, index: usize) -> f64 {
     p::AMBIENT + 5.0 * plant.flows.air + 2.0 * index as f64
 }
 
-/// Carbon monoxide: more at low fire, where mixing is poor, ppm.
+/// Carbon monoxide, ppm: more at low fire, where mixing is poor.
 pub fn carbon_monoxide(plant: &Plant) -> f64 {
     match plant.flows.fuel / p::FUEL_MAX {
         share if share > 0.0 => 15.0 + 60.0 * (1.0 - share).powi(3),

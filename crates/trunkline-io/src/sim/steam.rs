@@ -6,10 +6,10 @@
 //! the triple point (273.16 K) to the critical point; used here from 1 °C to 230 °C (0.007 to 28
 //! bar).
 //!
-//! The equations are evaluated once into a table of steps of [`STEP`], linear in between: the model
+//! The equations are evaluated once into a table in steps of [`STEP`], linear in between. The model
 //! runs on the table, so a table value *is* the plant's property. The table deviates from the
-//! equations by less than 0.05 % (checked). Reference: internal energy 0 of the liquid at the
-//! triple point.
+//! equations by less than 0.05 % (tested). Reference: internal energy 0 of the liquid at the triple
+//! point.
 
 /// One state of saturation.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,30 +18,30 @@ pub struct Saturation {
     pub temperature: f64,
     /// Pressure, Pa (absolute).
     pub pressure: f64,
-    /// Volume of the liquid, m³/kg.
+    /// Specific volume of the liquid, m³/kg.
     pub liquid_volume: f64,
-    /// Volume of the vapour, m³/kg.
+    /// Specific volume of the vapour, m³/kg.
     pub vapour_volume: f64,
-    /// Internal energy of the liquid, J/kg.
+    /// Specific internal energy of the liquid, J/kg.
     pub liquid_energy: f64,
-    /// Internal energy of the vapour, J/kg.
+    /// Specific internal energy of the vapour, J/kg.
     pub vapour_energy: f64,
 }
 
 impl Saturation {
-    /// Enthalpy of the liquid, J/kg.
+    /// Returns the specific enthalpy of the liquid, J/kg.
     pub fn liquid_enthalpy(&self) -> f64 {
         self.liquid_energy + self.pressure * self.liquid_volume
     }
 
-    /// Enthalpy of the vapour, J/kg.
+    /// Returns the specific enthalpy of the vapour, J/kg.
     pub fn vapour_enthalpy(&self) -> f64 {
         self.vapour_energy + self.pressure * self.vapour_volume
     }
 
-    /// By the equations.
+    /// Evaluates the equations.
     ///
-    /// `celsius` is from 0.01 °C to below the critical point.
+    /// `celsius` must be from 0.01 °C to below the critical point.
     pub fn at(celsius: f64) -> Self {
         let kelvin = celsius + KELVIN;
         let theta = kelvin / CRITICAL_TEMPERATURE;
@@ -107,20 +107,20 @@ impl Saturation {
 pub struct Mixture {
     /// Their common state.
     pub state: Saturation,
-    /// Liquid, kg.
+    /// Mass of the liquid, kg.
     pub liquid: f64,
-    /// Vapour, kg.
+    /// Mass of the vapour, kg.
     pub vapour: f64,
 }
 
 impl Mixture {
-    /// Volume of the liquid, m³.
+    /// Returns the volume of the liquid, m³.
     pub fn liquid_volume(&self) -> f64 {
         self.liquid * self.state.liquid_volume
     }
 }
 
-/// The table the model runs on.
+/// The table that the model runs on.
 #[derive(Clone, Debug)]
 pub struct Table {
     states: Vec<Saturation>,
@@ -135,7 +135,7 @@ impl Table {
         }
     }
 
-    /// Saturation at this temperature in °C; at the ends of the table beyond them.
+    /// Returns the saturation state at a temperature in °C, limited to the ends of the table.
     pub fn at(&self, celsius: f64) -> Saturation {
         let position = ((celsius - LOWEST) / STEP).clamp(0.0, STEPS as f64);
         let index = (position as usize).min(STEPS - 1);
@@ -152,7 +152,7 @@ impl Table {
         }
     }
 
-    /// Temperature of liquid at saturation with this enthalpy in J/kg, °C.
+    /// Returns the temperature, °C, of saturated liquid with this enthalpy in J/kg.
     pub fn liquid_temperature(&self, enthalpy: f64) -> f64 {
         let above = self
             .states
@@ -164,12 +164,12 @@ impl Table {
         LOWEST + (index as f64 + share.clamp(0.0, 1.0)) * STEP
     }
 
-    /// The state of `mass` kg with the internal energy `energy` J in a closed volume of `volume`
-    /// m³: its temperature, its kilograms of liquid and its kilograms of vapour.
+    /// Returns the state of `mass` kg with the internal energy `energy` J in a closed volume of
+    /// `volume` m³: its temperature and its kilograms of liquid and vapour.
     ///
     /// Liquid and vapour are in equilibrium: the temperature is the one at which the mixture that
-    /// fills the volume has this energy. `guess` is where to look first. Outside the table, and
-    /// when the volume is all liquid or all vapour, the nearest state of the table stands for it.
+    /// fills the volume has this energy. The search starts at `guess`. Outside the table, and if
+    /// the volume is all liquid or all vapour, the result is the nearest state of the table.
     pub fn equilibrium(&self, volume: f64, mass: f64, energy: f64, guess: f64) -> Mixture {
         let (specific_volume, target) = (volume / mass, energy / mass);
         let share = |state: &Saturation| {
@@ -185,7 +185,7 @@ impl Table {
         let mut state = self.at(celsius);
         let mut error = excess(&state);
         let mut slope = MIXTURE_CAPACITY;
-        // Secant steps, kept inside a bracket that halves when they do not.
+        // Secant steps within a bracket; bisects the bracket when a step would leave it.
         for _ in 0..ROUNDS_MAX {
             if error.abs() < ENERGY_ERROR || high - low < 1e-9 {
                 break;
@@ -225,9 +225,10 @@ pub const HIGHEST: f64 = LOWEST + STEPS as f64 * STEP;
 /// Step of the table, K.
 pub const STEP: f64 = 0.5;
 const STEPS: usize = 458;
-/// About the heat capacity of the mixture at constant volume, J/(kg K): where the search starts.
+/// Approximate heat capacity of the mixture at constant volume, J/(kg K): the initial slope of the
+/// search.
 const MIXTURE_CAPACITY: f64 = 4500.0;
-/// The energy of an equilibrium is met to this, J/kg: 10⁻⁹ of it.
+/// Tolerance on the energy of an equilibrium, J/kg: 10⁻⁹ of it.
 const ENERGY_ERROR: f64 = 1e-3;
 const ROUNDS_MAX: usize = 60;
 

@@ -5,9 +5,9 @@ use super::parameters::STEP_SECONDS;
 /// A valve and its actuator.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Valve {
-    /// Where it was told to go, 0 % (closed) to 100 % (open).
+    /// Commanded position, 0 % (closed) to 100 % (open).
     pub command: f64,
-    /// Where it is, 0 to 100 %.
+    /// Actual position, 0 to 100 %.
     pub travel: f64,
     /// Seconds from closed to open.
     stroke: f64,
@@ -33,7 +33,7 @@ pub enum Tag {
     XV110,
 }
 
-/// Where a valve's command comes from.
+/// The source of a valve's command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drive {
     /// A controller of the plant.
@@ -42,12 +42,12 @@ pub enum Drive {
     Hand,
     /// An operator; open or closed.
     OnOff,
-    /// The medium.
+    /// The pressure of the medium.
     Spring,
 }
 
 impl Valve {
-    /// A closed valve that needs `stroke` seconds from closed to open.
+    /// Returns a closed valve that needs `stroke` seconds from closed to open.
     pub fn new(stroke: f64) -> Self {
         Self {
             command: 0.0,
@@ -62,7 +62,7 @@ impl Valve {
         self.command = self.command.clamp(0.0, 100.0);
         let gap = self.command - self.travel;
         let reach = 100.0 * STEP_SECONDS / self.stroke;
-        // An actuator stays where it is for a smaller error, else it would never rest.
+        // An actuator ignores a smaller error; otherwise it would never rest.
         let moves = if self.moving {
             gap != 0.0
         } else {
@@ -78,24 +78,24 @@ impl Valve {
         }
     }
 
-    /// How far it is open, 0 to 1.
+    /// Returns the opening, 0 to 1.
     pub fn share(&self) -> f64 {
         self.travel / 100.0
     }
 
-    /// Limit switch: fully open.
+    /// Limit switch: fully open, at 98 % or more.
     pub fn is_open(&self) -> bool {
         self.travel >= 98.0
     }
 
-    /// Limit switch: fully closed.
+    /// Limit switch: fully closed, at 2 % or less.
     pub fn is_closed(&self) -> bool {
         self.travel <= 2.0
     }
 }
 
 impl Tag {
-    /// Every valve.
+    /// All valves.
     pub const ALL: [Tag; 10] = [
         Tag::FV101,
         Tag::FV102,
@@ -109,7 +109,7 @@ impl Tag {
         Tag::XV110,
     ];
 
-    /// Its tag as people write it.
+    /// Returns the tag as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Tag::FV101 => "FV101",
@@ -125,7 +125,7 @@ impl Tag {
         }
     }
 
-    /// What it does.
+    /// Returns the purpose of the valve.
     pub fn description(self) -> &'static str {
         match self {
             Tag::FV101 => "Feed water to the drum",
@@ -141,7 +141,7 @@ impl Tag {
         }
     }
 
-    /// Seconds from closed to open.
+    /// Returns the seconds from closed to open.
     pub fn stroke(self) -> f64 {
         match self {
             Tag::FV101 => 8.0,
@@ -155,7 +155,7 @@ impl Tag {
         }
     }
 
-    /// Where its command comes from.
+    /// Returns the source of the valve's command.
     pub fn drive(self) -> Drive {
         match self {
             Tag::FV101 | Tag::LV103 | Tag::TV104 => Drive::Controller,

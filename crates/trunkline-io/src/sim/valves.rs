@@ -6,7 +6,7 @@ use super::commands::Target;
 use super::valve::{Drive, Tag, Valve};
 use super::variable::{Source, Variable};
 
-/// The variables of the library `valves`.
+/// Returns the variables of the library `valves`.
 pub fn variables() -> Vec<Variable> {
     Tag::ALL
         .into_iter()

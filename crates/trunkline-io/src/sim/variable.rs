@@ -1,4 +1,4 @@
-//! What the table of the plant's variables is made of.
+//! The building blocks of the table of variables.
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use super::rack::Channel;
 /// One variable of the plant.
 #[derive(Debug)]
 pub struct Variable {
-    /// Its library, without the configured prefix.
+    /// Library, without the configured prefix.
     pub library: &'static str,
-    /// Its path in it.
+    /// Path within the library.
     pub path: String,
-    /// Everything but its source.
+    /// All properties but the source.
     pub properties: Properties,
-    /// Where its value comes from.
+    /// Origin of the value.
     pub source: Source,
-    /// What writing it sets.
+    /// The item that a write sets; `None` if it is read-only.
     pub target: Option<Target>,
 }
 
-/// Where a variable's value comes from.
+/// The origin of a variable's value.
 #[derive(Debug)]
 pub enum Source {
-    /// A sensor: the true value and noise of this standard deviation, in every scan.
+    /// A sensor: the true value plus noise of this standard deviation, published in every scan.
     Measured(fn(&Plant) -> f64, f64),
-    /// The controller knows it: without noise, when it changes.
+    /// A value that the controller knows: without noise, published when it changes.
     Known(fn(&Plant) -> Value),
-    /// A signal of the valve at this place in the list of valves.
+    /// A signal of the valve at this index.
     Valve(usize, fn(&super::valve::Valve) -> Value),
-    /// A channel of the input rack, in every scan.
+    /// A channel of the input rack, published in every scan.
     Channel(Channel),
-    /// Something with a memory of its own.
+    /// An instrument with state of its own.
     Instrument(Instrument),
 }
 
 impl Variable {
-    /// A variable that is read only.
+    /// Returns a read-only variable.
     pub fn new(
         library: &'static str,
         path: impl Into<String>,
@@ -58,7 +58,7 @@ impl Variable {
         }
     }
 
-    /// The same with a unit and digits after the point.
+    /// Sets the unit and the number of decimal places.
     #[must_use]
     pub fn units(mut self, units: &str, precision: u8) -> Self {
         self.properties.units = units.into();
@@ -66,21 +66,21 @@ impl Variable {
         self
     }
 
-    /// The same with a range.
+    /// Sets the range.
     #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         self.properties.range = Some((low, high));
         self
     }
 
-    /// The same with a description.
+    /// Sets the description.
     #[must_use]
     pub fn about(mut self, description: impl Into<String>) -> Self {
         self.properties.description = description.into();
         self
     }
 
-    /// The same, settable. Its range is widened to what the target takes.
+    /// Makes the variable settable. Its range is widened to the limits of the target.
     #[must_use]
     pub fn sets(mut self, target: Target) -> Self {
         self.target = Some(target);
@@ -92,45 +92,45 @@ impl Variable {
         self
     }
 
-    /// Full name without the configured prefix; also the name of its item.
+    /// Returns the full name without the configured prefix, which is also the name of its item.
     pub fn item(&self) -> String {
         format!("{}/{}", self.library, self.path)
     }
 }
 
-/// An enum type with these labels.
+/// Returns an enum type with these labels.
 pub fn labels(labels: &[&str]) -> DataType {
     DataType::Enum(Arc::new(EnumType {
         labels: labels.iter().map(|&label| label.into()).collect(),
     }))
 }
 
-/// A sensor with noise of this standard deviation, in the library `boiler`.
+/// Returns a sensor with noise of this standard deviation, in the library `boiler`.
 pub fn measured(path: &str, read: fn(&Plant) -> f64, noise: f64) -> Variable {
     Variable::new("boiler", path, DataType::F64, Source::Measured(read, noise))
 }
 
-/// A number that is known without noise and grows all the time.
+/// Returns an amount of the plant's books: a number without noise, published in every scan.
 pub fn total(path: &str, read: fn(&Plant) -> f64) -> Variable {
     Variable::new("boiler", path, DataType::F64, Source::Measured(read, 0.0))
 }
 
-/// What the controller of the boiler knows.
+/// Returns a variable that the controller of the boiler knows.
 pub fn known(path: &str, ty: DataType, read: fn(&Plant) -> Value) -> Variable {
     Variable::new("boiler", path, ty, Source::Known(read))
 }
 
-/// What an instrument of the boiler shows.
+/// Returns a variable that an instrument of the boiler shows.
 pub fn instrument(path: &str, ty: DataType, instrument: Instrument) -> Variable {
     Variable::new("boiler", path, ty, Source::Instrument(instrument))
 }
 
-/// The modes of pump and burner.
+/// Returns the modes of pump and burner.
 pub fn modes() -> DataType {
     labels(&["OFF", "MANUAL", "AUTO"])
 }
 
-/// Text as a value.
+/// Returns a text as a value.
 pub fn text(text: &str) -> Value {
     Value::String(text.into())
 }

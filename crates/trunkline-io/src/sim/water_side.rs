@@ -13,7 +13,7 @@ use super::rack::pump_current;
 use super::valve::Tag;
 use super::variable::{Variable, instrument, known, measured, modes, total};
 
-/// The variables of everything that holds water or steam.
+/// Returns the variables of drum, steam, feed pump and feed tank.
 pub fn variables() -> Vec<Variable> {
     [drum(), steam(), feed(), tank()]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Requests whose answers are looked for now and then, by a thread that has other things to do.
+//! Requests whose answers a thread polls for while it does other work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use trunkline_client::{OpenOptions, Opened, VariableRef};
 use super::verbs::{Pending, Results, Shared};
 use super::{CallError, Client};
 
-/// A request on its way. It is given up when it is dropped.
+/// A request in progress. Dropping it abandons the request.
 pub(crate) struct Asked<R> {
     shared: Arc<Shared>,
     pending: Pending<R>,
 }
 
 impl<R> Asked<R> {
-    /// The answer, once it is there.
+    /// Returns the answer if it has arrived.
     pub(crate) fn answer(&self) -> Option<Result<R, CallError>> {
         let link = &self.shared.link;
         link.with(|core, _, _| self.shared.check(core, &self.pending))
     }
 
-    /// The same, waited for.
+    /// Waits up to `timeout` for the answer.
     pub(crate) fn answer_within(&self, timeout: Duration) -> Option<Result<R, CallError>> {
         let deadline = self.shared.deadline(timeout);
         let link = &self.shared.link;
@@ -33,7 +33,7 @@ impl<R> Asked<R> {
 
 impl<R> Drop for Asked<R> {
     fn drop(&mut self) {
-        // Where it was answered there is nothing to forget.
+        // Does nothing if the request was answered.
         self.shared.forget(&self.pending);
     }
 }

@@ -21,8 +21,8 @@ use super::verbs::{Pending, Shared};
 use super::{CallError, ConnectError, ConnectOptions};
 use crate::Engine;
 
-/// A connection to an engine, used by any number of threads. It comes back by itself, and so do its
-/// subscriptions. Cloning it clones the reference.
+/// A connection to an engine, usable by any number of threads. It reconnects and restores its
+/// subscriptions automatically. Cloning it clones the reference.
 #[derive(Clone)]
 pub struct Client {
     pub(super) shared: Arc<Shared>,
@@ -34,12 +34,12 @@ impl Client {
     /// verifies it.
     ///
     /// # Errors
-    /// [`ConnectError`]: not a URL, or the machine has no descriptor or thread left.
+    /// [`ConnectError`]: `url` is not a URL, or the machine has no descriptor or thread left.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_with(&ConnectOptions::new(url)?)
     }
 
-    /// Begins to connect as `options` say.
+    /// Begins to connect with `options`.
     ///
     /// # Errors
     /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
@@ -52,7 +52,7 @@ impl Client {
     /// Waits until the connection is up.
     ///
     /// # Errors
-    /// [`CallError::NotConnected`] with the cause when it is not within `timeout`.
+    /// [`CallError::NotConnected`] with the cause if it is not up within `timeout`.
     pub fn wait_connected(&self, timeout: Duration) -> Result<Arc<Session>, CallError> {
         let deadline = self.shared.deadline(timeout);
         let session = self
@@ -62,25 +62,25 @@ impl Client {
         session.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
     }
 
-    /// Who is at the other end of the connection, and by what it is made; `None` while it is down.
+    /// Returns the address and identity of the other end; `None` while the connection is down.
     pub fn peer(&self) -> Option<Peer> {
         self.shared.link.peer()
     }
 
-    /// What the connection is made of; `None` while it is down.
+    /// Returns the transport of the connection; `None` while the connection is down.
     pub fn transport(&self) -> Option<TransportUsed> {
         self.shared.link.transport()
     }
 
-    /// How the connection is, with its cause when it is down.
+    /// Returns the state of the connection, with the cause if it is down.
     pub fn state(&self) -> ConnectionState {
         self.shared.link.with(|core, _, _| core.state())
     }
 
-    /// Opens variables; with the options also reads and describes them, in the same round trip.
+    /// Opens variables. With the options it also reads and describes them in the same round trip.
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer; what is wrong with one name is in its own result.
+    /// [`CallError`] if there is no answer. An error about one name is in that name's result.
     pub fn open<N: AsRef<str>>(
         &self,
         names: &[N],
@@ -90,7 +90,7 @@ impl Client {
         self.wait(self.shared.open(names, options)?, timeout)
     }
 
-    /// Reads variables as the engine holds them now.
+    /// Reads the current values of variables from the engine.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -102,9 +102,9 @@ impl Client {
         self.wait(self.shared.read(variables)?, timeout)
     }
 
-    /// Replaces what `page` has by what variables are now, in one block of memory: what
-    /// [`Client::read`] gives, without readings of their own. The cheapest form for programs that
-    /// read many variables: a page that is filled again and again needs no new memory.
+    /// Replaces the contents of `page` with the current readings of `variables`, in one block of
+    /// memory. It returns the same data as [`Client::read`] without allocating a reading for each.
+    /// Programs that read many variables should use it: refilling a page needs no new memory.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -126,7 +126,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`Client::open`]; the page is empty then, and has no room.
+    /// As [`Client::open`]; the page is then empty and has lost its memory.
     pub fn read_page(
         &self,
         variables: &[VariableRef],
@@ -140,12 +140,12 @@ impl Client {
 
     /// Writes values and waits for all outcomes.
     ///
-    /// When `timeout` is over, the call ends all writes that have no outcome by then: one that was
-    /// not sent is [cancelled](WriteOutcome::Cancelled) and never sent; one that was sent is
-    /// [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
+    /// When `timeout` expires, the call ends all writes without an outcome. A write that was not
+    /// sent is [cancelled](WriteOutcome::Cancelled) and will never be sent. A write that was sent
+    /// is [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
     ///
     /// # Errors
-    /// [`CallError`] when none of the writes was sent, and none ever will be.
+    /// [`CallError`] if none of the writes was sent, and none will be.
     pub fn write(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -159,12 +159,11 @@ impl Client {
         outcomes.unwrap_or_else(|| self.shared.give_up_writes(batch, timeout))
     }
 
-    /// Hands writes over and returns at once; what became of them shows in
-    /// [`Client::write_counts`]. They wait for the connection as long as `life`: one that is not
-    /// sent by then is cancelled.
+    /// Queues writes and returns at once; [`Client::write_counts`] counts their outcomes. The
+    /// writes wait for the connection for at most `life`; those not sent by then are cancelled.
     ///
     /// # Errors
-    /// [`CallError::Write`] when too many writes wait already.
+    /// [`CallError::Write`] if too many writes are already waiting.
     pub fn write_untracked(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -173,18 +172,19 @@ impl Client {
         self.shared.write_untracked(writes, life)
     }
 
-    /// What became of all writes so far.
+    /// Returns the outcomes of all writes so far, counted.
     pub fn write_counts(&self) -> WriteCounts {
         self.shared.link.with(|core, _, _| core.write_counts())
     }
 
-    /// Sends everything now and waits until every write that was handed over before has ended.
-    /// Writes that other threads hand over meanwhile do not delay it. Where a connection gathers
-    /// ([`ConnectOptions::throughput`]), it also sends what this connection has gathered for any
-    /// thread, and what the engine has gathered for this and for its other clients.
+    /// Sends everything now and waits until every write queued before the call has ended. Writes
+    /// that other threads queue in the meantime do not delay it. On a connection in throughput mode
+    /// ([`ConnectOptions::throughput`]) it also sends what this connection has gathered for any
+    /// thread, and what the engine has gathered for this client and its other clients.
     ///
     /// # Errors
-    /// [`CallError`] when one of these writes has not ended after `timeout`, or no connection.
+    /// [`CallError`] if one of these writes has not ended after `timeout`, or there is no
+    /// connection.
     pub fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
         let pending = self.shared.flush()?;
         let deadline = self.shared.deadline(timeout);
@@ -199,7 +199,7 @@ impl Client {
         })
     }
 
-    /// Asks the providers of variables for fresh values, which show in the variables.
+    /// Asks the providers of variables for fresh values, which arrive as updates of the variables.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -211,14 +211,14 @@ impl Client {
         self.wait(self.shared.request_value(variables)?, timeout)
     }
 
-    /// Follows variables under one contract: opened and subscribed in one round trip, and again
-    /// after every reconnection.
+    /// Subscribes to variables under one contract. They are opened and subscribed in one round
+    /// trip, and again after every reconnection.
     ///
-    /// The call does not wait for the engine. A variable is followed from its first reading on,
-    /// which is its value at that moment: writes before it are not delivered one by one.
+    /// The call does not wait for the engine. A subscription starts with the value of the variable
+    /// at that moment as its first reading; earlier writes are not delivered one by one.
     ///
     /// # Errors
-    /// [`CallError::Subscribe`]; what is wrong with one name comes as an event.
+    /// [`CallError::Subscribe`]. An error about one name arrives as an event.
     pub fn subscribe<N: AsRef<str>>(
         &self,
         names: &[N],
@@ -233,10 +233,10 @@ impl Client {
         Ok(Subscription(Followed { shared, id }))
     }
 
-    /// The variables whose names match, at most `limit` of them.
+    /// Returns the variables whose names match `pattern`, at most `limit` of them.
     ///
     /// # Errors
-    /// [`CallError::Fault`] for a pattern that is none.
+    /// [`CallError::Fault`] if the pattern is invalid.
     pub fn find(
         &self,
         pattern: &str,
@@ -246,10 +246,11 @@ impl Client {
         self.wait(self.shared.find(pattern, &[], limit)?, timeout)
     }
 
-    /// The variables whose names match and for whose fields all conditions hold, at most `limit`.
+    /// Returns the variables whose names match `pattern` and whose fields satisfy all conditions,
+    /// at most `limit` of them.
     ///
     /// # Errors
-    /// [`CallError::Fault`] for a pattern that is none and for a condition that makes no sense.
+    /// [`CallError::Fault`] if the pattern or a condition is invalid.
     pub fn search(
         &self,
         pattern: &str,
@@ -260,7 +261,7 @@ impl Client {
         self.wait(self.shared.find(pattern, conditions, limit)?, timeout)
     }
 
-    /// All that the engine knows of variables.
+    /// Returns everything the engine knows about the variables.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -272,11 +273,11 @@ impl Client {
         self.wait(self.shared.info(variables)?, timeout)
     }
 
-    /// Why a variable does not update, step by step from its name to its source and on to this
-    /// program. Where there is no connection, that is the only step.
+    /// Explains why a variable does not update, step by step from its name to its source and on to
+    /// this program. Without a connection, the connection is the only step.
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer.
+    /// [`CallError`] if there is no answer.
     pub fn why(&self, name: &str, timeout: Duration) -> Result<Vec<Step>, CallError> {
         if let Some(steps) = self.shared.why_unconnected(name) {
             return Ok(steps);
@@ -286,20 +287,20 @@ impl Client {
         Ok(steps)
     }
 
-    /// What the engine says of itself.
+    /// Returns the engine's description of itself.
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer.
+    /// [`CallError`] if there is no answer.
     pub fn engine_info(&self, timeout: Duration) -> Result<EngineInfo, CallError> {
         self.wait(self.shared.engine_info()?, timeout)
     }
 
-    /// How both directions of the connection gather; `None` while they do not.
+    /// Returns the throughput settings of both directions; `None` unless the connection gathers.
     pub fn throughput(&self) -> Option<Throughput> {
         self.shared.link.with(|core, _, _| core.throughput())
     }
 
-    /// Gives variables back that were opened; subscriptions are not touched.
+    /// Closes variables that were opened; subscriptions are not affected.
     ///
     /// # Errors
     /// As [`Client::open`].
@@ -312,12 +313,12 @@ impl Client {
             .map(|_| ())
     }
 
-    /// Sends what waits and closes the connection; so does dropping the last reference.
+    /// Sends what is waiting and closes the connection. Dropping the last reference does the same.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// The same connection for tasks.
+    /// Converts this into a client for tasks, on the same connection.
     pub fn into_async(self) -> crate::aio::Client {
         crate::aio::Client::of(self.shared)
     }
@@ -337,8 +338,8 @@ impl Client {
 }
 
 impl Engine {
-    /// A client of this engine over a pipe in memory: the same verbs and the same delivery as over
-    /// the network, and single-process variables are there too.
+    /// Returns a client of this engine over a memory pipe. It has the same verbs and the same
+    /// delivery as over the network, and also sees single-process variables.
     ///
     /// # Errors
     /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
@@ -363,9 +364,9 @@ impl fmt::Debug for Client {
 pub struct Subscription(pub(super) Followed);
 
 impl Subscription {
-    /// The next event: a reading, or a change of the connection, in the order they happened.
-    /// `None` when none came within `timeout`; without one it is waited for until the client is
-    /// closed.
+    /// Waits for the next event: a reading, or a change of the connection, in the order in which
+    /// they happened. Returns `None` if no event arrives within `timeout`; without a timeout it
+    /// waits until the client is closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<Event> {
         let deadline = timeout.map(|timeout| self.0.shared.deadline(timeout));
         self.0
@@ -374,7 +375,7 @@ impl Subscription {
             .wait_until(deadline, |core, now| core.next_event(now, self.0.id))
     }
 
-    /// The next event if one waits.
+    /// Returns the next event if one is waiting.
     pub fn try_next(&self) -> Option<Event> {
         self.0
             .shared
@@ -382,8 +383,9 @@ impl Subscription {
             .with(|core, now, _| core.next_event(now, self.0.id))
     }
 
-    /// Up to `most` of the events that wait, in order, and at least one unless none came within
-    /// `timeout`: what [`Subscription::next`] would give one by one, at a fraction of its cost.
+    /// Returns up to `most` waiting events in order. It waits for at least one, unless none arrives
+    /// within `timeout`. The events are the same as from [`Subscription::next`], at a fraction of
+    /// the cost.
     pub fn next_many(&self, most: usize, timeout: Option<Duration>) -> Vec<Event> {
         let deadline = timeout.map(|timeout| self.0.shared.deadline(timeout));
         let take = |core: &mut ClientCore, now| take_events(core, now, self.0.id, most);
@@ -394,10 +396,10 @@ impl Subscription {
             .unwrap_or_default()
     }
 
-    /// Replaces what `batch` has by up to `most` readings that wait, in order, and the event behind
-    /// them if it is no reading; at least one of the two, unless none came within `timeout`: then
-    /// false. The form for programs that take millions of readings per second: a batch that is
-    /// filled again and again allocates nothing, and its readings are looked at where they lie.
+    /// Replaces the contents of `batch` with up to `most` waiting readings in order, and the event
+    /// after them if that is not a reading. It waits for at least one of the two, and returns false
+    /// if none arrives within `timeout`. For programs that take millions of readings per second:
+    /// refilling a batch allocates nothing, and its readings are used in place.
     ///
     /// ```no_run
     /// # use trunkline::types::Contract;
@@ -422,24 +424,25 @@ impl Subscription {
         filled.is_some()
     }
 
-    /// The client's own copy of an item's newest value, whether new or not; no round trip. It says
-    /// `stale` while the connection is down.
+    /// Returns the client's own copy of an item's newest value, new or not, without a round trip.
+    /// The reading is marked `stale` while the connection is down.
     pub fn value(&self, item: u32) -> Option<Reading> {
         self.0.value(item)
     }
 
-    /// What is known of an item: its name, and its type once it is open.
+    /// Returns the name of an item, and its type once it is open.
     pub fn item(&self, item: u32) -> Option<Item> {
         self.0.item(item)
     }
 
-    /// What became of every update of its variables: what came, what this program did with it, and
-    /// what did not come, with its cause. `None` when it was closed.
+    /// Accounts for every update of the subscribed variables: those that arrived, what this program
+    /// did with them, and those that did not arrive, by cause. `None` if the subscription is
+    /// closed.
     pub fn account(&self) -> Option<SubscriptionAccount> {
         self.0.account()
     }
 
-    /// What became of the updates that reached this client.
+    /// Accounts for the updates that reached this client.
     pub fn ledger(&self) -> Option<ClientLedger> {
         self.0.ledger()
     }

@@ -1,4 +1,5 @@
-//! Subscriptions that call: a function of the program is given every event, on a thread of its own.
+//! Subscriptions with a callback: a dedicated thread calls a function of the program with every
+//! event.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,11 +15,11 @@ use super::blocking::Client;
 use super::subscription::{Followed, take_events};
 use super::{CallError, ConnectError};
 
-/// Events that are taken at a time. More wait where the contract bounds them.
+/// Events taken at a time. The others stay queued, bounded by the contract.
 const TAKEN_MAX: usize = 256;
 
-/// A function that is called for every event of a subscription. Dropping this ends it: a call that
-/// runs is waited for, and there is none afterwards.
+/// A function that is called for every event of a subscription. Dropping this ends the
+/// subscription: the drop waits for a call in progress, and no call follows.
 #[must_use = "dropping it ends the calls"]
 pub struct Callbacks {
     shared: Arc<super::verbs::Shared>,
@@ -33,12 +34,12 @@ struct State {
 }
 
 impl Client {
-    /// Follows variables as [`Client::subscribe`] does, and calls a function with every event: the
-    /// readings, each with what was lost before it, and changes of the connection.
+    /// Subscribes to variables as [`Client::subscribe`] does, and calls a function with every
+    /// event: the readings, each with what was lost before it, and changes of the connection.
     ///
-    /// The calls come one after the other from a thread of their own, so neither the connection nor
-    /// a writer ever waits for the function. While it is busy, updates wait as the contract says,
-    /// within its bound. One that panics is called again for the next event.
+    /// A dedicated thread makes the calls, one at a time, so neither the connection nor a writer
+    /// ever waits for the function. While it is busy, updates queue as the contract says, within
+    /// its bound. A function that panics is called again for the next event.
     ///
     /// ```
     /// # use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
@@ -84,7 +85,7 @@ impl Client {
     }
 }
 
-/// Why a function cannot be called.
+/// The reason why a callback could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnChangeError {
@@ -97,7 +98,7 @@ pub enum OnChangeError {
 }
 
 fn run(followed: &Followed, state: &State, mut call: impl FnMut(Event)) {
-    // What the function writes is sent by others: it has enough to do.
+    // Other threads send what the function writes: this one is busy enough.
     only_mark();
     while let Some(events) = next(followed, state) {
         for event in events {
@@ -111,7 +112,7 @@ fn run(followed: &Followed, state: &State, mut call: impl FnMut(Event)) {
     }
 }
 
-/// Waits for events; `None` when there will be none.
+/// Waits for events. Returns `None` when there will be no more.
 fn next(followed: &Followed, state: &State) -> Option<Vec<Event>> {
     let events = followed.shared.link.wait_until(None, |core, now| {
         if state.is_stopping() {
@@ -129,7 +130,7 @@ impl State {
 }
 
 impl Callbacks {
-    /// How often the function has panicked.
+    /// Returns the number of panics of the function.
     pub fn panics(&self) -> u64 {
         self.state.panics.load(Ordering::Relaxed)
     }
@@ -139,11 +140,11 @@ impl Drop for Callbacks {
     fn drop(&mut self) {
         self.state.is_stopping.store(true, Ordering::Release);
         self.shared.link.wake_waiters();
-        // The function itself may have dropped it.
+        // The function itself may have dropped it, on this very thread.
         let thread = self.thread.take();
         let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
         if let Some(thread) = others {
-            // What it panicked with was counted.
+            // Panics were already counted.
             let _ended = thread.join();
         }
     }

@@ -1,8 +1,8 @@
 //! The list of forced variables, for threads and for tasks.
 //!
 //! Single variables are forced with [`Write::force`](crate::Write::force) and
-//! [`Write::unforce`](crate::Write::unforce). Many at once: switch forcing off, force each, switch
-//! it on.
+//! [`Write::unforce`](crate::Write::unforce). To force many at once, switch forcing off, force
+//! each, and switch it on again.
 
 use std::time::Duration;
 
@@ -13,19 +13,21 @@ use super::CallError;
 use super::{blocking, tasks};
 
 impl blocking::Client {
-    /// The variables that are held at values, who did it and when, and what their sources say.
+    /// Returns the forced variables, with who forced them and when, and the values of their
+    /// sources.
     ///
     /// # Errors
-    /// [`CallError::Fault`] when the engine refuses, [`CallError`] when there is no answer.
+    /// [`CallError::Fault`] if the engine refuses, [`CallError`] if there is no answer.
     pub fn forced(&self, timeout: Duration) -> Result<ForcedList, CallError> {
         self.wait(self.shared.forcing(ForcingVerb::List)?, timeout)
     }
 
-    /// Switches forcing for the whole engine: off, every variable shows what its source says, and
-    /// the list stays. Its `total` says how many variables that concerned.
+    /// Switches forcing for the whole engine. While it is off, every variable shows the value of
+    /// its source, and the list is kept. The `total` of the answer is the number of variables
+    /// affected.
     ///
     /// # Errors
-    /// As [`Client::forced`]; without an answer it may have been done all the same.
+    /// As [`Client::forced`]; without an answer, the switch may still have happened.
     pub fn set_forcing(&self, on: bool, timeout: Duration) -> Result<ForcedList, CallError> {
         self.wait(self.shared.forcing(switch(on))?, timeout)
     }

@@ -1,4 +1,4 @@
-//! Many variables at one instant, and leases, for both kinds of client.
+//! Groups, snapshots and leases, for both kinds of client.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::tasks;
 
 impl Client {
     /// Writes all of these together, or none: at most 4,096 variables, with one engine timestamp
-    /// and one commit number, contiguous for whoever follows all of them. It waits where an `all`
-    /// subscription holds writers up.
+    /// and one commit number, contiguous for a subscription to all of them. The call waits while an
+    /// `all` subscription stalls its writers.
     ///
     /// Variables that have a provider are refused unless they are [set](Write::set).
     ///
     /// # Errors
-    /// [`CallError`] when the group is not accepted, or is not sent in time; then it never will be.
-    /// Why it was refused is in its outcomes, and that they are unknown where it was sent and not
-    /// answered in time.
+    /// [`CallError`] if the group is not accepted, or is not sent in time; in that case it never
+    /// will be. The reason for a refusal is in the outcomes. If the group was sent but not answered
+    /// in time, its outcomes are unknown.
     pub fn write_group(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -43,11 +43,11 @@ impl Client {
         self.wait(self.shared.write_group(writes, true)?, timeout)
     }
 
-    /// What variables hold at one instant, at most 4,096 of them; of more each is consistent by
-    /// itself, and the snapshot says so.
+    /// Reads at most 4,096 variables at one instant. With more variables each reading is consistent
+    /// only by itself, and the snapshot reports that.
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer; what is wrong with one variable is in its reading.
+    /// [`CallError`] if there is no answer. An error about one variable is in its reading.
     pub fn snapshot(
         &self,
         variables: &[VariableRef],
@@ -56,11 +56,13 @@ impl Client {
         self.wait(self.shared.snapshot(variables)?, timeout)
     }
 
-    /// Takes, renews or gives back leases: while this connection holds the lease of a variable,
-    /// other clients' writes are refused. A lease ends with its time and with the connection.
+    /// Takes, renews or releases leases. While this connection holds the lease of a variable,
+    /// writes of other clients are refused. A lease ends when its time expires or the connection
+    /// ends.
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer; who holds a variable is in its own result.
+    /// [`CallError`] if there is no answer. If another client holds a variable, its result names
+    /// that client.
     pub fn lease(
         &self,
         variables: &[VariableRef],

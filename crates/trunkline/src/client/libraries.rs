@@ -1,4 +1,4 @@
-//! Orders about libraries and the audit, for threads and for tasks.
+//! Orders about libraries, and the audit, for threads and for tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,13 @@ use super::CallError;
 use super::{blocking, tasks};
 
 impl blocking::Client {
-    /// Deploys a library: all of it, or nothing. With `replace` it may be deployed already, and its
-    /// variables that stay what they were keep their values and their subscribers.
+    /// Deploys a library, as a whole or not at all. With `replace` it may already be deployed;
+    /// variables that do not change keep their values and subscribers.
     ///
     /// # Errors
-    /// [`CallError::Fault`] when the engine refuses it, or was sent it and did not answer in time:
-    /// it
-    /// may be deployed all the same then. Any other [`CallError`]: it was not sent, and never will
-    /// be.
+    /// [`CallError::Fault`] if the engine refuses it, or received it and did not answer in time; in
+    /// the second case it may still be deployed. Any other [`CallError`]: it was not sent, and
+    /// never will be.
     pub fn deploy(
         &self,
         library: impl Into<Arc<LibraryDefinition>>,
@@ -27,8 +26,8 @@ impl blocking::Client {
         self.wait(self.shared.deploy(library.into(), replace)?, timeout)
     }
 
-    /// Removes a library; who uses its variables is told that they are gone. Without `force` it is
-    /// refused while somebody is subscribed to them.
+    /// Removes a library; users of its variables are notified. Without `force` it is refused while
+    /// its variables have subscribers.
     ///
     /// # Errors
     /// As [`deploy`](Self::deploy).
@@ -42,7 +41,7 @@ impl blocking::Client {
         self.wait(self.shared.order_library(name, verb)?, timeout)
     }
 
-    /// Starts a library that was stopped.
+    /// Starts a stopped library.
     ///
     /// # Errors
     /// As [`deploy`](Self::deploy).
@@ -51,8 +50,8 @@ impl blocking::Client {
         self.wait(pending, timeout)
     }
 
-    /// Stops a library: its variables keep their values, and nobody can write them until it is
-    /// started again.
+    /// Stops a library. Its variables keep their values and cannot be written until it is started
+    /// again.
     ///
     /// # Errors
     /// As [`deploy`](Self::deploy).
@@ -61,11 +60,11 @@ impl blocking::Client {
         self.wait(pending, timeout)
     }
 
-    /// Asks who did what to the engine: writes of variables with `audit = true`, forces and orders,
-    /// up to the query's limit, or 100,000 entries; `next` of the answer is where they go on.
+    /// Queries the audit: writes of variables with `audit = true`, forces and orders. Returns at
+    /// most the query's limit, or 100,000 entries; `next` in the answer is where to continue.
     ///
     /// # Errors
-    /// [`CallError::Fault`] when the engine refuses it, [`CallError`] when there is no answer.
+    /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
     pub fn audit(&self, query: AuditQuery, timeout: Duration) -> Result<AuditPage, CallError> {
         self.wait(self.shared.audit(query)?, timeout)
     }

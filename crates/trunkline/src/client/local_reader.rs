@@ -1,4 +1,4 @@
-//! The engine's last value of a variable, read where it lies.
+//! Reads the engine's last value of a variable directly from shared memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +10,29 @@ use trunkline_types::{Quality, Reading, Tick, Timestamp};
 
 use super::{CallError, Client, VariableError};
 
-/// Longest wait for the engine to show its values; who does not get them asks.
+/// Longest wait for the engine to share its values. A reader that gets no memory within it asks the
+/// engine instead.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Reads the engine's last value of a variable from memory that the engine shares with this
-/// process, in nanoseconds and without the engine taking part; where there is no such memory, asks
-/// the engine. Made by [`Client::local_reader`].
+/// process, in nanoseconds and without involving the engine. Without such memory it asks the
+/// engine. Created by [`Client::local_reader`].
 ///
-/// Both ways give the last update that the engine has stored for it, with its number, timestamps
-/// and quality. They differ in three things:
-/// - The engine stores an update for itself first and in this memory next, a moment later, or later
-///   where the thread that does so is kept from running between the two. Until then an answer may
-///   have the update, and memory the one before. Never the other way round.
-/// - [`Client::read`] is a call on the connection: writes that this client has handed over before
-///   are taken first. A read from memory does not wait for writes that are still on their way
-///   ([`Client::write_untracked`]): [`Client::flush`] first where that matters. A write whose
-///   outcome is known is always in it.
-/// - The end of the engine's process, or of the connection, is noticed when the system tells of it,
-///   some microseconds later. From then on nothing is read from memory any more.
+/// Both ways return the last update that the engine has stored for the variable, with its number,
+/// timestamps and quality. They differ in three points:
+/// - The engine stores an update for itself first and in the shared memory next: a moment later, or
+///   longer if the thread that does it is descheduled in between. Until then an answer may contain
+///   the update while the memory has the one before, never the reverse.
+/// - [`Client::read`] is a call on the connection: writes that this client has queued before are
+///   accepted first. A read from memory does not wait for writes that are still on their way
+///   ([`Client::write_untracked`]); call [`Client::flush`] first where that matters. A write whose
+///   outcome is known is always included.
+/// - The end of the engine's process or of the connection is noticed when the system reports it,
+///   some microseconds later. From then on nothing is read from memory.
 ///
 /// The engine must be on this machine and reached through shared memory (`tl+shm://`, or `tl://`
-/// where that is chosen; see [`Client::transport`]). Values of more than 24 bytes are asked for.
+/// where that is chosen; see [`Client::transport`]). Values longer than 24 bytes are always
+/// requested from the engine.
 #[derive(Clone, Debug)]
 pub struct LocalReader {
     client: Client,
@@ -45,8 +47,8 @@ struct Source {
 }
 
 impl Client {
-    /// A reader of a variable that is open, and waits up to `timeout`, a second at most, for the
-    /// engine to show its values. Where it does not, every read asks.
+    /// Returns a reader of an open variable. Waits up to `timeout`, at most one second, for the
+    /// engine to share its values. If it does not, every read asks the engine.
     ///
     /// # Errors
     /// [`VariableError`]: no answer, or the variable may not be read.
@@ -68,8 +70,9 @@ impl Client {
 }
 
 impl LocalReader {
-    /// The last value in memory; `None` where the engine has to be asked: it shows none, the value
-    /// is too long or nobody's to read, the variable is gone, or the connection is down.
+    /// Returns the last value from memory. Returns `None` if the engine has to be asked: it shares
+    /// no values, the value is too long or not readable by everyone, the variable is gone, or the
+    /// connection is down.
     #[inline]
     pub fn last(&self) -> Option<Reading> {
         let Source { table, variable } = self.source.as_ref()?;
@@ -88,7 +91,7 @@ impl LocalReader {
         variable.reading(&update, || self.client.shared.clock.now())
     }
 
-    /// The last value: in memory, or as the engine answers.
+    /// Returns the last value, from memory or else from the engine.
     ///
     /// # Errors
     /// [`VariableError`]: no answer within `timeout`, or the variable may not be read.
@@ -97,13 +100,13 @@ impl LocalReader {
             return Ok(reading);
         }
         let answer = self.client.read(&[self.variable], timeout)?;
-        // What has come meanwhile serves the next read; nobody waits for it.
+        // Uses, for the next read, memory that the engine has shared since; does not wait for it.
         self.find_source(self.client.shared.clock.now());
         let reading = answer.into_iter().next();
         Ok(reading.ok_or(CallError::Answer)??)
     }
 
-    /// Whether values are read from memory now.
+    /// Returns true if values are currently read from memory.
     pub fn is_local(&self) -> bool {
         self.last().is_some()
     }
@@ -113,8 +116,8 @@ impl LocalReader {
         let known = || link.with(|core, _, _| core.local_variable(self.variable));
         self.source = known().and_then(|variable| {
             let table = link.last_values(slot_of(variable.handle()), deadline)?;
-            // The engine may have been started anew during the wait, and counts its variables from
-            // the start again: the table is of this handle only where the connection is the same.
+            // The engine may have restarted during the wait and reuses variable numbers from the
+            // start: the table belongs to this handle only if the connection is the same.
             let is_of_same = known()?.is_of_same_connection(&variable);
             is_of_same.then_some(Source { table, variable })
         });

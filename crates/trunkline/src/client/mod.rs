@@ -1,17 +1,16 @@
 //! Clients: the same verbs blocking and async, on the same kind of connection.
 //!
-//! A call hands its request to the connection and then waits for the answer: a blocking caller
-//! drives the socket on its own thread meanwhile, a task is woken. Neither has a pool of threads
-//! behind it.
+//! A call passes its request to the connection and then waits for the answer. A blocking caller
+//! drives the socket on its own thread meanwhile; a task is woken. Neither uses a thread pool.
 //!
 //! # Layout
 //! - [`Client`], [`Subscription`]: blocking.
-//! - [`Callbacks`]: a subscription that calls.
+//! - [`Callbacks`]: a subscription with a callback.
 //! - [`aio`](crate::aio): the same names with `async fn`.
 //! - [`LocalReader`]: last values in memory that the engine shares.
-//! - `asked`: requests that are not waited for.
-//! - [`Variable`]: one variable as a type of the program, for either.
-//! - `verbs`: what both send and what they make of the answers.
+//! - `asked`: requests whose answers a thread polls for.
+//! - [`Variable`]: one variable as a type of the program, for both kinds of client.
+//! - `verbs`: the requests and answers that both kinds have in common.
 
 mod asked;
 mod blocking;
@@ -42,14 +41,14 @@ use std::time::Duration;
 use trunkline_client::{RequestError, SubscribeError};
 use trunkline_proto::{Disconnect, Fault};
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// There is no connection.
     #[error("not connected: {cause}")]
     NotConnected {
-        /// Why the last attempt failed or the connection ended.
+        /// The reason why the last attempt failed or the connection ended.
         cause: Arc<Disconnect>,
     },
     /// The answer did not come in time.
@@ -58,7 +57,7 @@ pub enum CallError {
         after.as_secs_f64()
     )]
     TimedOut {
-        /// How long it was waited for.
+        /// Time that the call waited.
         after: Duration,
     },
     /// The engine refused the request as a whole.
@@ -70,10 +69,10 @@ pub enum CallError {
     /// The subscription could not be made.
     #[error("{0}")]
     Subscribe(#[from] SubscribeError),
-    /// The writes could not be handed over.
+    /// The writes could not be queued.
     #[error("{0}")]
     Write(#[from] trunkline_client::WriteError),
-    /// The engine answered something else than was asked.
+    /// The engine's answer does not match the request.
     #[error("the engine's answer does not fit the request; its program is at fault")]
     Answer,
 }

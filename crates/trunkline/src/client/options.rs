@@ -1,4 +1,4 @@
-//! Where to connect to, and as whom.
+//! The engine to connect to, and the identity that the client presents.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ use trunkline_types::url::{UrlError, Via};
 
 use trunkline_net::near;
 
-/// How a client connects.
+/// Settings of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Host and port of the engine, or its Unix socket; the name in it is not used. A port of this
-    /// machine is reached through the engine's Unix socket where there is one, unless the URL says
-    /// `tl+tcp://`.
+    /// Host and port of the engine, or its Unix socket; a variable name in it is ignored. A port of
+    /// this machine is reached through the engine's Unix socket if there is one, unless the URL
+    /// says `tl+tcp://`.
     pub url: Url,
-    /// The program's name, for people who look at the engine.
+    /// Name of the program, shown to operators of the engine.
     pub program: String,
-    /// On whose behalf, for people who look at the engine.
+    /// Name of the user on whose behalf it acts, shown to operators of the engine.
     pub user: String,
-    /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them
-    /// wait for a connection until their time is over.
+    /// Fails waiting calls as soon as an attempt to connect has failed, instead of letting them
+    /// wait for a connection until their timeout.
     pub fail_fast: bool,
-    /// Throughput mode: what either end sends is gathered until there is much of it or it has
-    /// waited long, where the engine has that mode as well. `None`: everything is sent at once.
+    /// Throughput mode: both ends gather data up to a size or an age before they send it, if the
+    /// engine also supports the mode. `None`: everything is sent at once.
     pub throughput: Option<Throughput>,
-    /// How long a thread that waits for an answer looks for it before it sleeps, at most. Looking
-    /// spares the time that waking up takes and costs processor time; it is given up where it does
-    /// not pay. Zero: threads sleep at once.
+    /// Longest time that a thread waiting for an answer spins before it sleeps. Spinning saves the
+    /// wake-up time and costs processor time; it is abandoned where it does not pay. Zero: threads
+    /// sleep at once.
     pub spin: Duration,
 }
 
 impl ConnectOptions {
-    /// The engine that `url` names; a bare name means this machine.
+    /// Returns the default options for the engine that `url` names; a bare name means this machine.
     ///
     /// # Errors
-    /// [`ConnectError::Url`] when it is no URL.
+    /// [`ConnectError::Url`] if `url` is not a URL.
     pub fn new(url: &str) -> Result<Self, ConnectError> {
         let url = Url::parse(url).map_err(ConnectError::Url)?;
         let program = std::env::args().next().unwrap_or_default();
@@ -63,14 +63,14 @@ impl ConnectOptions {
     }
 }
 
-/// Why a client could not even begin to connect.
+/// The reason why a client could not begin to connect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// A thread could not be started.
     #[error("a thread could not be started ({0}); the system's limit on threads is reached")]
     Thread(std::io::Error),
-    /// Not a URL.
+    /// The text is not a URL.
     #[error("{0}")]
     Url(UrlError),
     /// The machine has no descriptor or thread left.

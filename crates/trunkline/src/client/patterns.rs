@@ -1,4 +1,4 @@
-//! Patterns that are followed live: names that come and go, and subscriptions by pattern.
+//! Live patterns: names that appear and vanish, and subscriptions by pattern.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use super::verbs::Shared;
 use super::{CallError, Client};
 use crate::aio;
 
-/// What a subscription by patterns is made of.
+/// The names and patterns of a subscription by pattern.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PatternSet<'a> {
-    /// Names that are followed whether they are there or not; items 0 and up, in this order.
+    /// Names that are followed whether or not they exist; items 0 and up, in this order.
     pub names: &'a [&'a str],
-    /// Patterns; what they match is followed while it is there.
+    /// Patterns. A variable that matches is followed while it exists.
     pub patterns: &'a [Pattern],
-    /// What matches one of these is left out.
+    /// Variables that match one of these are left out.
     pub excluded: &'a [Pattern],
 }
 
-/// The names that a pattern matches, followed over reconnects. Dropping it ends that.
+/// The names that match a pattern, followed across reconnections. Dropping it ends that.
 pub struct Watch {
     shared: Arc<Shared>,
     id: WatchId,
 }
 
-/// A subscription to what patterns match. Dropping it ends it.
+/// A subscription to the variables that match patterns. Dropping it ends the subscription.
 pub struct PatternSubscription {
     shared: Arc<Shared>,
     id: FollowId,
@@ -56,17 +56,16 @@ impl Shared {
 }
 
 impl Client {
-    /// Follows the names that match a pattern: those that are there, then those that appear and
+    /// Follows the names that match a pattern: first those that exist, then those that appear and
     /// vanish.
     ///
     /// # Errors
-    /// [`CallError::Request`] when the client is closed; that the pattern is none comes as an
-    /// event.
+    /// [`CallError::Request`] if the client is closed. An invalid pattern is reported as an event.
     pub fn watch(&self, pattern: &str) -> Result<Watch, CallError> {
         self.shared.watch(pattern)
     }
 
-    /// Subscribes everything that patterns match, now and later, under one contract.
+    /// Subscribes to every variable that matches the patterns, now and later, under one contract.
     ///
     /// # Errors
     /// As [`Client::subscribe`].
@@ -104,28 +103,28 @@ impl aio::Client {
 }
 
 impl Watch {
-    /// What happened next; `None` when nothing did within `timeout`. Without one it is waited for
-    /// until the client is closed.
+    /// Waits for the next event. Returns `None` if there is none within `timeout`; without a
+    /// timeout it waits until the client is closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<WatchEvent> {
         let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
         let link = &self.shared.link;
         link.wait_until(deadline, |core, _| core.next_watch_event(self.id))
     }
 
-    /// As [`Watch::next`], for tasks. No event is lost when the call is dropped.
+    /// As [`Watch::next`], for tasks. No event is lost if the call is dropped.
     pub async fn next_async(&self) -> Option<WatchEvent> {
         let link = &self.shared.link;
         link.wait(None, |core, _| core.next_watch_event(self.id))
             .await
     }
 
-    /// What happened, if anything waits.
+    /// Returns the next event if one is waiting.
     pub fn try_next(&self) -> Option<WatchEvent> {
         let link = &self.shared.link;
         link.with(|core, _, _| core.next_watch_event(self.id))
     }
 
-    /// The names that match now, as far as the engine has told, sorted.
+    /// Returns the names that currently match, as far as the engine has reported them, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
         let link = &self.shared.link;
         link.with(|core, _, _| core.watched_names(self.id))
@@ -133,28 +132,28 @@ impl Watch {
 }
 
 impl PatternSubscription {
-    /// What happened next; `None` when nothing did within `timeout`. Without one it is waited for
-    /// until the client is closed.
+    /// Waits for the next event. Returns `None` if there is none within `timeout`; without a
+    /// timeout it waits until the client is closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<FollowEvent> {
         let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
         let link = &self.shared.link;
         link.wait_until(deadline, |core, now| core.next_followed(now, self.id))
     }
 
-    /// As [`PatternSubscription::next`], for tasks. No event is lost when the call is dropped.
+    /// As [`PatternSubscription::next`], for tasks. No event is lost if the call is dropped.
     pub async fn next_async(&self) -> Option<FollowEvent> {
         let link = &self.shared.link;
         link.wait(None, |core, now| core.next_followed(now, self.id))
             .await
     }
 
-    /// What happened, if anything waits.
+    /// Returns the next event if one is waiting.
     pub fn try_next(&self) -> Option<FollowEvent> {
         let link = &self.shared.link;
         link.with(|core, now, _| core.next_followed(now, self.id))
     }
 
-    /// The client's own copy of an item's newest value; no round trip.
+    /// Returns the client's own copy of an item's newest value, without a round trip.
     pub fn value(&self, item: u32) -> Option<Reading> {
         let link = &self.shared.link;
         link.with(|core, now, _| core.value(now, core.followed(self.id)?, item))

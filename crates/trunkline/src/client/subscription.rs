@@ -1,4 +1,4 @@
-//! What a subscription is to threads and to tasks alike.
+//! The common part of subscriptions for threads and for tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl fmt::Debug for Followed {
     }
 }
 
-/// Up to `most` events of a subscription; `None` when none waits.
+/// Takes up to `most` events of a subscription. Returns `None` if none is waiting.
 pub(super) fn take_events(
     core: &mut ClientCore,
     now: Tick,

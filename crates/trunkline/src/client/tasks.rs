@@ -1,4 +1,5 @@
-//! The client for tasks of any executor: the same verbs, waiting by wakers on the same connection.
+//! The client for tasks of any executor: the same verbs on the same connection, waiting with
+//! wakers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,14 +25,15 @@ use super::{CallError, ConnectError, ConnectOptions};
 /// A connection to an engine for tasks; see the blocking [`Client`](crate::Client) for each verb.
 ///
 /// # Cancel safety
-/// A dropped call has ended as one whose time is over: what it had not sent is cancelled and never
-/// sent. What it had sent may still be carried out; its answer is discarded when it arrives.
+/// Dropping a call has the effect of its timeout. A request that was not sent is cancelled and will
+/// never be sent. A request that was sent may still be carried out; its answer is discarded on
+/// arrival.
 #[derive(Clone)]
 pub struct Client {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Ends the writes of a call that is dropped.
+/// Ends the writes of a dropped call.
 struct EndWrites<'a> {
     shared: &'a Shared,
     batch: WriteBatchId,
@@ -39,13 +41,13 @@ struct EndWrites<'a> {
 
 impl Drop for EndWrites<'_> {
     fn drop(&mut self) {
-        // Where the outcomes were taken there is nothing to end.
+        // Does nothing if the outcomes were taken.
         let Self { shared, batch } = self;
         shared.link.with(|core, _, _| core.end_writes(*batch));
     }
 }
 
-/// Gives a request up when its call is dropped before it was answered.
+/// Abandons a request if its call is dropped before the answer.
 struct Abandon<'a, R> {
     shared: &'a Shared,
     pending: Pending<R>,
@@ -64,7 +66,7 @@ impl Client {
     /// As [`Client::connect`](crate::Client::connect); begins to connect and returns at once.
     ///
     /// # Errors
-    /// [`ConnectError`]: not a URL, or the machine has no descriptor or thread left.
+    /// [`ConnectError`]: `url` is not a URL, or the machine has no descriptor or thread left.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_with(&ConnectOptions::new(url)?)
     }
@@ -82,7 +84,7 @@ impl Client {
     /// Waits until the connection is up.
     ///
     /// # Errors
-    /// [`CallError::NotConnected`] with the cause when it is not within `timeout`.
+    /// [`CallError::NotConnected`] with the cause if it is not up within `timeout`.
     pub async fn wait_connected(&self, timeout: Duration) -> Result<Arc<Session>, CallError> {
         let shared = &self.shared;
         let deadline = shared.deadline(timeout);
@@ -103,7 +105,7 @@ impl Client {
         self.shared.link.transport()
     }
 
-    /// How the connection is, with its cause when it is down.
+    /// Returns the state of the connection, with the cause if it is down.
     pub fn state(&self) -> ConnectionState {
         self.shared.link.with(|core, _, _| core.state())
     }
@@ -111,7 +113,7 @@ impl Client {
     /// As [`Client::open`](crate::Client::open).
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer; what is wrong with one name is in its own result.
+    /// [`CallError`] if there is no answer. An error about one name is in that name's result.
     pub async fn open<N: AsRef<str>>(
         &self,
         names: &[N],
@@ -138,7 +140,7 @@ impl Client {
     /// As [`Client::read_page`](crate::Client::read_page).
     ///
     /// # Errors
-    /// As [`Client::open`]; the page is empty then, and after a call that was dropped.
+    /// As [`Client::open`]; the page is then empty, and also after a call that was dropped.
     pub async fn read_page(
         &self,
         variables: &[VariableRef],
@@ -174,7 +176,7 @@ impl Client {
     /// As [`Client::write_untracked`](crate::Client::write_untracked); never waits.
     ///
     /// # Errors
-    /// [`CallError::Write`] when too many writes wait already.
+    /// [`CallError::Write`] if too many writes are already waiting.
     pub fn write_untracked(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -183,7 +185,7 @@ impl Client {
         self.shared.write_untracked(writes, life)
     }
 
-    /// What became of all writes so far.
+    /// Returns the outcomes of all writes so far, counted.
     pub fn write_counts(&self) -> WriteCounts {
         self.shared.link.with(|core, _, _| core.write_counts())
     }
@@ -204,7 +206,7 @@ impl Client {
     /// As [`Client::subscribe`](crate::Client::subscribe); never waits.
     ///
     /// # Errors
-    /// [`CallError::Subscribe`]; what is wrong with one name comes as an event.
+    /// [`CallError::Subscribe`]. An error about one name arrives as an event.
     pub fn subscribe<N: AsRef<str>>(
         &self,
         names: &[N],
@@ -222,7 +224,7 @@ impl Client {
     /// As [`Client::find`](crate::Client::find).
     ///
     /// # Errors
-    /// [`CallError::Fault`] for a pattern that is none.
+    /// [`CallError::Fault`] if the pattern is invalid.
     pub async fn find(
         &self,
         pattern: &str,
@@ -264,7 +266,7 @@ impl Client {
     /// As [`Client::why`](crate::Client::why).
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer.
+    /// [`CallError`] if there is no answer.
     pub async fn why(&self, name: &str, timeout: Duration) -> Result<Vec<Step>, CallError> {
         if let Some(steps) = self.shared.why_unconnected(name) {
             return Ok(steps);
@@ -278,7 +280,7 @@ impl Client {
     /// As [`Client::engine_info`](crate::Client::engine_info).
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer.
+    /// [`CallError`] if there is no answer.
     pub async fn engine_info(&self, timeout: Duration) -> Result<EngineInfo, CallError> {
         let pending = self.shared.engine_info()?;
         self.wait(pending, timeout).await
@@ -287,7 +289,7 @@ impl Client {
     /// As [`Client::flush`](crate::Client::flush).
     ///
     /// # Errors
-    /// [`CallError`] when there is no answer.
+    /// [`CallError`] if there is no answer.
     pub async fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
         let pending = self.shared.flush()?;
         let too_late = |shared: &Shared, pending: &Pending<()>| {
@@ -316,7 +318,7 @@ impl Client {
         self.shared.close();
     }
 
-    /// The same connection for threads that wait.
+    /// Converts this into a blocking client, on the same connection.
     pub fn into_blocking(self) -> crate::Client {
         crate::Client::of(self.shared)
     }
@@ -371,10 +373,11 @@ impl fmt::Debug for Client {
 pub struct Subscription(pub(super) Followed);
 
 impl Subscription {
-    /// The next event, in the order they happened; `None` once the client is closed.
+    /// Waits for the next event, in the order in which they happened. Returns `None` once the
+    /// client is closed.
     ///
     /// # Cancel safety
-    /// No event is lost when the call is dropped.
+    /// No event is lost if the call is dropped.
     pub async fn next(&self) -> Option<Event> {
         self.0
             .shared
@@ -383,21 +386,22 @@ impl Subscription {
             .await
     }
 
-    /// Up to `most` of the events that wait, and at least one; none once the client is closed.
+    /// Waits for events and returns up to `most` of them, at least one. Returns none once the
+    /// client is closed.
     ///
     /// # Cancel safety
-    /// No event is lost when the call is dropped.
+    /// No event is lost if the call is dropped.
     pub async fn next_many(&self, most: usize) -> Vec<Event> {
         let take = |core: &mut ClientCore, now| take_events(core, now, self.0.id, most);
         let link = &self.0.shared.link;
         link.wait(None, take).await.unwrap_or_default()
     }
 
-    /// As [`Subscription::next_batch`](crate::Subscription::next_batch); false once the client is
-    /// closed.
+    /// As [`Subscription::next_batch`](crate::Subscription::next_batch); returns false once the
+    /// client is closed.
     ///
     /// # Cancel safety
-    /// No reading is lost when the call is dropped.
+    /// No reading is lost if the call is dropped.
     pub async fn next_batch(&self, batch: &mut Batch, most: usize) -> bool {
         batch.clear();
         let link = &self.0.shared.link;
@@ -407,23 +411,24 @@ impl Subscription {
         filled.await.is_some()
     }
 
-    /// The client's own copy of an item's newest value; see the blocking form.
+    /// Returns the client's own copy of an item's newest value; see the blocking form.
     pub fn value(&self, item: u32) -> Option<Reading> {
         self.0.value(item)
     }
 
-    /// What is known of an item: its name, and its type once it is open.
+    /// Returns the name of an item, and its type once it is open.
     pub fn item(&self, item: u32) -> Option<Item> {
         self.0.item(item)
     }
 
-    /// What became of every update of its variables: what came, what this program did with it, and
-    /// what did not come, with its cause. `None` when it was closed.
+    /// Accounts for every update of the subscribed variables: those that arrived, what this program
+    /// did with them, and those that did not arrive, by cause. `None` if the subscription is
+    /// closed.
     pub fn account(&self) -> Option<SubscriptionAccount> {
         self.0.account()
     }
 
-    /// What became of the updates that reached this client.
+    /// Accounts for the updates that reached this client.
     pub fn ledger(&self) -> Option<ClientLedger> {
         self.0.ledger()
     }

@@ -1,4 +1,4 @@
-//! Variables of a client as the program's own types.
+//! Variables of a client as types of the program.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use trunkline_types::{Quality, Reading};
 use super::{CallError, Client};
 use crate::aio;
 
-/// A variable that was opened as the type `T`. The type was checked once, when it was opened.
+/// A variable opened as the type `T`. The type is checked once, on opening.
 #[derive(Clone, Debug)]
 pub struct Variable<C, T> {
     client: C,
     typed: Typed<T>,
 }
 
-/// Why a variable has no value for the program.
+/// The reason why a variable gives the program no value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// No answer.
+    /// There was no answer.
     #[error("{0}")]
     Call(#[from] CallError),
-    /// The engine's answer for this variable.
+    /// The engine's error for this variable.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// The program expects another type.
+    /// The variable has another type than the program expects.
     #[error("{0}")]
     Type(#[from] TypeMismatch),
-    /// Nobody wrote it, or its source delivered nothing yet.
+    /// Nobody has written the variable, or its source has not delivered a value yet.
     #[error("there is no value yet: {quality}; see `trunkline why`")]
     NoValue {
-        /// Why not.
+        /// Quality of the variable, with the reason.
         quality: Quality,
     },
 }
@@ -58,15 +58,16 @@ impl Client {
 }
 
 impl<T: FromValue> Variable<Client, T> {
-    /// Its value now, whatever its quality; [`read`](Self::read) tells that too.
+    /// Returns the current value, whatever its quality; [`read`](Self::read) also returns the
+    /// quality.
     ///
     /// # Errors
-    /// [`VariableError`]: no answer, or it may not be read.
+    /// [`VariableError`]: no answer, or the variable may not be read.
     pub fn get(&self, timeout: Duration) -> Result<T, VariableError> {
         value_of(self.typed, &self.read(timeout)?)
     }
 
-    /// Its reading now.
+    /// Returns the current reading.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -76,10 +77,10 @@ impl<T: FromValue> Variable<Client, T> {
 }
 
 impl<T: IntoValue> Variable<Client, T> {
-    /// Writes a value and waits for what became of it.
+    /// Writes a value and waits for its outcome.
     ///
     /// # Errors
-    /// [`VariableError::Call`] when that is not known in time.
+    /// [`VariableError::Call`] if the outcome is not known in time.
     pub fn put(&self, value: T, timeout: Duration) -> Result<WriteOutcome, VariableError> {
         one_outcome(self.client.write([self.typed.write(value)], timeout)?)
     }
@@ -104,15 +105,16 @@ impl aio::Client {
 }
 
 impl<T: FromValue> Variable<aio::Client, T> {
-    /// Its value now, whatever its quality; [`read`](Self::read) tells that too.
+    /// Returns the current value, whatever its quality; [`read`](Self::read) also returns the
+    /// quality.
     ///
     /// # Errors
-    /// [`VariableError`]: no answer, or it may not be read.
+    /// [`VariableError`]: no answer, or the variable may not be read.
     pub async fn get(&self, timeout: Duration) -> Result<T, VariableError> {
         value_of(self.typed, &self.read(timeout).await?)
     }
 
-    /// Its reading now.
+    /// Returns the current reading.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -122,10 +124,10 @@ impl<T: FromValue> Variable<aio::Client, T> {
 }
 
 impl<T: IntoValue> Variable<aio::Client, T> {
-    /// Writes a value and waits for what became of it.
+    /// Writes a value and waits for its outcome.
     ///
     /// # Errors
-    /// [`VariableError::Call`] when that is not known in time.
+    /// [`VariableError::Call`] if the outcome is not known in time.
     pub async fn put(&self, value: T, timeout: Duration) -> Result<WriteOutcome, VariableError> {
         one_outcome(
             self.client
@@ -136,7 +138,7 @@ impl<T: IntoValue> Variable<aio::Client, T> {
 }
 
 impl<C, T> Variable<C, T> {
-    /// Its handle, for the client's verbs that take lists.
+    /// Returns the handle, for the client's verbs that take lists.
     pub fn reference(&self) -> VariableRef
     where
         T: FromValue,
@@ -158,7 +160,7 @@ fn typed<T: FromValue>(opened: Vec<Result<Opened, Fault>>) -> Result<Typed<T>, V
     Ok(Typed::new(&one(opened)?)?)
 }
 
-/// The one result of a list of one.
+/// Returns the single result of a list of one.
 fn one<R>(results: Vec<Result<R, Fault>>) -> Result<R, VariableError> {
     let result = results.into_iter().next();
     result

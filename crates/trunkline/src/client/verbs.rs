@@ -1,4 +1,4 @@
-//! What both kinds of client send, and what they make of the answers.
+//! The requests and answers that both kinds of client have in common.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,23 @@ use trunkline_types::{AuditPage, AuditQuery, LibraryDefinition, Reading, Tick};
 
 use super::{CallError, ConnectError, ConnectOptions};
 
-/// Time for what is still to be sent when a client is closed.
+/// Time to send what is still waiting when a client is closed.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// A connection and how its calls behave; shared by clients and their subscriptions.
+/// A connection and the behaviour of its calls; shared by clients and their subscriptions.
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link<ClientCore>>,
     pub(crate) clock: Clock,
     fail_fast: bool,
 }
 
-/// A request on its way, and how to read its answer.
+/// A request in progress, and the function that reads its answer.
 pub(crate) struct Pending<R> {
     pub(crate) id: RequestId,
     read: fn(Answer) -> Result<R, CallError>,
 }
 
-/// What each variable of a list came to.
+/// One result for each variable of a list.
 pub(crate) type Results<T> = Vec<Result<T, Fault>>;
 
 impl Shared {
@@ -48,7 +48,7 @@ impl Shared {
             user: options.user.clone(),
             pid: std::process::id(),
             throughput: options.throughput,
-            // Each client dials at other moments than the others.
+            // Makes each client dial at different moments.
             seed: RandomState::new().hash_one(std::process::id()),
             ..ClientOptions::default()
         });
@@ -151,7 +151,7 @@ impl Shared {
         )
     }
 
-    /// Why there is no connection to ask over, if there is none.
+    /// Returns the reason if there is no connection to ask over.
     pub(crate) fn why_unconnected(&self, name: &str) -> Option<Vec<Step>> {
         let now = self.clock.now();
         let step = |core: &mut ClientCore| core.explain_connection(now, name);
@@ -160,7 +160,7 @@ impl Shared {
             .map(|step| vec![step])
     }
 
-    /// What this end adds to what the engine says.
+    /// The steps that this end adds to those of the engine.
     pub(crate) fn why_here(&self, name: &str) -> Vec<Step> {
         let now = self.clock.now();
         self.link
@@ -299,7 +299,7 @@ impl Shared {
         Ok(Pending { id, read })
     }
 
-    /// The answer, or that there will be none: what a waiting caller looks for.
+    /// Returns the answer, or the error if there will be none. A waiting caller polls this.
     pub(crate) fn check<R>(
         &self,
         core: &mut ClientCore,
@@ -312,14 +312,14 @@ impl Shared {
         Some(end(core, pending, error))
     }
 
-    /// Ends a call whose time is over; its request is not sent from now on.
+    /// Ends a call whose time is over; its request will not be sent any more.
     pub(crate) fn give_up<R>(&self, pending: &Pending<R>, after: Duration) -> Result<R, CallError> {
         self.link
             .with(|core, _, _| end(core, pending, too_late(core, after)))
     }
 
-    /// The outcomes of a call's writes once all are known, or what there is when waiting for them
-    /// is of no use.
+    /// Returns the outcomes of a call's writes once all are known, or those known so far if waiting
+    /// is useless.
     pub(crate) fn check_writes(
         &self,
         core: &mut ClientCore,
@@ -332,7 +332,7 @@ impl Shared {
         Some(end_writes(core, batch, error))
     }
 
-    /// Ends a call that writes and whose time is over; nothing of it is sent from now on.
+    /// Ends a writing call whose time is over; none of its writes will be sent any more.
     pub(crate) fn give_up_writes(
         &self,
         batch: WriteBatchId,
@@ -342,7 +342,7 @@ impl Shared {
             .with(|core, _, _| end_writes(core, batch, too_late(core, after)))
     }
 
-    /// Hands writes over that are cancelled if they are not sent within `life`.
+    /// Queues writes that are cancelled if they are not sent within `life`.
     pub(crate) fn write_untracked(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -353,7 +353,7 @@ impl Shared {
             .with(|core, now, _| core.write_untracked(writes, now.saturating_add(life)))?)
     }
 
-    /// Whether a flush is answered, and what became of all writes so far.
+    /// Returns the outcome counts of all writes once a flush is answered.
     pub(crate) fn check_flush(
         &self,
         core: &mut ClientCore,
@@ -363,7 +363,7 @@ impl Shared {
         Some(flushed.map(|()| core.write_counts()))
     }
 
-    /// Why waiting for the connection is of no use, if so.
+    /// Returns an error if waiting for the connection is useless.
     pub(crate) fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
         match core.state() {
             ConnectionState::Closed { cause } => Some(CallError::NotConnected { cause }),
@@ -375,7 +375,7 @@ impl Shared {
         }
     }
 
-    /// The session, once there is one.
+    /// Returns the session once there is one.
     pub(crate) fn session(&self, core: &ClientCore) -> Option<Result<Arc<Session>, CallError>> {
         match core.state() {
             ConnectionState::Connected(session) => Some(Ok(session)),
@@ -383,12 +383,12 @@ impl Shared {
         }
     }
 
-    /// The error of a call whose time is over.
+    /// Returns the error of a call whose time is over.
     pub(crate) fn too_late(&self, after: Duration) -> CallError {
         self.link.with(|core, _, _| too_late(core, after))
     }
 
-    /// Nobody waits for this answer any longer.
+    /// Discards the answer, because no caller waits for it any longer.
     pub(crate) fn forget<R>(&self, pending: &Pending<R>) {
         self.link.with(|core, _, _| core.forget(pending.id));
     }
@@ -414,8 +414,8 @@ fn too_late(core: &ClientCore, after: Duration) -> CallError {
     }
 }
 
-/// Ends a call. Its answer, if the engine's has come by now, or that the outcome is unknown, if the
-/// request changes the engine and was sent; otherwise `error`.
+/// Ends a call. Returns the engine's answer if it has arrived, or that the outcome is unknown if
+/// the request changes the engine and was sent; otherwise `error`.
 fn end<R>(core: &mut ClientCore, pending: &Pending<R>, error: CallError) -> Result<R, CallError> {
     match core.give_up(pending.id) {
         Some(answer) => (pending.read)(answer),
@@ -423,7 +423,7 @@ fn end<R>(core: &mut ClientCore, pending: &Pending<R>, error: CallError) -> Resu
     }
 }
 
-/// Ends a call that writes: `error` if nothing of it was sent.
+/// Ends a writing call. Returns `error` if nothing was sent.
 fn end_writes(
     core: &mut ClientCore,
     batch: WriteBatchId,

@@ -1,4 +1,4 @@
-//! An engine's libraries, by program.
+//! The library verbs of an engine in this process.
 
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{AuditRoom, Deployed, LibraryState, Report};
@@ -9,18 +9,19 @@ use super::{Engine, LibraryError};
 use crate::administrator::report_of;
 
 impl Engine {
-    /// Deploys a library: all of it, or nothing. With a store it is deployed again at every start,
-    /// until it is undeployed.
+    /// Deploys a library, as a whole or not at all. With a store it is deployed again at every
+    /// start until it is undeployed.
     ///
     /// # Errors
-    /// [`LibraryError`] names what is wrong with it, or with the store; nothing is changed then.
+    /// [`LibraryError`] names the defect of the library, or the failure of the store. Nothing
+    /// changes in either case.
     pub fn deploy(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
         self.deploy_stored(library, false)
     }
 
-    /// Deploys a library that may be deployed already. Variables that stay what they were keep
-    /// their handles, values and subscribers; those of another type, scope or FIFO are new ones,
-    /// and those that it no longer has are gone.
+    /// Deploys a library that may already be deployed. Variables that do not change keep their
+    /// handles, values and subscribers. Those with another type, scope or FIFO become new
+    /// variables, and those that the library no longer has are removed.
     ///
     /// # Errors
     /// As [`Engine::deploy`].
@@ -42,7 +43,8 @@ impl Engine {
         result
     }
 
-    /// Removes a library, also from the store; who uses its variables is told that they are gone.
+    /// Removes a library, also from the store, and returns the number of variables removed. Users
+    /// of its variables are notified.
     ///
     /// # Errors
     /// There is no such library, or the store cannot be written.
@@ -60,7 +62,7 @@ impl Engine {
         result
     }
 
-    /// Starts a library that is stopped. False when it runs already.
+    /// Starts a stopped library. Returns false if it is already running.
     ///
     /// # Errors
     /// As [`Engine::undeploy`].
@@ -72,9 +74,9 @@ impl Engine {
         result
     }
 
-    /// Stops a library, which stays deployed: its variables keep their values, say
-    /// `bad: process-missing`, and cannot be written until it is started. False when it is stopped
-    /// already.
+    /// Stops a library, which stays deployed. Its variables keep their values, get the quality
+    /// `bad: process-missing`, and cannot be written until it is started. Returns false if it is
+    /// already stopped.
     ///
     /// # Errors
     /// As [`Engine::undeploy`].
@@ -86,7 +88,7 @@ impl Engine {
         result
     }
 
-    /// What a program of this process has ordered is noted like what clients order.
+    /// Notes an order of a program in this process, as orders of clients are noted.
     fn note(
         &self,
         (action, name): (AuditAction, &str),
@@ -98,8 +100,8 @@ impl Engine {
         audit.note(&self.caller(), action, name, end, room);
     }
 
-    /// A page of the audit: who did what to variables with `audit = true`, who forced what and who
-    /// gave which order (B-24). It reads the store, so it takes as long as a disk does.
+    /// Returns a page of the audit: who wrote variables with `audit = true`, who forced what and
+    /// who gave which order (B-24). It reads the store, so it takes as long as the disk does.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -107,12 +109,12 @@ impl Engine {
         self.inner.keeper.audit().page(query)
     }
 
-    /// Number of variables deployed.
+    /// Returns the number of deployed variables.
     pub fn variable_count(&self) -> usize {
         self.inner.core.variable_count()
     }
 
-    /// Names of the deployed libraries, and how many variables each has.
+    /// Returns the names of the deployed libraries, each with its number of variables.
     pub fn libraries(&self) -> Vec<(String, usize)> {
         let libraries = self.inner.core.libraries().into_iter();
         libraries
@@ -121,19 +123,20 @@ impl Engine {
             .collect()
     }
 
-    /// Libraries of the store that are not used, because the configuration files have others of
-    /// their names.
+    /// Returns the stored libraries that are not used because the configuration files define others
+    /// with the same names.
     pub fn shadowed_libraries(&self) -> &[String] {
         &self.inner.shadowed
     }
 
-    /// What is wrong with the store, if something is: values are then kept in memory, and stored as
-    /// soon as that can be done.
+    /// Returns the current failure of the store, if any. Values are then kept in memory and stored
+    /// as soon as possible.
     pub fn store_trouble(&self) -> Option<StoreError> {
         self.inner.keeper.store_trouble()
     }
 
-    /// What the store holds that is damaged and therefore not used, in a sentence; `None`: nothing.
+    /// Describes, in one sentence, the damaged and therefore unused contents of the store; `None`
+    /// if there are none.
     pub fn store_damage(&self) -> Option<String> {
         self.inner.keeper.damage_sentence()
     }

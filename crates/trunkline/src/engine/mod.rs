@@ -1,4 +1,4 @@
-//! Hosting variables: an engine with its listeners, its I/O servers and its clock.
+//! Hosts variables: an engine with its listeners, its I/O servers and its clock.
 
 mod libraries;
 mod options;
@@ -31,7 +31,8 @@ use crate::sessions::{Facts, SessionNumbers, Sessions};
 pub use self::options::{EngineOptions, StartError};
 pub use crate::keeper::LibraryError;
 
-/// How long the housekeeping thread sleeps at most: a time-out is noticed at worst this much late.
+/// Longest sleep of the housekeeping thread, and so the largest delay with which a timeout is
+/// noticed.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// The pump's period while real-time threads write, and while they do not.
 const PUMP_BUSY: Duration = Duration::from_millis(1);
@@ -51,21 +52,21 @@ pub(crate) struct Inner {
     flushes: Arc<Flushes>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
-    /// Runs what time brings.
+    /// The housekeeping thread, which does what is due.
     _housekeeper: Housekeeper,
-    /// Publishes what real-time threads write; asleep until there is one.
+    /// Publishes what real-time threads write; sleeps until there is such a thread.
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
     pub(crate) keeper: Arc<Keeper>,
-    /// Stored libraries that files stand in the place of.
+    /// Stored libraries shadowed by configuration files.
     shadowed: Vec<String>,
 }
 
 impl Engine {
-    /// Starts an engine with the libraries of its store, or without any.
+    /// Starts an engine with the libraries of its store, if it has one.
     ///
     /// # Errors
-    /// [`StartError`]: it cannot listen where it is told to, or its store cannot be used.
+    /// [`StartError`]: it cannot listen at one of its addresses, or its store cannot be used.
     pub fn start(options: EngineOptions) -> Result<Engine, StartError> {
         let store = open_store(&options)?;
         Self::start_with_store(options, store)
@@ -82,7 +83,7 @@ impl Engine {
         Self::start_after(options, store, |_| Ok(()))
     }
 
-    /// Starts an engine and lets `prepare` deploy what it has to host before anybody is let in.
+    /// Starts an engine, and lets `prepare` deploy what it hosts before clients are admitted.
     fn start_after(
         options: EngineOptions,
         mut store: Option<Box<dyn Store>>,
@@ -90,7 +91,7 @@ impl Engine {
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
         let start = match &mut store {
-            // On a full disk the count stays as it is, and a start without it is unique as well.
+            // On a full disk the count stays as it is; a start without it is unique as well.
             Some(store) => match store.begin_start() {
                 Err(error) if error.trouble == StoreTrouble::Full => start_without_store(),
                 start => start?,
@@ -149,9 +150,9 @@ impl Engine {
             connections_per_address: options.connections_per_address,
             spin: options.spin,
             shared_memory: options.shared_memory,
-            // Who may be silent for longer may also take nothing for longer.
+            // A client that may be silent for longer may also take nothing for longer.
             user_timeout: USER_TIMEOUT.max(options.deadline),
-            // Whoever comes early waits, and finds every library.
+            // Early clients wait, and then find every library.
             held: true,
             ..ServerOptions::default()
         };
@@ -191,11 +192,11 @@ impl Engine {
         };
         prepare(&engine)?;
         let shadowed = engine.inner.keeper.deploy_stored()?;
-        // Nobody else has the engine yet.
+        // No other thread has the engine yet.
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
         }
-        // Whether anything can be stored is known from here on.
+        // From here on it is known whether anything can be stored.
         engine.inner.keeper.flush();
         if !options.health.is_zero() {
             let (now, wall) = clock.moment();
@@ -205,7 +206,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Starts what configuration files describe: listeners, libraries, I/O servers.
+    /// Starts an engine from configuration files: listeners, libraries, I/O servers.
     ///
     /// # Errors
     /// The first thing that cannot be started; nothing keeps running then.
@@ -257,7 +258,8 @@ impl Engine {
         Self::start_after(options, store, |engine| engine.prepare(plan))
     }
 
-    /// Deploys what the files say. It comes from them at every start, so it is not stored.
+    /// Deploys the libraries of the files. They come from the files at every start, so they are not
+    /// stored.
     fn prepare(&self, plan: &DeploymentPlan) -> Result<(), StartError> {
         for library in &plan.libraries {
             self.inner.keeper.deploy(library, false, false)?;
@@ -285,8 +287,8 @@ impl Engine {
     }
 
     /// Runs an I/O server under `name`. With `publish` the libraries it offers are deployed as
-    /// well; every variable whose `source` is `name:item` gets its value from it, also those that
-    /// are deployed later.
+    /// well. Every variable whose `source` is `name:item` gets its value from it, including those
+    /// deployed later.
     ///
     /// # Errors
     /// A library cannot be deployed, a variable names an item that does not exist, or no thread is
@@ -306,43 +308,45 @@ impl Engine {
         self.inner.keeper.attach_io(name, server, period)
     }
 
-    /// Stops an I/O server; its variables turn bad. False when none of that name runs.
+    /// Stops an I/O server; its variables turn bad. Returns false if no server of that name is
+    /// running.
     pub fn stop_io(&self, name: &str) -> bool {
         self.inner.keeper.detach_io(name)
     }
 
-    /// Its TCP ports, with those that were free when port 0 was asked for.
+    /// Returns the TCP addresses in use. For a requested port 0 they contain the port that the
+    /// system chose.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.server.local_addrs().to_vec()
     }
 
-    /// Where it listens: TCP ports and Unix sockets, as the options name them.
+    /// Returns the listen addresses, TCP ports and Unix sockets, as the options name them.
     pub fn listening(&self) -> Vec<ListenAddress> {
         self.inner.server.listening().to_vec()
     }
 
-    /// The Unix sockets that stand beside its loopback ports.
+    /// Returns the Unix sockets that accompany the loopback ports.
     pub fn local_sockets(&self) -> Vec<SocketPath> {
         self.inner.server.near_sockets().to_vec()
     }
 
-    /// Connections it takes at a time: what the options say, or less where the system gives it
-    /// fewer file descriptors.
+    /// Returns the limit on simultaneous connections: the one of the options, or less if the system
+    /// grants fewer file descriptors.
     pub fn sessions_max(&self) -> usize {
         self.inner.server.sessions_max()
     }
 
-    /// What its listeners count.
+    /// Returns the counters of the listeners.
     pub fn counters(&self) -> ServerCounters {
         self.inner.server.counters()
     }
 
-    /// What is gathered towards clients in throughput mode is sent at once, as at a client's flush.
+    /// Sends at once what is gathered for clients in throughput mode, as a client's flush does.
     pub fn flush(&self) {
         self.inner.flushes.flush();
     }
 
-    /// A writing endpoint for a time-critical thread.
+    /// Returns a writing endpoint for a time-critical thread.
     ///
     /// # Errors
     /// [`RtError`]: no such variable, no right to write it, no FIFO.
@@ -353,7 +357,7 @@ impl Engine {
         Ok(writer)
     }
 
-    /// A reading endpoint for a time-critical thread.
+    /// Returns a reading endpoint for a time-critical thread.
     ///
     /// # Errors
     /// [`RtError`]: no such variable, no right to read it, no FIFO.
@@ -361,10 +365,10 @@ impl Engine {
         self.inner.core.rt_reader(&self.caller(), name)
     }
 
-    /// Stops: I/O servers, then connections, which have `grace` to send what waits and to say
-    /// goodbye.
+    /// Stops the I/O servers and then the connections, which have `grace` to send what is waiting
+    /// and to say goodbye.
     pub fn shutdown(&self, grace: Duration) {
-        // Before its variables turn bad.
+        // Stores the values before the variables turn bad.
         self.inner.keeper.flush();
         self.inner.keeper.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);
@@ -373,7 +377,7 @@ impl Engine {
         self.inner.keeper.flush();
     }
 
-    /// A program of this process, with a session number of its own.
+    /// Returns the caller identity of a program in this process, with a session number of its own.
     pub(crate) fn caller(&self) -> Caller {
         let caller = Caller::local(self.inner.numbers.next(), self.inner.uid);
         self.inner.core.introduce(&caller);
@@ -391,7 +395,8 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Real-time threads only mark: this one looks, often while they write, and not at all without any.
+/// Starts the pump. Real-time threads only mark their variables; the pump polls them, often while
+/// they write and not at all while there are none.
 fn start_pump(
     core: &Core,
     clock: Clock,
@@ -412,10 +417,10 @@ fn start_pump(
     .map_err(StartError::Thread)
 }
 
-/// The driver of an I/O server in a process of its own: see [`Provider`](crate::Provider).
+/// The driver of an I/O server in a separate process: see [`Provider`](crate::Provider).
 const PROCESS_DRIVER: &str = "process";
 
-/// What a process does is set where it is started.
+/// Refuses settings: those of a process are set where it is started.
 fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> {
     let wrong = |cause| DriverError::Setting {
         driver: PROCESS_DRIVER.to_owned(),
@@ -443,11 +448,11 @@ fn setting(value: &SettingValue) -> Setting {
     }
 }
 
-/// The store that the options name.
+/// Opens the store that the options name.
 fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartError> {
     Ok(match &options.store {
         Some(path) => Some(Box::new(match SqliteStore::open(path) {
-            // It is opened when there is room again.
+            // The store is opened once there is room again.
             Err(error) if error.trouble == StoreTrouble::Full => SqliteStore::unopened(path),
             store => store?,
         })),
@@ -455,7 +460,7 @@ fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartEr
     })
 }
 
-/// An engine that remembers nothing is another one at each start.
+/// Makes up the identity of an engine without a store, which is a new one at each start.
 fn start_without_store() -> Start {
     let mut engine_id = [0; 16];
     engine_id[..8].copy_from_slice(&random().to_le_bytes());
@@ -464,7 +469,7 @@ fn start_without_store() -> Start {
     Start { engine_id, count }
 }
 
-/// 64 bits from the system's random numbers, by way of the hash seeds.
+/// Returns 64 random bits from the system, taken from the hash seeds.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

@@ -1,4 +1,4 @@
-//! How an engine is hosted, and why it may not start.
+//! The options of an engine, and the errors of its start.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,60 +17,62 @@ use trunkline_types::ListenAddress;
 use super::LibraryError;
 use crate::machine;
 
-/// How an engine is hosted.
+/// Settings of a hosted engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// What it calls itself.
+    /// Name of the engine, shown to its clients.
     pub name: String,
-    /// The file that deployed libraries and retained values are kept in; `None`: they last as long
-    /// as the engine.
+    /// File that stores deployed libraries and retained values. `None`: they last as long as the
+    /// engine.
     pub store: Option<PathBuf>,
-    /// Entries that the audit keeps there; beyond, the oldest are removed. Without a store it keeps
-    /// the newest 10,000 in memory.
+    /// Number of audit entries kept in the store; the oldest beyond it are removed. Without a store
+    /// the newest 10,000 are kept in memory.
     pub audit_entries: u64,
-    /// How old entries of the audit may be; older ones are removed. `None`: as old as they get.
+    /// Maximum age of audit entries; older ones are removed. `None`: no limit.
     pub audit_age: Option<Duration>,
-    /// Where it listens; nowhere by default: then only this process reaches it.
+    /// Addresses to listen at. Empty by default: only this process reaches the engine then.
     pub listen: Vec<ListenAddress>,
-    /// Whether each of its loopback ports can be reached by a Unix socket as well, by programs of
-    /// the same user. Where that socket cannot be made, the port alone is there.
+    /// Adds a Unix socket to each loopback port, for programs of the same user. If that socket
+    /// cannot be created, only the port is available.
     pub local_socket: bool,
-    /// Whether programs of the same user, which connect over a Unix socket, talk to it through
-    /// shared memory.
+    /// Lets programs of the same user that connect over a Unix socket use shared memory.
     pub shared_memory: bool,
-    /// Allows addresses that other machines can reach, although nothing is protected yet.
+    /// Allows addresses that other machines can reach, although connections are not protected yet.
     pub insecure: bool,
-    /// Refuses programs of other users, also over TCP. A program of another machine is of another
-    /// user.
+    /// Refuses programs of other users, also over TCP. A program on another machine counts as
+    /// another user.
     pub same_user: bool,
-    /// Connections at a time.
+    /// Maximum number of simultaneous connections.
     pub sessions_max: usize,
-    /// Connections that are being set up at a time: whose clients have not introduced themselves.
+    /// Maximum number of simultaneous connections whose clients have not introduced themselves yet.
     pub handshakes_max: usize,
-    /// Connections per second from one address of another machine; as many may come at once.
+    /// Connections per second from one address of another machine; also the size of the permitted
+    /// burst.
     pub connections_per_address: u32,
-    /// Items one connection may have.
+    /// Maximum number of items of one connection.
     pub items_per_session_max: u32,
-    /// Writes of one connection that may be unanswered, and bytes of their values.
+    /// Write credit of one connection: the number of unanswered writes, and the bytes of their
+    /// values.
     pub write_credit: (u32, u32),
-    /// Bytes that may wait in the subscriptions of one connection: values, and 64 for each update.
+    /// Bytes that may wait in the subscriptions of one connection: values, and 64 bytes for each
+    /// update.
     pub queue_bytes_per_session_max: usize,
-    /// Bytes that may wait in the subscriptions of all connections and of this program together;
-    /// by default a quarter of the machine's memory.
+    /// Bytes that may wait in the subscriptions of all connections and of this program together; by
+    /// default a quarter of the machine's memory.
     pub queue_bytes_max: usize,
     /// Bytes that the requests and items of all connections together may take, of which one
-    /// connection has at most half; by default a quarter of the machine's memory.
+    /// connection gets at most half; by default a quarter of the machine's memory.
     pub request_bytes_max: usize,
-    /// Interval of keep-alives.
+    /// Interval between keep-alives.
     pub keep_alive: Duration,
-    /// Silence after which a connection counts as dead.
+    /// Silence after which a connection is considered dead.
     pub deadline: Duration,
-    /// How long a connection thread looks for something to do before it sleeps, at most. Looking
-    /// spares the time that waking up takes and costs processor time; it is given up where it does
-    /// not pay. Zero: it sleeps at once.
+    /// Longest time that a connection thread spins before it sleeps. Spinning saves the wake-up
+    /// time and costs processor time; it is abandoned where it does not pay. Zero: the thread
+    /// sleeps at once.
     pub spin: Duration,
-    /// How often the engine measures itself, into the variables of `_engine`; zero: never, and
-    /// there are none. It looks four times a second at most.
+    /// Interval at which the engine measures itself, into the variables of `_engine`; at most four
+    /// times a second. Zero: it never measures, and those variables do not exist.
     pub health: Duration,
 }
 
@@ -102,11 +104,11 @@ impl Default for EngineOptions {
     }
 }
 
-/// Why an engine could not be started as asked.
+/// The reason why an engine could not be started as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It cannot listen.
+    /// The engine cannot listen.
     #[error("{0}")]
     Bind(#[from] BindError),
     /// A thread could not be started.
@@ -118,25 +120,25 @@ pub enum StartError {
     /// A library cannot be deployed.
     #[error("{0}")]
     Deploy(#[from] LibraryError),
-    /// Another I/O server of this name runs.
+    /// Another I/O server of this name is running.
     #[error("{0}")]
     NameTaken(#[from] NameTaken),
-    /// An I/O server cannot be made.
+    /// The driver of an I/O server cannot be created.
     #[error("[[io]] {name}: {error}")]
     Driver {
-        /// Its name.
+        /// Name of the I/O server.
         name: String,
-        /// What is wrong.
+        /// The driver's error.
         error: Box<DriverError>,
     },
     /// A variable names an item that its I/O server does not have.
     #[error("{variable}: I/O server {server} has no item {item}; correct `source`")]
     UnknownItem {
-        /// The variable.
+        /// Name of the variable.
         variable: String,
-        /// The I/O server.
+        /// Name of the I/O server.
         server: String,
-        /// The item.
+        /// Name of the item.
         item: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Many variables of an engine in this process at one instant, and leases of one.
+//! Groups, snapshots and leases of an engine in this process.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::Variable;
 use super::signal::{Signal, SignalWake};
 use crate::Engine;
 
-/// Writes of which all are carried out, or none; see [`Engine::write_group`].
+/// Writes that are all carried out, or none; see [`Engine::write_group`].
 #[derive(Debug, Default)]
 pub struct Group {
     members: Vec<Member>,
-    /// On whose behalf: that of the first variable.
+    /// Caller of the group: the one of its first variable.
     caller: Option<Arc<LocalCaller>>,
 }
 
@@ -33,34 +33,35 @@ struct Member {
 /// A group that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WrittenGroup {
-    /// The number of its commit, from 1.
+    /// Commit number of the group, from 1.
     pub commit: u64,
-    /// Where each variable is now, in the order in which they were put.
+    /// Position of each variable after the write, in the order in which they were added.
     pub positions: Vec<Position>,
 }
 
-/// Why a group was not written.
+/// The reason why a group was not written.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{refusal}")]
 pub struct GroupRefused {
-    /// The place of the write that was refused first; 0 when the group as a whole is at fault.
+    /// Index of the first write that was refused; 0 if the group as a whole is at fault.
     pub culprit: usize,
     /// The rule that refused it.
     pub refusal: Refusal,
 }
 
-/// What variables held at one instant.
+/// Samples of several variables at one instant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampleSet {
-    /// Whether it is one instant; of more than 4,096 variables each is consistent by itself.
+    /// True if all samples are of one instant. Beyond 4,096 variables each sample is consistent
+    /// only by itself.
     pub is_consistent: bool,
-    /// The number of the last group that was committed before; 0: none was.
+    /// Commit number of the last group before the snapshot; 0 if there was none.
     pub commit: u64,
-    /// One per name, in their order, with its position.
+    /// One sample per name, in the same order, with its position.
     pub samples: Vec<Result<(Sample, Position), AccessError>>,
 }
 
-/// A caller of this process; what it alone may write others may write when it is gone.
+/// A caller of this process. When it is dropped, variables that only it may write become free.
 #[derive(Debug)]
 pub(super) struct LocalCaller {
     caller: Caller,
@@ -100,7 +101,7 @@ impl Member {
 }
 
 impl Group {
-    /// A group without writes.
+    /// Returns an empty group.
     pub fn new() -> Self {
         Self::default()
     }
@@ -111,8 +112,8 @@ impl Group {
         self.add(variable, value.into_value(), None)
     }
 
-    /// Adds the write of a value, only if the variable is still at this position; otherwise the
-    /// whole group is refused.
+    /// Adds a conditional write: unless the variable is still at the position `expected`, the whole
+    /// group is refused.
     #[must_use]
     pub fn put_if<T: IntoValue>(
         self,
@@ -137,12 +138,12 @@ impl Group {
 
 impl Engine {
     /// Writes a group of variables of this engine: all or none, with one timestamp and one commit
-    /// number, contiguous in every `all` subscription. It waits where one of those holds writers
-    /// up. It writes on behalf of its first variable, which matters where a variable is leased or
-    /// has a single writer.
+    /// number, contiguous in every `all` subscription. The call waits while such a subscription
+    /// stalls its writers. The caller of the group is the one of its first variable, which matters
+    /// for variables that are leased or have a single writer.
     ///
     /// # Errors
-    /// [`GroupRefused`]: which write was refused, and by which rule; nothing was written.
+    /// [`GroupRefused`] with the refused write and the rule; nothing was written.
     pub fn write_group(&self, group: &Group) -> Result<WrittenGroup, GroupRefused> {
         let core = &self.inner.core;
         let own;
@@ -198,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// What variables of this engine hold at one instant, at most 4,096 of them.
+    /// Reads variables of this engine, at most 4,096, at one instant.
     pub fn snapshot<N: AsRef<str>>(&self, names: &[N]) -> SampleSet {
         let caller = self.caller();
         let core = &self.inner.core;
@@ -225,16 +226,17 @@ impl Engine {
 }
 
 impl<T> Variable<T> {
-    /// Takes its lease, or renews it: for this long only this handle's writes are accepted, beside
-    /// what its source says. It ends with its time and when the handle is dropped.
+    /// Takes or renews the lease of this variable. For `duration`, only writes of this handle are
+    /// accepted, and the updates of the source. The lease ends when its time expires or the handle
+    /// is dropped.
     ///
     /// # Errors
-    /// [`Refusal`]: somebody else holds it, or it may not be written.
+    /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
     pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
         self.order_lease(LeaseVerb::Acquire(duration))
     }
 
-    /// Gives its lease back.
+    /// Releases the lease.
     ///
     /// # Errors
     /// [`Refusal::NotLeased`]: this handle does not hold it.

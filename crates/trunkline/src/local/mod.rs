@@ -1,7 +1,7 @@
 //! Variables of an engine in this process, reached without a connection.
 //!
 //! Reading takes no lock and costs nanoseconds; writing runs on the caller's thread. Single-process
-//! variables are reached like any others.
+//! variables need no special treatment.
 
 mod group;
 mod signal;
@@ -38,52 +38,52 @@ pub struct Variable<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// What a variable holds, as the program's own type.
+/// The current value of a variable, as a type of the program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Held<T> {
     /// The value.
     pub value: T,
-    /// When it was measured; the Unix epoch when the variable carries no timestamps.
+    /// Time of measurement; the Unix epoch if the variable carries no timestamps.
     pub source_timestamp: Timestamp,
-    /// When the engine accepted it.
+    /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// How far it can be trusted.
+    /// Quality of the value, with the reason.
     pub quality: Quality,
-    /// Its number.
+    /// Epoch and sequence of the update.
     pub position: Position,
 }
 
-/// Why a variable could not be opened.
+/// The reason why a variable could not be opened.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No such variable, or none that may be used.
+    /// There is no such variable, or it may not be used.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// The program expects another type.
+    /// The variable has another type than the program expects.
     #[error("{name}: {mismatch}")]
     Type {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// What differs.
+        /// The expected and the actual type.
         mismatch: TypeMismatch,
     },
 }
 
-/// Why a variable could not be read.
+/// The reason why a variable could not be read.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It may not be read.
+    /// The variable may not be read.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// Its value is not one of the program's type, which was checked when it was opened.
+    /// The value no longer has the type that was checked when the variable was opened.
     #[error("the value is no longer of the type that was opened; open the variable again")]
     Type,
 }
 
 impl Engine {
-    /// A variable of this engine as the type `T`, whatever its scope.
+    /// Opens a variable of this engine as the type `T`, whatever its scope.
     ///
     /// # Errors
     /// [`OpenError`]: no such variable, or another type.
@@ -114,10 +114,10 @@ impl Engine {
 }
 
 impl<T: FromValue> Variable<T> {
-    /// What it holds now: one copy, no lock.
+    /// Returns the current value: one copy, no lock.
     ///
     /// # Errors
-    /// [`ReadError::Access`] when it is write-only or gone.
+    /// [`ReadError::Access`] if the variable is write-only or gone.
     #[inline]
     pub fn read(&self) -> Result<Held<T>, ReadError> {
         if let Some(plain) = self.variable.read_plain(&self.caller)
@@ -134,7 +134,8 @@ impl<T: FromValue> Variable<T> {
                 },
             });
         }
-        // Part by part: so what was read above never has to lie in memory.
+        // Rebuilt field by field, so that the value of the fast path above never has to be stored
+        // in memory.
         let Held {
             value,
             source_timestamp,
@@ -151,7 +152,7 @@ impl<T: FromValue> Variable<T> {
         })
     }
 
-    /// [`read`](Self::read) of whatever there is.
+    /// The general path of [`read`](Self::read), for values of any kind.
     #[inline(never)]
     fn read_whole(&self) -> Result<Held<T>, ReadError> {
         self.variable.check_readable(&self.caller)?;
@@ -173,10 +174,10 @@ impl<T: FromValue> Variable<T> {
         })
     }
 
-    /// Follows it under `contract`.
+    /// Subscribes to the variable under `contract`.
     ///
     /// # Errors
-    /// [`AccessError`] when it may not be read or the contract makes no sense.
+    /// [`AccessError`] if the variable may not be read or the contract is invalid.
     pub fn subscribe(&self, contract: Contract) -> Result<Subscription, AccessError> {
         let signal = Arc::new(Signal::default());
         let wake = Box::new(SignalWake(Arc::clone(&signal)));

@@ -1,18 +1,18 @@
-//! How a thread of this process waits for an engine.
+//! A signal for which a thread of this process waits.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use trunkline_engine::Wake;
 
-/// Something is there to be looked at.
+/// A flag that an engine raises when there is something to take.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     raised: Mutex<bool>,
     changed: Condvar,
 }
 
-/// Raises it.
+/// Raises the signal.
 pub(super) struct SignalWake(pub(super) Arc<Signal>);
 
 impl Wake for SignalWake {
@@ -23,7 +23,7 @@ impl Wake for SignalWake {
 }
 
 impl Signal {
-    /// Waits until it is raised, or for `timeout`, and lowers it.
+    /// Waits until the signal is raised or `timeout` has passed, and lowers it.
     pub(super) fn wait(&self, timeout: Option<Duration>) {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         let lowered = |raised: &mut bool| !*raised;

@@ -1,4 +1,4 @@
-//! Following a variable of an engine in this process.
+//! Subscriptions to variables of an engine in this process.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use trunkline_types::{Contract, Lost, Position, Reading, Sample};
 
 use super::signal::Signal;
 
-/// What follows a variable in this process. Dropping it ends the subscription.
+/// A subscription to a variable in this process. Dropping it ends the subscription.
 #[derive(Debug)]
 pub struct Subscription {
     consumer: Consumer,
     signal: Arc<Signal>,
     clock: Clock,
     contract: Contract,
-    /// The session whose own updates are marked.
+    /// Session whose own updates are marked as such.
     session: u32,
     readings: VecDeque<Reading>,
     ended: Option<u64>,
 }
 
-/// Why there is no next reading.
+/// The reason why there is no next reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NextError {
-    /// None came in time.
+    /// No update came in time.
     #[error("no update came in time")]
     TimedOut,
     /// The subscriber fell behind the bound of its `all` contract.
     #[error("the subscription overran its bound; {lost} updates were lost")]
     Overrun {
-        /// Updates written after the last delivered one until it ended.
+        /// Updates written after the last delivered one until the subscription ended.
         lost: u64,
     },
     /// The variable was undeployed.
@@ -60,10 +60,10 @@ impl Subscription {
         }
     }
 
-    /// The next reading; waits for it up to `timeout`, for ever when `None`.
+    /// Waits for the next reading, up to `timeout`, or for ever if it is `None`.
     ///
     /// # Errors
-    /// [`NextError`]: none came in time, or the subscription has ended.
+    /// [`NextError`]: no reading came in time, or the subscription has ended.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Reading, NextError> {
         let deadline = timeout.map(|timeout| self.clock.now().saturating_add(timeout));
         loop {
@@ -85,10 +85,10 @@ impl Subscription {
         }
     }
 
-    /// The next reading if one waits.
+    /// Returns the next reading if one is waiting.
     ///
     /// # Errors
-    /// [`NextError`] when the subscription has ended.
+    /// [`NextError`] if the subscription has ended.
     pub fn try_next(&mut self) -> Result<Option<Reading>, NextError> {
         if let Some(reading) = self.readings.pop_front() {
             return Ok(Some(reading));
@@ -118,7 +118,7 @@ impl Subscription {
 
 /// Marks the end of a subscription whose variable was undeployed.
 const GONE: u64 = u64::MAX;
-/// Readings decoded ahead of the program.
+/// Maximum number of readings decoded ahead of the program.
 const AHEAD: usize = 64;
 
 /// Turns deliveries into readings.

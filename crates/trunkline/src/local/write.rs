@@ -1,4 +1,5 @@
-//! Writing variables of an engine in this process, one by one or many with one clock read.
+//! Writes variables of an engine in this process, one by one or many with one reading of the
+//! clocks.
 
 use std::sync::Arc;
 
@@ -11,41 +12,41 @@ use super::Variable;
 use super::signal::{Signal, SignalWake};
 use crate::Engine;
 
-/// The end of a write that changed nothing wrong.
+/// The result of a successful write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// The update that the variable holds because of it.
+    /// Position of the update that the variable now holds.
     pub position: Position,
-    /// False when it lay within the deadband of the value that was there.
+    /// False if the value was within the deadband of the previous one.
     pub changed: bool,
 }
 
-/// Why a write did not take effect, or may not have.
+/// The reason why a write did not take effect, or may not have.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// It changed nothing.
+    /// A rule forbade the write; nothing changed.
     #[error("{0}")]
     Refused(Refusal),
     /// A newer value took its place.
     #[error("a newer value took its place before it was carried out")]
     Superseded,
-    /// Nobody can say.
+    /// The outcome is unknown.
     #[error("{0}")]
     Unknown(UnknownCause),
 }
 
-/// Writes of a batch whose updates wait for the end of it at most: about 32 KiB on the wire.
+/// Writes of a batch whose updates are gathered before they are sent: about 32 KiB on the wire.
 const GATHERED_MAX: usize = 1024;
 
 impl Engine {
-    /// Writes many variables of this engine: like [`Variable::write`] one after the other, with one
-    /// clock read for all of them, and subscribers are sent what there is after the last, and after
-    /// every 1,024. Returns one result each, in order.
+    /// Writes many variables of this engine. It has the effect of [`Variable::write`] for each in
+    /// turn, but reads the clocks once for all, and sends to subscribers after the last write and
+    /// after every 1,024. Returns one result each, in order.
     ///
-    /// They are not one transaction: a reader may see some of them before the others. Where one has
-    /// to wait (its provider is asked, an `all` subscription holds writers up) those after it wait
-    /// as well.
+    /// The writes are not one transaction: a reader may see some before the others. If one has to
+    /// wait (for the answer of its provider, or for an `all` subscription that stalls writers),
+    /// those after it wait as well.
     pub fn write_many<'a, T: IntoValue + 'a>(
         &self,
         writes: impl IntoIterator<Item = (&'a Variable<T>, T)>,
@@ -68,7 +69,7 @@ impl Engine {
                     return variable.written(outcome);
                 }
             }
-            // Room comes when those before it are taken.
+            // The waiting write may need room that only subscribers of earlier writes can make.
             wakes.flush();
             let result = variable.write_waiting(&value);
             moment = Moment::now(self.inner.clock);
@@ -95,11 +96,11 @@ impl Moment {
 }
 
 impl<T: IntoValue> Variable<T> {
-    /// Writes a value and waits until it has taken effect: at once, unless a provider has to be
-    /// asked or an `all` subscription may hold up writers.
+    /// Writes a value and waits until it has taken effect. That is immediate unless a provider has
+    /// to be asked or an `all` subscription stalls writers.
     ///
     /// # Errors
-    /// [`WriteError`] says which rule refused it, or why the outcome is unknown.
+    /// [`WriteError`] with the rule that refused it, or the reason why the outcome is unknown.
     #[inline]
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
@@ -113,7 +114,7 @@ impl<T: IntoValue> Variable<T> {
         self.write_common(&value)
     }
 
-    /// Writes it the short way, where that is enough.
+    /// Writes on the fast path. Returns `None` if that path does not apply.
     #[inline]
     fn write_short(&self, wall: Timestamp, value: &Value, wakes: &mut Wakes) -> Option<u64> {
         if !self.variable.is_plain() || !self.core.is_clock_settled() {
@@ -122,7 +123,7 @@ impl<T: IntoValue> Variable<T> {
         self.variable.write_plain(&self.caller, wall, value, wakes)
     }
 
-    /// [`write`](Self::write) of whatever there is.
+    /// The general path of [`write`](Self::write), for writes of any kind.
     fn write_common(&self, value: &Value) -> Result<Written, WriteError> {
         if !self.variable.is_provided()
             && let Attempt::Done(outcome) = self.attempt_now(&Write::value(value))
@@ -132,7 +133,7 @@ impl<T: IntoValue> Variable<T> {
         self.write_waiting(value)
     }
 
-    /// The time to stamp with: without timestamps nobody needs it (SP-03).
+    /// Returns the time to stamp with; variables without timestamps need none (SP-03).
     #[inline]
     fn wall(&self) -> Timestamp {
         match self.variable.has_timestamps() {
@@ -141,8 +142,8 @@ impl<T: IntoValue> Variable<T> {
         }
     }
 
-    /// Tries to write without ever waiting. `Attempt::Pending`: a provider was asked, and its
-    /// answer will show in the variable.
+    /// Tries to write without waiting. `Attempt::Pending`: a provider was asked, and its answer
+    /// will arrive as an update of the variable.
     pub fn try_write(&self, value: T) -> Attempt {
         let value = value.into_value();
         self.attempt_now(&Write::value(&value))
@@ -150,7 +151,7 @@ impl<T: IntoValue> Variable<T> {
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
         let mut wakes = Wakes::new();
-        // The audit notes when it was, whether the variable is stamped or not.
+        // The audit notes the time even if the variable has no timestamps.
         let attempt = self.attempt(write, Moment::now(self.clock), &mut wakes);
         wakes.send();
         attempt
@@ -171,7 +172,7 @@ impl<T: IntoValue> Variable<T> {
         loop {
             match self.attempt_now(&write) {
                 Attempt::Done(outcome) => return self.written(outcome),
-                // The engine ends every pending write, if need be as unknown when its time is over.
+                // The engine ends every pending write, if need be as unknown when its time expires.
                 Attempt::Pending => loop {
                     if let Some((_, outcome)) = consumer.take_completion() {
                         return self.written(outcome);

@@ -1,9 +1,9 @@
-//! An I/O server in a process of its own: it delivers variables of an engine elsewhere.
+//! An I/O server in a separate process: it delivers variables of an engine elsewhere.
 //!
-//! It has a connection and a thread of its own. While it waits for the next scan it drives the
-//! connection, so an order reaches the device without a wake-up in between. When the process ends,
-//! however it does, the engine's variables turn bad with the cause; when it runs again, or another
-//! one under the same name, they go on.
+//! It has its own connection and its own thread. While it waits for the next scan it drives the
+//! connection, so an order reaches the device without a wake-up in between. When the process ends
+//! for any reason, the engine's variables turn bad with the cause. When it runs again, or another
+//! process with the same name does, delivery continues.
 
 mod raw;
 mod runner;
@@ -21,19 +21,20 @@ use crate::client::{ConnectError, ConnectOptions};
 use crate::keeper::lock;
 use runner::Runner;
 
-/// How an I/O server delivers.
+/// Settings of a provider.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderOptions {
-    /// What `source = "NAME:ITEM"` names.
+    /// The name that `source = "NAME:ITEM"` refers to.
     pub name: String,
     /// Time from one scan to the next; `None`: the I/O server's own.
     pub period: Option<Duration>,
-    /// Deploy the libraries that the I/O server offers, in place of what was deployed of them.
+    /// Deploys the libraries that the I/O server offers, replacing deployed versions.
     pub publish: bool,
 }
 
 impl ProviderOptions {
-    /// An I/O server of this name, at its own pace, that offers nothing.
+    /// Returns the options of an I/O server with this name and its own period that offers no
+    /// libraries.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -42,20 +43,20 @@ impl ProviderOptions {
     }
 }
 
-/// How a provider is doing.
+/// The state of a provider.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProviderStatus {
-    /// The engine has it deliver the variables that name it.
+    /// True while the engine uses this provider for the variables that name it.
     pub is_provided: bool,
-    /// Variables that it delivers.
+    /// Number of variables that it delivers.
     pub variables: usize,
-    /// Variables whose `source` names an item that it does not have; they are bad.
+    /// Number of variables whose `source` names an item that it does not have; they are bad.
     pub missing: usize,
     /// One of those items.
     pub missing_item: Option<String>,
-    /// What is wrong with the engine, or between it and here.
+    /// Current failure of the engine or of the connection to it.
     pub engine_trouble: Option<String>,
-    /// What is wrong with the device.
+    /// Current failure of the device.
     pub device_trouble: Option<String>,
 }
 
@@ -66,7 +67,7 @@ pub struct Provider {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the provider and its thread share.
+/// State shared by the provider and its thread.
 #[derive(Debug, Default)]
 struct State {
     is_stopping: AtomicBool,
@@ -75,8 +76,8 @@ struct State {
 }
 
 impl Provider {
-    /// Starts `server` as the source of the engine's variables that name it. The engine need not
-    /// run yet: the provider connects as soon as it does, and again whenever it must.
+    /// Starts `server` as the source of the engine's variables that name it. The engine need not be
+    /// running yet: the provider connects as soon as it is, and reconnects when necessary.
     ///
     /// # Errors
     /// [`ConnectError`]: the machine has no descriptor or thread left.
@@ -100,12 +101,13 @@ impl Provider {
         })
     }
 
-    /// How it is doing.
+    /// Returns the current state.
     pub fn status(&self) -> ProviderStatus {
         lock(&self.state.status).clone()
     }
 
-    /// Waits until it is doing otherwise than `known`; `None` once it was [stopped](Self::stop).
+    /// Waits until the state differs from `known`; returns `None` once the provider was
+    /// [stopped](Self::stop).
     pub fn wait_status(&self, known: &ProviderStatus) -> Option<ProviderStatus> {
         let is_same = |status: &mut ProviderStatus| *status == *known && !self.state.is_stopping();
         let status = lock(&self.state.status);
@@ -114,7 +116,7 @@ impl Provider {
         (!self.state.is_stopping()).then(|| status.clone())
     }
 
-    /// Ends it, without waiting for that.
+    /// Ends the provider without waiting for its thread.
     pub fn stop(&self) {
         self.state.stop();
         self.shared.link.wake_waiters();
@@ -127,7 +129,7 @@ impl State {
     }
 
     fn stop(&self) {
-        // Under the lock, so that nobody looks at it before and waits after.
+        // Under the lock, so that a waiter cannot check the flag before and miss the notification.
         let _status = lock(&self.status);
         self.is_stopping.store(true, Ordering::Release);
         self.changed.notify_all();
@@ -152,7 +154,7 @@ impl Drop for Provider {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has ended already.
+            // A thread that panicked has ended already.
             let _ended = thread.join();
         }
         self.shared.close();

@@ -1,9 +1,9 @@
-//! What the device says, in the form in which it travels.
+//! Values of the device in the form in which they are sent.
 
 use trunkline_client::{ProviderReply, Publication};
 use trunkline_types::{DataType, Quality, Reason, Scaling, Timestamp, Value};
 
-/// What is said of a variable without a value.
+/// A publication without a value: the variable is bad.
 pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
     Publication {
         handle,
@@ -13,7 +13,7 @@ pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
     }
 }
 
-/// The answer to an order after which the device holds `value`.
+/// Returns the answer to an order after which the device holds `value`.
 pub(super) fn applied(
     value: &Value,
     data_type: &DataType,
@@ -33,8 +33,8 @@ pub(super) fn applied(
     }
 }
 
-/// A raw number of the device in the variable's own numeric type, which is how it travels; `None`
-/// when it does not fit.
+/// Converts a raw number of the device to the variable's numeric type, in which it is sent; `None`
+/// if it does not fit.
 pub(super) fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
     const AS_IT_IS: Scaling = Scaling::Linear {
         raw: [0.0, 1.0],

@@ -1,4 +1,4 @@
-//! The provider's thread: scans the device, and carries out what the engine wants of it.
+//! The provider's thread: scans the device and carries out orders of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,22 +15,22 @@ use super::{ProviderOptions, State};
 use crate::client::CallError;
 use crate::client::verbs::{Pending, Shared};
 
-/// How long until a device that could not be opened is tried again, at first and at most.
+/// First and longest delay before a device that could not be opened is retried.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// What the thread waits for.
+/// The event that ended a wait.
 enum Woken {
     Stop,
     Event(ProviderEvent),
     Deployed(Result<LibraryReport, CallError>),
 }
 
-/// What the thread owns.
+/// State of the thread.
 pub(super) struct Runner {
     shared: Arc<Shared>,
     state: Arc<State>,
-    /// What the I/O server offers, to be deployed on every connection.
+    /// Libraries that the I/O server offers; deployed on every connection.
     libraries: Vec<Arc<LibraryDefinition>>,
     /// Deployments that are not answered yet.
     deploying: Vec<Pending<LibraryReport>>,
@@ -40,14 +40,14 @@ pub(super) struct Runner {
     is_open: bool,
     retry: Duration,
     retry_at: Tick,
-    /// The item and the type of each variable that it delivers.
+    /// Item and type of each variable that it delivers.
     bound: HashMap<u32, (ItemId, DataType)>,
     handles: HashMap<ItemId, Vec<u32>>,
-    /// The variables that it cannot deliver, with the items that it does not have.
+    /// Variables that it cannot deliver, with the names of the missing items.
     missing: BTreeMap<u32, String>,
-    /// The order that the device is being given.
+    /// The order that the device is carrying out.
     answering: Option<u64>,
-    /// Items that the engine has not heard of since they were bound.
+    /// Items to request once the device is open: newly bound ones, and all after a failure.
     fresh: BTreeSet<ItemId>,
 }
 
@@ -92,7 +92,7 @@ impl Runner {
                     Some(Woken::Deployed(result)) => self.deployed(result),
                     None => {}
                 }
-                // However many orders come, the scans keep their pace.
+                // Scans keep their pace however many orders arrive.
                 self.do_what_is_due();
             });
             if catch_unwind(turn).is_err() {
@@ -105,13 +105,13 @@ impl Runner {
                 self.failed(sentence.to_owned(), Reason::DeviceFailure);
             }
         }
-        // Whoever waits for its status hears that there will be no other.
+        // Ends every wait for the status: it will not change any more.
         self.state.stop();
-        // Nobody else could deliver the variables while this connection stands.
+        // No other provider could deliver the variables while this connection is open.
         self.shared.close();
     }
 
-    /// Waits for an order or for what is due next.
+    /// Waits for an order, or for the next thing that is due.
     fn wait(&mut self) -> Option<Woken> {
         let due = match self.is_open {
             true if !self.fresh.is_empty() => self.shared.clock.now(),
@@ -133,7 +133,7 @@ impl Runner {
             }
             let event = core.take_provider_event();
             if event.is_none() {
-                // Told once for all that came together.
+                // Reported once for all that arrived together.
                 state.count_variables(variables, missing, missing_item);
             }
             event.map(Woken::Event)
@@ -191,7 +191,7 @@ impl Runner {
         }
     }
 
-    /// Deploys what the I/O server offers; the engine binds it while it does.
+    /// Deploys the libraries that the I/O server offers; the engine binds its variables meanwhile.
     fn deploy(&mut self) {
         for library in &self.libraries {
             match self.shared.deploy(Arc::clone(library), true) {
@@ -205,7 +205,7 @@ impl Runner {
     }
 
     fn deployed(&self, result: Result<LibraryReport, CallError>) {
-        // A connection that was lost meanwhile is deployed to again.
+        // If the connection was lost meanwhile, the next one deploys again.
         if let Err(error @ CallError::Fault(_)) = result {
             let trouble = Some(format!("its variables are not deployed: {error}"));
             self.state.change(|status| {
@@ -286,7 +286,7 @@ impl Runner {
         reply
     }
 
-    /// Why nothing can be done with a variable that it does not deliver.
+    /// Returns the refusal of an order for a variable that it does not deliver.
     fn no_item(&self, handle: u32) -> ProviderReply {
         ProviderReply::Refused(match self.missing.get(&handle) {
             Some(item) => format!("it has no item {item}; correct the variable's `source`"),
@@ -317,7 +317,7 @@ impl Runner {
                 continue;
             }
             self.scan.clear();
-            // What is wrong shows in the next scan.
+            // The error shows in the next scan.
             let _error = self.server.request(item, now, wall, &mut self.scan);
             self.publish_scan(None);
         }
@@ -332,7 +332,7 @@ impl Runner {
         }
     }
 
-    /// Nothing can be had from the device: its variables say so until it is back.
+    /// Handles a device failure: its variables are bad until it is back.
     fn failed(&mut self, sentence: String, reason: Reason) {
         self.is_open = false;
         self.retry_at = self.shared.clock.now().saturating_add(self.retry);
@@ -348,7 +348,8 @@ impl Runner {
         );
     }
 
-    /// Sends what the scan holds to every variable of its items, but for one that has it already.
+    /// Sends the scanned values to every variable of their items, except `but`, which already has
+    /// its value.
     fn publish_scan(&mut self, but: Option<u32>) {
         let mut publications = Vec::new();
         for published in self.scan.drain() {

@@ -1,4 +1,4 @@
-//! What the engine says of variables beside their values, asked for while updates are taken.
+//! Descriptions of variables, requested from the engine while updates are taken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use trunkline_types::{Properties, Tick};
 
 use crate::client::{Asked, CallError, Client};
 
-/// Variables that are asked for together.
+/// Maximum number of variables per request.
 const ASKED_MAX: usize = 10_000;
 
-/// How long what is to be written waits for an answer.
+/// Longest time that writing waits for an answer.
 const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// The descriptions of variables that are recorded. One request is on its way at a time, of at most
-/// [`ASKED_MAX`] names; as many wait as there are variables.
+/// Fetches the descriptions of recorded variables. One request of at most [`ASKED_MAX`] names is in
+/// progress at a time; the queue grows up to the number of variables.
 pub(super) struct Descriptions {
     client: Client,
     wanted: VecDeque<(VariableId, Arc<str>)>,
     asked: Option<Request>,
-    /// What was described is being given back.
+    /// The request that closes the variables described last.
     closing: Option<Asked<Vec<Result<(), Fault>>>>,
     held_until: Tick,
 }
@@ -35,7 +35,7 @@ struct Request {
 
 type Answer = Vec<Result<Opened, Fault>>;
 
-/// What is known of a variable.
+/// The description of a variable.
 pub(super) type Described = (VariableId, Arc<Properties>);
 
 impl Descriptions {
@@ -49,7 +49,7 @@ impl Descriptions {
         }
     }
 
-    /// Asks for a variable's description, with the next [`take`](Self::take).
+    /// Queues a variable, whose description the next [`take`](Self::take) requests.
     pub(super) fn want(&mut self, id: VariableId, name: Arc<str>, now: Tick) {
         if !self.are_missing() {
             self.held_until = now.saturating_add(HELD_MAX);
@@ -57,30 +57,30 @@ impl Descriptions {
         self.wanted.push_back((id, name));
     }
 
-    /// Forgets what is wanted, because all of it is asked for again.
+    /// Empties the queue, because everything in it will be queued again.
     pub(super) fn clear(&mut self) {
         self.wanted.clear();
     }
 
-    /// Whether it is worth while to write a little later, with the descriptions.
+    /// Returns true if it pays to delay writing until descriptions arrive.
     pub(super) fn are_awaited(&self, now: Tick) -> bool {
         self.are_missing() && now < self.held_until
     }
 
-    /// Whether some are still to come.
+    /// Returns true while descriptions are missing.
     pub(super) fn are_missing(&self) -> bool {
         self.asked.is_some() || !self.wanted.is_empty()
     }
 
-    /// What has come, and asks for more. Never waits.
+    /// Returns the descriptions that have arrived, and requests more. Never waits.
     pub(super) fn take(&mut self) -> Vec<Described> {
         self.ask();
         let answer = self.asked.as_ref().and_then(|one| one.asked.answer());
         answer.map_or_else(Vec::new, |answer| self.answered(answer))
     }
 
-    /// What comes next within this time, at most so much as is asked for together; nothing when
-    /// there is nothing to come.
+    /// Waits up to `timeout` for descriptions, at most one request's worth. Returns none if none
+    /// are missing.
     pub(super) fn take_within(&mut self, timeout: Duration) -> Vec<Described> {
         if let Some(closing) = self.closing.take()
             && closing.answer_within(timeout).is_none()
@@ -105,7 +105,7 @@ impl Descriptions {
             describe: true,
             ..OpenOptions::default()
         };
-        // Where it cannot be asked, they are recorded without.
+        // If the request fails, the variables are recorded without descriptions.
         let asked = self.client.ask_to_open(&names, describe).ok();
         self.asked = asked.map(|asked| Request { ids, asked });
     }
@@ -122,7 +122,7 @@ impl Descriptions {
             described.extend(opened.properties.map(|properties| (id, properties)));
         }
         if !variables.is_empty() {
-            // It fails where the client is closed, and has none.
+            // It fails only if the client is closed, and then no variables are open.
             self.closing = self.client.ask_to_close(&variables).ok();
         }
         described

@@ -1,4 +1,4 @@
-//! Streams of elements that vary in size or have parts, into recordings and back.
+//! Records and plays streams of elements that vary in size or have parts.
 
 use std::io;
 use std::mem::discriminant;
@@ -13,26 +13,26 @@ use trunkline_types::{Tick, Timestamp};
 use super::play_variables::{due, speed_of};
 use super::{RecordingError, Stopped, StreamPlayed, StreamRecorded};
 
-/// Elements that are taken from the stream at a time. Their bytes are bounded by the stream's
-/// buffer.
+/// Elements taken from the stream at a time. Their bytes are bounded by the stream's buffer.
 const TAKEN_MAX: usize = 4096;
 
-/// Longest wait for elements, room in the stream or the time of the next element, between two looks
-/// whether to stop.
+/// Longest wait for elements, for room in the stream or for the time of the next element before the
+/// stop signal is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a full disk is left alone between two attempts to write.
+/// Pause between two attempts to write to a full disk.
 const FULL_DISK_WAIT: Duration = Duration::from_millis(100);
 
-/// How elements of a stream are recorded.
+/// Settings for recording the elements of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RecordElementsOptions {
-    /// How often what has come is written to the file: a program that is killed loses no more.
+    /// Interval at which received elements are written to the file. A program that is killed loses
+    /// no more than that.
     pub write_every: Duration,
-    /// How often the file is made safe from a loss of power.
+    /// Interval at which the file is made safe from a loss of power.
     pub sync_every: Duration,
-    /// Elements per second, above 0, from which their times are counted; none: each has the time at
-    /// which it was taken from the stream.
+    /// Elements per second, above 0, from which the times of elements are computed. `None`: each
+    /// element has the time at which it was taken from the stream.
     pub sample_rate: Option<f64>,
 }
 
@@ -46,23 +46,24 @@ impl Default for RecordElementsOptions {
     }
 }
 
-/// Records elements of any type into a file or a series until the stream ends or it is stopped;
-/// `on_turn` is called after each attempt to read and to write. Elements of a fixed size are
-/// recorded faster by [`record_stream`](super::record_stream).
+/// Records elements of any type into a file or a series until the stream ends or the recording is
+/// stopped. `on_turn` is called after each attempt to read and to write. Elements of a fixed size
+/// are recorded faster by [`record_stream`](super::record_stream).
 ///
-/// The stream waits while the disk does, and while it is full: nothing is lost. What was taken from
-/// it waits in memory, in as many bytes as the recording says, as many again in a segment that the
-/// file has not taken, and those of the stream's buffer.
+/// The stream waits while the disk is busy or full: nothing is lost. Elements taken from the stream
+/// wait in memory. That takes the bytes that the recording allows, as many again in a segment that
+/// the file has not taken, and those of the stream's buffer.
 ///
 /// # Errors
-/// [`RecordingError::SampleRate`]: nothing was taken. Otherwise what was taken before is written:
+/// [`RecordingError::SampleRate`]: nothing was taken. Otherwise the elements taken before are
+/// written:
 ///
 /// - [`RecordingError::Unwritten`]: elements that were taken are not in the recording, because it
-///   was stopped while the disk was full, or because the file takes nothing more.
-/// - [`RecordingError::Variables`] with [`VariableRecordError::Removed`]: what was in the file is
-///   lost; with [`VariableRecordError::Sync`]: all that were taken are in the file, and may not
-///   outlive a loss of power; otherwise all that were taken are in the recording.
-/// - [`RecordingError::Stream`]: all that were taken are in the recording, and safe.
+///   was stopped while the disk was full, or because the file accepts no more.
+/// - [`RecordingError::Variables`]. With [`VariableRecordError::Removed`] the contents of the file
+///   are lost. With [`VariableRecordError::Sync`] all elements taken are in the file, but may not
+///   survive a loss of power. Otherwise all elements taken are in the recording.
+/// - [`RecordingError::Stream`]: all elements taken are in the recording, and safe.
 /// - [`RecordingError::Both`]: several of these, the stream's last.
 pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
     stream: &mut ValueReader,
@@ -91,10 +92,10 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
         on_turn,
     };
     let recorded = turns.record(stream, options);
-    // What was taken before is written, whatever has ended it.
+    // The elements taken so far are written, whatever ended the recording.
     let written = turns.end();
     let (done, recording) = (turns.done, turns.recording);
-    // Elements that could not be taken, and those that wait.
+    // Elements that the recording could not take, and those that still wait.
     let untaken = done
         .elements
         .saturating_sub(recording.progress().updates - before);
@@ -111,7 +112,8 @@ pub fn record_elements<S: Segments, O: FnMut(u32) -> io::Result<S>>(
 }
 
 /// Combines the failures of the last writes, of the recording before them and of the stream. Those
-/// that cost elements or safety come first. `elements`: how many are in no file.
+/// that cost elements or safety come first. `elements` is the number of elements that are in no
+/// file.
 fn together(
     at_end: Option<Box<VariableRecordError>>,
     before: Option<Box<VariableRecordError>>,
@@ -119,7 +121,7 @@ fn together(
     elements: u64,
 ) -> Option<RecordingError> {
     let mut of_file: Vec<_> = at_end.into_iter().chain(before).collect();
-    // The last writes fail as those before did.
+    // The last writes often fail like those before.
     of_file.dedup_by_key(|error| discriminant(&**error));
     of_file.sort_by_key(|error| {
         !matches!(
@@ -129,7 +131,7 @@ fn together(
     });
     let unwritten = of_file.pop_if(|_| elements > 0).map(|source| {
         let source = match *source {
-            // Nothing is tried again now.
+            // There are no more retries at this point.
             VariableRecordError::File(error) => error.into(),
             source => source.into(),
         };
@@ -164,7 +166,7 @@ where
         self.clock.now().since(self.since)
     }
 
-    /// Until the stream ends, or it is stopped.
+    /// Records until the stream ends or the recording is stopped.
     fn record(
         &mut self,
         stream: &mut ValueReader,
@@ -188,7 +190,7 @@ where
             };
             (self.on_turn)(self.recording);
             match written {
-                // While there is room in memory, more is taken.
+                // Continues to take elements while there is room in memory.
                 Err(error) if error.is_disk_full() => {
                     if !self.recording.has_room() && self.stopped.within(FULL_DISK_WAIT) {
                         break;
@@ -200,7 +202,7 @@ where
         Ok(())
     }
 
-    /// Takes what has come, waits for the first for a while.
+    /// Takes the elements that have arrived; waits briefly for the first.
     fn take(&mut self, stream: &mut ValueReader) -> Result<(), RecordingError> {
         let values = match stream.read_up_to(TAKEN_MAX, Some(LOOK_EVERY)) {
             Ok(values) => values,
@@ -221,7 +223,7 @@ where
         Ok(())
     }
 
-    /// Writes everything, makes it safe, and waits while the disk is full until it is stopped.
+    /// Writes everything and makes it safe. While the disk is full it retries until stopped.
     fn end(&mut self) -> Result<(), Box<VariableRecordError>> {
         loop {
             let now = self.now();
@@ -238,14 +240,14 @@ where
 /// The times of elements.
 struct Times {
     rate: Option<f64>,
-    /// When the first one was taken.
+    /// Time at which the first element was taken.
     first: Option<Timestamp>,
-    /// The number of the next one.
+    /// Number of the next element.
     next: u64,
 }
 
 impl Times {
-    /// Of the next element, which was taken at this time.
+    /// Returns the time of the next element, which was taken at `taken_at`.
     fn next(&mut self, taken_at: Timestamp) -> Timestamp {
         let Some(rate) = self.rate else {
             return taken_at;
@@ -257,18 +259,19 @@ impl Times {
     }
 }
 
-/// Plays the values of one variable, by its place in [`RecordedVariables::variables`], into a
-/// stream of their type until they are over or it is stopped, each when it is due; `on_elements` is
-/// called after each attempt to write one. This plays what [`record_elements`] has recorded, and
+/// Plays the values of one variable, given by its index in [`RecordedVariables::variables`], into a
+/// stream of their type, each when it is due, until they end or playing is stopped. `on_elements`
+/// is called after each attempt to write one. It plays what [`record_elements`] has recorded, and
 /// any other recorded variable.
 ///
-/// A stream that is full holds playing up: nothing is lost, and all elements behind are later by as
-/// much. Text that cannot be read is left out, which the variable's `unreadable` counts. A stream
-/// carries neither qualities nor gaps: elements that were not good are played as the others are,
-/// and [`StreamPlayed`] counts them and the gaps.
+/// A full stream delays playing: nothing is lost, and all later elements are late by the same time.
+/// Text that cannot be read is left out and counted in the variable's `unreadable`. A stream
+/// carries neither qualities nor gaps. Elements whose quality was not good are played like the
+/// others; [`StreamPlayed`] counts them and the gaps.
 ///
 /// # Errors
-/// [`RecordingError::OtherElements`]; otherwise what was played before is in the stream.
+/// [`RecordingError::OtherElements`]. On any other error the elements played before are in the
+/// stream.
 pub fn play_elements_into_stream(
     recorded: &mut RecordedVariables,
     variable: usize,

@@ -1,4 +1,4 @@
-//! Why something is not recorded or played.
+//! Errors of recording and playing.
 
 use std::error::Error;
 use std::io;
@@ -10,59 +10,59 @@ use trunkline_types::DataType;
 
 use crate::client::CallError;
 
-/// Why something is not recorded or played, or not any further.
+/// The reason why recording or playing failed or ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("the recording cannot be begun: {0}")]
     File(#[from] io::Error),
-    /// It cannot be written.
+    /// The recording cannot be written.
     #[error(transparent)]
     Record(Box<RecordError>),
-    /// It takes nothing more, and elements that were taken from a stream are in no file.
+    /// The recording accepts no more, and elements taken from a stream are in no file.
     #[error(
         "{elements} elements that were taken from the stream are not in the recording: {source}"
     )]
     Unwritten {
-        /// How many.
+        /// Number of those elements.
         elements: u64,
-        /// Why not.
+        /// The error of the file.
         source: Box<dyn Error + Send + Sync>,
     },
     /// Updates of variables cannot be written.
     #[error(transparent)]
     Variables(Box<VariableRecordError>),
-    /// It cannot be played.
+    /// The recording cannot be played.
     #[error(transparent)]
     Playback(Box<PlaybackError>),
-    /// The stream is over, or cannot be used.
+    /// The stream has ended, or cannot be used.
     #[error(transparent)]
     Stream(Box<StreamError>),
     /// The engine does not answer.
     #[error(transparent)]
     Call(Box<CallError>),
-    /// The ring is of no use any more.
+    /// The ring is no longer usable.
     #[error(transparent)]
     Ring(#[from] NoRegion),
-    /// Elements of this type do not become rows.
+    /// Elements of this type cannot be recorded as rows.
     #[error(
         "elements of the type {data_type} have no fixed size, or parts that are no plain values, \
          and cannot be recorded as rows; record them with record_elements"
     )]
     Type {
-        /// The type.
+        /// Type of the elements.
         data_type: DataType,
     },
-    /// The rows are of another size than the elements.
+    /// The rows of the recording have another size than the elements of the stream.
     #[error(
         "an element of the type {data_type} has {element_bytes:?} bytes, and a row of the recording \
          {row_bytes}; make the stream of a type that fits"
     )]
     OtherRows {
-        /// The type of the stream.
+        /// Type of the stream.
         data_type: DataType,
-        /// Bytes of an element; none where they vary.
+        /// Bytes of an element; `None` if they vary.
         element_bytes: Option<usize>,
         /// Bytes of a row.
         row_bytes: usize,
@@ -73,29 +73,29 @@ pub enum RecordingError {
          {stream}; make the stream of the type that was recorded"
     )]
     OtherElements {
-        /// The type that was recorded.
+        /// Type in the recording.
         recorded: DataType,
-        /// The type of the stream.
+        /// Type of the stream.
         stream: DataType,
     },
-    /// A sample rate from which no times can be counted.
+    /// A sample rate from which no times can be computed.
     #[error("{rate} is no sample rate; give a number of elements per second above 0")]
     SampleRate {
-        /// What was asked for.
+        /// The rate requested.
         rate: f64,
     },
-    /// Two things have failed. The one that costs more comes first.
+    /// Two failures. The one that costs more comes first.
     #[error("{first}; besides, {second}")]
     Both {
-        /// What makes the recording incomplete or unsafe.
+        /// The failure that makes the recording incomplete or unsafe.
         first: Box<RecordingError>,
-        /// What failed beside it.
+        /// The other failure.
         second: Box<RecordingError>,
     },
-    /// There is nothing that could be played.
+    /// No variable of the recording can be played.
     #[error("no variable of the recording is there to be played into; {why}")]
     NothingToPlay {
-        /// Why not, for the first of them.
+        /// The reason for the first of them.
         why: String,
     },
 }

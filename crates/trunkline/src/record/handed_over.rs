@@ -1,4 +1,4 @@
-//! Updates that were handed to the engine, and what became of them.
+//! Updates that were passed to the client, and their outcomes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,34 +9,34 @@ use trunkline_types::wire::encoded_len;
 use super::RecordingError;
 use crate::client::Client;
 
-/// Updates that may be on their way.
+/// Maximum number of updates without an outcome.
 const WRITES_MAX: usize = 16_384;
 
-/// Bytes of them, unless a single batch has more.
+/// Maximum number of their bytes, unless a single batch has more.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Variables of which it is said why an update failed; of further ones it is counted.
+/// Variables whose reason of failure is kept; failures of others are only counted.
 const VARIABLES_MAX: usize = 100;
 
-/// Why updates of a variable were not applied.
+/// The reason why updates of a variable were not applied.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PlayFailure {
-    /// The variable.
+    /// Name of the variable.
     pub name: String,
-    /// What programs match on, as of the protocol's faults: of the first one.
+    /// Code of the first failure, as in the protocol's faults; for programs to match on.
     pub code: String,
-    /// Why, for people: of the first one.
+    /// Sentence of the first failure, for people.
     pub sentence: String,
-    /// How many of its updates.
+    /// Number of its updates that failed.
     pub updates: u64,
 }
 
-/// What is on its way, in order.
+/// Updates without an outcome, in order.
 #[derive(Debug)]
 pub(super) struct HandedOver<'a> {
     client: &'a Client,
-    /// Each with the numbers of its variables, and its bytes.
+    /// Each batch with the numbers of its variables, and its bytes.
     batches: VecDeque<(WriteBatchId, Vec<usize>, usize)>,
     writes: usize,
     bytes: usize,
@@ -54,8 +54,8 @@ impl<'a> HandedOver<'a> {
         }
     }
 
-    /// Hands updates over, each with the number of its variable. Waits while too much is on its
-    /// way.
+    /// Passes updates on, each with the number of its variable. Waits while too many are without an
+    /// outcome.
     pub(super) fn give(
         &mut self,
         updates: Vec<(usize, Write)>,
@@ -81,7 +81,7 @@ impl<'a> HandedOver<'a> {
         Ok(())
     }
 
-    /// Takes what is known by now.
+    /// Takes the outcomes known so far.
     pub(super) fn take_outcomes(&mut self, name: impl Fn(usize) -> String) {
         while let Some((batch, ..)) = self.batches.front()
             && let Some(outcomes) = self.client.take_outcomes(*batch)
@@ -121,7 +121,7 @@ impl<'a> HandedOver<'a> {
         }
     }
 
-    /// Why updates failed, by variable.
+    /// Returns the reasons of failure, by variable.
     pub(super) fn failures(&self) -> Vec<PlayFailure> {
         let failures = self.failures.iter();
         failures.map(|(_, failure)| failure.clone()).collect()

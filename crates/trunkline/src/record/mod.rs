@@ -1,5 +1,5 @@
-//! Recording and playing: what `trunkline-record` does with memory and files, joined to streams and
-//! variables.
+//! Recording and playing: joins the recorder of `trunkline-record`, which handles memory and files,
+//! to streams and variables.
 //!
 //! ```text
 //!   stream ----> record_stream ----> TDMS file ----> play_into_stream ----> stream
@@ -7,7 +7,7 @@
 //!   variables -> VariableRecorder -> TDMS file ----> play_into_variables -> variables
 //! ```
 //!
-//! A device, or a program in its place, fills a ring itself: [`regions`].
+//! A device, or a program that takes its place, fills a ring itself: see [`regions`].
 
 mod descriptions;
 mod elements;
@@ -35,7 +35,7 @@ pub use self::streams::{
     RowsRecording, StreamRecorded, receive_into_ring, record_stream, stream_layout,
 };
 
-/// Rings of memory that a device fills, or plays.
+/// Rings of memory that a device fills or plays.
 pub mod regions {
     pub use trunkline_ring::{
         NoRegion, Pages, PagesWanted, ReadRegion, RegionDrain, RegionFiller, RegionMemory,

@@ -1,4 +1,4 @@
-//! Recordings into streams.
+//! Plays recordings into streams.
 
 use std::time::Duration;
 
@@ -9,46 +9,44 @@ use trunkline_types::Tick;
 
 use super::{RecordingError, Stopped};
 
-/// Rows that are given to the stream at a time.
+/// Maximum number of rows passed to the stream at a time.
 const ROWS_MAX: usize = 1 << 16;
 
-/// How long it is waited for something before it is looked whether to stop.
+/// Longest wait before the stop signal is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What was played into a stream.
+/// Counts of what was played into a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamPlayed {
-    /// Rows that went into the stream.
+    /// Rows written to the stream.
     pub rows: u64,
-    /// How often a row was due and was not read from the file yet.
+    /// Number of times that a due row had not been read from the file yet.
     pub underruns: u64,
-    /// By how much the last row was later than it should have been: because it was not read yet, or
-    /// because the stream was full.
+    /// Lateness of the last row, because it was not read in time or because the stream was full.
     pub lateness: Duration,
-    /// Elements in the stream that were not good when they were recorded. A stream has no quality.
-    /// Rows have none either.
+    /// Elements in the stream that were not good when they were recorded. A stream carries no
+    /// quality; rows have none either.
     pub not_good: u64,
-    /// Places where the recording says that elements are missing: the recorder had lost them. They
-    /// are of the whole recording, played or not.
+    /// Gaps noted in the whole recording, played or not: places where the recorder lost elements.
     pub gaps: u64,
-    /// Elements that are missing there, as far as the recorder knew.
+    /// Number of elements lost in those gaps, as far as the recorder knew.
     pub lost: u64,
-    /// Gaps of which it did not know how many elements are missing.
+    /// Gaps of unknown length.
     pub unknown_gaps: u64,
-    /// Everything was played; otherwise it was stopped.
+    /// True if everything was played, false if playing was stopped.
     pub is_complete: bool,
 }
 
-/// Plays a recording into a stream until it is over or stopped, each row when it is due; `on_rows`
-/// is called after each attempt to give some. The stream's elements are the rows, as they lie in
-/// memory.
+/// Plays a recording into a stream, each row when it is due, until it ends or is stopped. `on_rows`
+/// is called after each attempt to write some. The elements of the stream are the rows in their
+/// memory layout.
 ///
-/// A row is copied once, from the ring to where the stream sends it from. A stream that is full
-/// holds playing up: nothing is lost, and all rows behind are later by as much.
+/// A row is copied once, from the ring to the memory that the stream sends from. A full stream
+/// delays playing: nothing is lost, and all later rows are late by the same time.
 ///
 /// # Errors
-/// [`RecordingError`]: what was played before is in the stream.
+/// [`RecordingError`]: the rows played before are in the stream.
 pub fn play_into_stream(
     playback: &mut TdmsPlayback,
     drain: &mut PacedDrain,
@@ -80,12 +78,12 @@ pub fn play_into_stream(
         playback.fill()?;
         let written = stream.write_bytes_with(ROWS_MAX, Some(LOOK_EVERY), |space| {
             let rows = drain.take(elapsed(clock.now()), space)?;
-            // As many as there is space for.
+            // All rows that fit into the space.
             Ok::<_, RecordingError>(rows as usize * row_bytes)
         });
         let written = match written {
             Ok(written) => written as u64,
-            // Without room: what is due is late from now on, until there is some.
+            // There is no room: due rows are late from now on, until there is some.
             Err(RecordingError::Stream(error)) if is_late(&error) => {
                 drain.take(elapsed(clock.now()), &mut [])?
             }
@@ -98,7 +96,7 @@ pub fn play_into_stream(
         if written > 0 {
             continue;
         }
-        // Either a row is not due yet, or not there yet.
+        // The next row is either not due yet or not read yet.
         let now = elapsed(clock.now());
         let due = drain.next_due()?.map(|due| due.saturating_sub(now));
         match due.filter(|due| !due.is_zero()) {

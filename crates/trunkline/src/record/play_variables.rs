@@ -1,4 +1,4 @@
-//! Recordings into live variables.
+//! Plays recordings into live variables.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use super::handed_over::{HandedOver, PlayFailure};
 use super::{RecordingError, Stopped};
 use crate::client::Client;
 
-/// Updates that are handed over at a time.
+/// Maximum number of updates per batch.
 const BATCH_MAX: usize = 1000;
 
-/// Bytes of them, about.
+/// Approximate bytes per batch.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// How long it is waited for something before it is looked whether to stop.
+/// Longest wait before the stop signal is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// An update that is handed over so much after its time is late.
+/// Delay from which an update counts as late.
 const LATE: Duration = Duration::from_millis(20);
 
-/// How a recording is played into variables.
+/// Settings for playing a recording into variables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlayVariablesOptions {
-    /// How fast.
+    /// Speed of playing.
     pub pace: Pace,
     /// Updates keep the times at which they were measured; otherwise the engine stamps them anew.
     pub keeps_times: bool,
-    /// How long an answer of the engine is waited for. Unless set, 10 s.
+    /// Longest wait for an answer of the engine. 10 s by default.
     pub timeout: Duration,
 }
 
@@ -44,43 +44,45 @@ impl Default for PlayVariablesOptions {
     }
 }
 
-/// What was played into variables.
+/// Counts of what was played into variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct VariablesPlayed {
-    /// Updates that were handed over.
+    /// Updates passed to the engine.
     pub updates: u64,
     /// Updates of variables that are not played into.
     pub left_out: u64,
-    /// Updates whose text cannot be read, of variables that are played into:
-    /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) says of which.
+    /// Updates with unreadable text, of variables that are played into.
+    /// [`PlayedVariable::unreadable`](trunkline_record::PlayedVariable::unreadable) counts them per
+    /// variable.
     pub unreadable: u64,
-    /// Updates that were handed over more than 20 ms after their time: the file, the program or the
+    /// Updates passed on more than 20 ms after their time, because the file, the program or the
     /// engine was too slow.
     pub late: u64,
-    /// By how much at most.
+    /// Largest delay of an update.
     pub lateness_max: Duration,
-    /// What became of the writes of this client since playing began, others of it included.
+    /// Writes that ended as applied. This and the following two count all writes of this client
+    /// since playing began, including others.
     pub applied: u64,
-    /// Ended as unchanged.
+    /// Writes that ended as unchanged.
     pub unchanged: u64,
-    /// Ended as refused, or as unknown.
+    /// Writes that ended as refused or unknown.
     pub failed: u64,
-    /// Of those that failed the reason, variable by variable: of the first 100 variables.
+    /// The reasons of failure by variable, for the first 100 variables.
     pub failures: Vec<PlayFailure>,
-    /// Variables that are not played into, or not to their end, and why.
+    /// Variables that are not played into, or not to their end, each with the reason.
     pub refused: Vec<(String, String)>,
-    /// Everything was played; otherwise it was stopped.
+    /// True if everything was played, false if playing was stopped.
     pub is_complete: bool,
 }
 
-/// Plays a recording, or a whole series, into variables until it is over or stopped, each update
-/// when it is due. `target` says into which variable a recorded one is played, none to leave it
-/// out; its type has to be the same. `on_updates` is called after each batch, and while it is
-/// waited for what is due.
+/// Plays a recording, or a whole series, into variables, each update when it is due, until it ends
+/// or is stopped. `target` maps a recorded variable to the one it is played into, or to `None` to
+/// leave it out; both must have the same type. `on_updates` is called after each batch, and while
+/// waiting for the next update.
 ///
 /// # Errors
-/// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`]: the engine does not answer;
+/// [`RecordingError::NothingToPlay`]; [`RecordingError::Call`] if the engine does not answer;
 /// [`RecordingError::Playback`].
 pub fn play_into_variables(
     client: &Client,
@@ -102,7 +104,7 @@ pub fn play_into_variables(
     let clock = Clock::new();
     let since = clock.now();
     let mut next = next_update(recorded, &mut done)?;
-    // Who was told to stop meanwhile says so before anything is written.
+    // Lets a stop requested meanwhile take effect before anything is written.
     on_updates(&done);
     while let Some(first) = next.take() {
         let due = due(first.after, speed);
@@ -143,7 +145,7 @@ pub fn play_into_variables(
             }
             one = match next_update(recorded, &mut done) {
                 Ok(update) => update,
-                // What was read before is played, a file of a series to its end.
+                // The updates read before are played; a file of a series to its end.
                 Err(error) => {
                     failure = Some(error);
                     None
@@ -171,7 +173,8 @@ pub fn play_into_variables(
     Ok(done)
 }
 
-/// The next update that can be played. A variable of which the rest cannot is named once.
+/// Returns the next update that can be played. A variable that is damaged from some point on is
+/// reported once.
 fn next_update(
     recorded: &mut RecordedVariables,
     done: &mut VariablesPlayed,
@@ -189,7 +192,7 @@ fn next_update(
     }
 }
 
-/// How many times as fast; none: as fast as it goes.
+/// Returns the speed factor; `None`: as fast as possible.
 pub(super) fn speed_of(pace: Pace) -> Result<Option<f64>, PlaybackError> {
     match pace {
         Pace::Full => Ok(None),
@@ -199,11 +202,12 @@ pub(super) fn speed_of(pace: Pace) -> Result<Option<f64>, PlaybackError> {
     }
 }
 
-/// When an update is due that came so long after the first; at once where there is no speed.
+/// Returns the time at which an update is due that came `after` the first one; zero without a
+/// speed.
 pub(super) fn due(after: Duration, speed: Option<f64>) -> Duration {
     match speed {
         None => Duration::ZERO,
-        // A speed above 0, so no number that is none; a recording is not as long as fits.
+        // The speed is above 0, so this is not NaN, and no recording is long enough to overflow.
         Some(speed) => {
             let nanoseconds = after.as_nanos() as f64 / speed;
             Duration::from_nanos(nanoseconds as u64)
@@ -218,7 +222,8 @@ fn write(variable: VariableRef, update: PlayedUpdate, keeps_times: bool) -> Writ
     write
 }
 
-/// The variables that are played into, with their names, by the number of the recorded one.
+/// Opens the target variables. Returns them with their names, indexed by the number of the recorded
+/// variable.
 fn open(
     client: &Client,
     recorded: &RecordedVariables,

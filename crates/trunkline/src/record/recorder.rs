@@ -1,4 +1,4 @@
-//! Variables into a recording.
+//! Records variables.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,23 +20,25 @@ use super::unmatched::Unmatched;
 use super::{RecordingError, Stopper, stopper};
 use crate::client::{Client, PatternSet};
 
-/// How variables are recorded.
+/// Settings for recording variables.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct VariableRecorderOptions {
-    /// What is recorded of each variable, and how much may wait. Unless set, every update.
+    /// Contract of the subscription: selects the updates that are recorded, and bounds those that
+    /// wait. Every update by default.
     pub contract: Contract,
-    /// How often what waits is written. Unless set, 1 s. That much is lost when the program is
-    /// killed.
+    /// Interval at which waiting updates are written; a program that is killed loses that much. 1 s
+    /// by default.
     pub write_every: Duration,
-    /// How often the file is made safe from a loss of power. Unless set, 10 s.
+    /// Interval at which the file is made safe from a loss of power. 10 s by default.
     pub sync_every: Duration,
-    /// Bytes that wait to be written, and as many again while the disk takes nothing. Unless set,
-    /// 4 MiB.
+    /// Bytes that may wait to be written, and as many again while the disk accepts nothing. 4 MiB
+    /// by default.
     pub waiting_bytes_max: usize,
-    /// Whether checksums are written beside the file, in `x.tdms.sums`. Unless set, they are not.
+    /// Writes checksums beside the file, in `x.tdms.sums`. Off by default.
     pub has_sums: bool,
-    /// When it goes on in another file of a series, which it then does too when one has failed:
-    /// `x.tdms`, `x_0002.tdms` and so on. Unless set, there is one file, whatever becomes of it.
+    /// The condition for continuing in another file of a series: `x.tdms`, `x_0002.tdms` and so on.
+    /// A series also continues in another file when one has failed. By default there is a single
+    /// file.
     pub rotation: Option<Rotation>,
 }
 
@@ -53,43 +55,43 @@ impl Default for VariableRecorderOptions {
     }
 }
 
-/// How a recorder is.
+/// The state of a recorder.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct VariableRecorderStatus {
-    /// How far the recording is, in all its files.
+    /// Progress of the recording, over all its files.
     pub progress: VariableProgress,
-    /// How many files it has.
+    /// Number of files.
     pub files: u32,
-    /// The connection to the engine is up.
+    /// True while the connection to the engine is up.
     pub is_connected: bool,
-    /// The first reading of every variable that was there when the recording began has arrived: it
-    /// gets every later update of them. Stays true once it is.
+    /// True once the first reading of every variable that existed when the recording began has
+    /// arrived. From then on no update of them is missed. Never becomes false again.
     pub is_following: bool,
-    /// Where the file that is written is, if its name no longer leads to it. Updates in a file
-    /// that was removed or replaced count as lost.
+    /// Set if the name of the current file no longer leads to it. Updates in a file that was
+    /// removed or replaced count as lost.
     pub displaced: Option<Displaced>,
-    /// The same of its checksums, without which it is written all the same.
+    /// The same for the file of checksums; recording continues without it.
     pub sums_displaced: Option<Displaced>,
-    /// Room on the disk.
+    /// Free space on the disk.
     pub room: Room,
-    /// What is wrong with the file now.
+    /// Current failure of the file.
     pub trouble: Option<String>,
-    /// Patterns, and names without wildcards, that have matched nothing so far, since the engine
-    /// has told what there is. What appears later is recorded.
+    /// Patterns, and names without wildcards, that have matched nothing so far; known once the
+    /// engine has listed what exists. Variables that appear later are recorded.
     pub unmatched: Vec<String>,
-    /// Variables that are not recorded, and why.
+    /// Variables that are not recorded, each with the reason.
     pub refused: Vec<(String, String)>,
-    /// How many those are.
+    /// Number of variables that are not recorded.
     pub refused_count: u64,
 }
 
-/// Records the updates of variables into a TDMS file, in a thread. Dropping it ends the recording
-/// as [`stop`](Self::stop) does.
+/// Records the updates of variables into a TDMS file, on its own thread. Dropping it ends the
+/// recording as [`stop`](Self::stop) does.
 ///
-/// It is driven by events: what does not change costs nothing. Memory is bounded by the contract on
-/// one side and [`waiting_bytes_max`](VariableRecorderOptions::waiting_bytes_max) on the other;
-/// what is lost on either is in the file as a gap, and counted.
+/// It is driven by events: variables that do not change cost nothing. Memory is bounded by the
+/// contract on one side and [`waiting_bytes_max`](VariableRecorderOptions::waiting_bytes_max) on
+/// the other. Updates lost on either side are counted, and noted in the file as a gap.
 #[derive(Debug)]
 pub struct VariableRecorder {
     status: Arc<Mutex<VariableRecorderStatus>>,
@@ -98,12 +100,12 @@ pub struct VariableRecorder {
 }
 
 impl VariableRecorder {
-    /// Records what `patterns` match now and later, without what `excluded` do, into the new file
-    /// `path`, or the series that begins with it.
+    /// Records variables that match `patterns`, now and later, except those that match `excluded`,
+    /// into the new file `path`, or into the series that begins with it.
     ///
     /// # Errors
-    /// [`RecordingError::File`]: it is there already, or the next one of the series, or cannot be
-    /// made, or there is no thread to be had. [`RecordingError::Call`].
+    /// [`RecordingError::File`]: the file, or the next one of the series, already exists or cannot
+    /// be created, or no thread is left. [`RecordingError::Call`].
     pub fn start(
         client: &Client,
         patterns: &[Pattern],
@@ -164,17 +166,17 @@ impl VariableRecorder {
         })
     }
 
-    /// How it is. What is told of the file is as old as its last write.
+    /// Returns the current state. Its information about the file is as old as the last write.
     #[must_use]
     pub fn status(&self) -> VariableRecorderStatus {
         locked(&self.status).clone()
     }
 
-    /// Records every update that the engine has when this is called, waiting at most 2 s for those
-    /// that are on their way, makes the file safe from a loss of power, and ends the recording.
-    /// Updates of a `sampled` subscription that are not due yet are not recorded.
-    /// [`VariableRecorderStatus::trouble`] says what failed. A file without any variable is
-    /// removed.
+    /// Ends the recording. Records every update that the engine had when this was called, and waits
+    /// at most 2 s for those that are on their way; updates of a `sampled` subscription are not
+    /// waited for. Then writes everything and makes it safe from a loss of power.
+    /// [`VariableRecorderStatus::trouble`] is set if that failed. An empty file, without even a
+    /// variable, is removed.
     #[must_use]
     pub fn stop(mut self) -> VariableRecorderStatus {
         self.end();
@@ -184,7 +186,7 @@ impl VariableRecorder {
     fn end(&mut self) {
         self.stopper = None;
         if let Some(thread) = self.thread.take() {
-            // It does not panic.
+            // The thread does not panic.
             let _ = thread.join();
         }
     }
@@ -196,7 +198,7 @@ impl Drop for VariableRecorder {
     }
 }
 
-/// Makes the files of a recording, by their number.
+/// Creates the files of a recording, by number.
 pub(super) type Open = Box<dyn FnMut(u32) -> io::Result<SegmentFile> + Send>;
 
 struct Files {
@@ -217,6 +219,6 @@ impl Files {
 pub(super) fn locked(
     status: &Mutex<VariableRecorderStatus>,
 ) -> MutexGuard<'_, VariableRecorderStatus> {
-    // Every change of it is one assignment.
+    // Each change is a single assignment, so a poisoned lock leaves consistent data.
     status.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,19 +16,19 @@ use super::recorder::{Open, VariableRecorderOptions, VariableRecorderStatus, loc
 use super::unmatched::Unmatched;
 use crate::client::{CallError, Client, PatternSubscription};
 
-/// How long events are waited for before it is looked whether to stop.
+/// Longest wait for events before the stop signal is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Events that are taken before it is looked whether something is due.
+/// Events taken before the thread checks what is due.
 const TAKEN_MAX: usize = 4096;
 
-/// How long a recorder that is stopped takes what has come before, at most.
+/// Longest time that a stopped recorder takes remaining events.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// Variables that are not recorded and are told by name; further ones are counted.
+/// Unrecorded variables that are reported by name; others are only counted.
 const REFUSED_MAX: usize = 100;
 
-/// What the thread has.
+/// State of the thread.
 pub(super) struct Running {
     pub(super) client: Client,
     pub(super) subscription: PatternSubscription,
@@ -38,14 +38,14 @@ pub(super) struct Running {
     pub(super) clock: Clock,
     pub(super) since: Tick,
     pub(super) items: HashMap<u32, Item>,
-    /// Of how many of them nothing has come yet.
+    /// Number of variables from which nothing has arrived yet.
     pub(super) unheard: usize,
     pub(super) unmatched: Unmatched,
     pub(super) options: VariableRecorderOptions,
     pub(super) status: Arc<Mutex<VariableRecorderStatus>>,
 }
 
-/// How much is done about what waits.
+/// The purpose of a write: to get updates out, to sync the file, or to finish it.
 #[derive(Clone, Copy, Debug)]
 enum Writing {
     Out,
@@ -53,31 +53,31 @@ enum Writing {
     Finish,
 }
 
-/// A variable that is followed.
+/// A variable of the subscription.
 #[derive(Debug)]
 pub(super) struct Item {
     name: Arc<str>,
     data_type: DataType,
     place: Place,
-    /// Something has come, or will not.
+    /// True once something has arrived, or is known not to.
     is_heard: bool,
-    /// It was told that it is not recorded.
+    /// True once it was reported as not recorded.
     is_refused: bool,
-    /// Nothing has come yet: what comes first is the value that it has already.
+    /// True until something arrives: the first reading is the value that the variable already had.
     is_new: bool,
-    /// Lost after its last reading, which the next one says again.
+    /// Losses since its last reading; the next reading reports them too.
     lost_since: Lost,
-    /// The update that came last; `None` where none has come, or none will come any more.
+    /// The newest update that has arrived; `None` before the first and after the last.
     position: Option<Position>,
 }
 
-/// Where a variable is in the recording.
+/// The place of a variable in the recording.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// In none yet: nothing has come of it.
+    /// None yet: nothing has arrived.
     None,
     Recorded(VariableId),
-    /// It cannot be recorded.
+    /// The variable cannot be recorded.
     Never,
 }
 
@@ -108,7 +108,7 @@ impl Running {
             self.describe(described);
             let now = self.clock.now();
             if self.descriptions.are_awaited(now) {
-                // So that the first header has them.
+                // So that the first header contains the descriptions.
                 continue;
             }
             if now >= sync_at {
@@ -125,7 +125,7 @@ impl Running {
 
     fn end(&mut self, until: Tick) {
         while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
-        // However short it was, it has what there was to be recorded.
+        // Even a very short recording contains everything that existed when it began.
         while self.is_connected() && !self.follows_all() && self.clock.now() < until {
             if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
                 self.handle(event);
@@ -148,7 +148,7 @@ impl Running {
             let mut status = locked(&self.status);
             status.progress = self.recording.progress();
             let why = status.trouble.take().unwrap_or_default();
-            // Nothing is tried again now.
+            // There are no more retries at this point.
             let why = why.split_once("; what waits").map_or(&*why, |(why, _)| why);
             status.trouble = Some(format!(
                 "{given_up} updates that waited when the recording ended are not in it: {why}"
@@ -156,7 +156,7 @@ impl Running {
         }
         let progress = self.recording.progress();
         if progress.variables == 0 || progress.bytes == 0 {
-            // Nothing is in it.
+            // Removes the file: it is empty.
             let _ = std::fs::remove_file(&self.first);
             if self.options.has_sums {
                 let _ = std::fs::remove_file(sums_path(&self.first));
@@ -164,13 +164,13 @@ impl Running {
         }
     }
 
-    /// Takes the updates that the engine had when the recording was stopped and that are on their
-    /// way. Those of a contract that sends at intervals are not waited for.
+    /// Waits for the updates that the engine had when the recording was stopped. Those of a
+    /// `sampled` contract are not waited for: the engine sends them at the next interval.
     fn catch_up(&mut self, until: Tick) {
         if matches!(self.options.contract, Contract::Sampled(_)) || !self.is_connected() {
             return;
         }
-        // Without an answer in time, what has come is what there is.
+        // Without an answer in time, the recording ends with what has arrived.
         let mut newest = self.newest_positions(until).unwrap_or_default();
         loop {
             newest.retain(|item, newest| {
@@ -189,7 +189,7 @@ impl Running {
         }
     }
 
-    /// The newest updates that the engine has of the variables that are recorded, by item.
+    /// Asks the engine for the newest update of every recorded variable. Returns them by item.
     fn newest_positions(&self, until: Tick) -> Result<HashMap<u32, Position>, CallError> {
         let left = || until.since(self.clock.now());
         let recorded = self
@@ -205,7 +205,7 @@ impl Running {
             .filter_map(|(item, opened)| Some((item, opened.ok()?.variable)))
             .unzip();
         let readings = self.client.read(&variables, left());
-        // It fails where the client is closed, and has none.
+        // Fails only for a closed client, which holds no variables.
         let _ = self.client.ask_to_close(&variables);
         let readings = items.into_iter().zip(readings?);
         Ok(readings
@@ -213,7 +213,7 @@ impl Running {
             .collect())
     }
 
-    /// Handles what waits, at most so many; whether there were as many.
+    /// Handles at most `most` waiting events. Returns true if there were that many.
     fn handle_waiting(&mut self, most: usize) -> bool {
         for _ in 0..most {
             match self.subscription.try_next() {
@@ -261,7 +261,7 @@ impl Running {
             lost_since: Lost::NONE,
             position: None,
         };
-        // One that comes again under its number takes the place of the one before.
+        // An item that is announced again under its number replaces the earlier one.
         self.hear_of(item);
         if let Some(before) = self.items.insert(item, item_of_it) {
             self.leave(&before);
@@ -269,10 +269,11 @@ impl Running {
         self.unheard += 1;
     }
 
-    /// What was lost behind the last reading of a variable is said now: no other comes.
+    /// Notes losses after the last reading of a variable now, because no later reading will report
+    /// them.
     fn leave(&mut self, item: &Item) {
         if let Some(id) = item.id() {
-            // It is one of this recording.
+            // The variable is one of this recording.
             let _ = self.recording.note_lost(id, item.lost_since.count());
         }
     }
@@ -284,8 +285,8 @@ impl Running {
         }
     }
 
-    /// The variable in the recording, which gets it with the first that comes of it: one that
-    /// cannot be read is not in it.
+    /// Returns the variable's id in the recording. The variable is added with its first reading, so
+    /// one that cannot be read is not in the recording.
     fn recorded(&mut self, item: u32) -> Option<VariableId> {
         self.hear_of(item);
         let one = self.items.get_mut(&item)?;
@@ -317,7 +318,7 @@ impl Running {
                 item.position = Some(reading.position);
                 let is_new = std::mem::take(&mut item.is_new);
                 let now = self.clock.now().since(self.since);
-                // Nothing was written to it yet, or delivered by its source.
+                // The variable has not been written yet, and its source has delivered nothing.
                 if !reading.has_value() {
                     return;
                 }
@@ -342,7 +343,7 @@ impl Running {
             Event::ItemError { item, fault } => self.refuse_item(item, fault.to_string()),
             Event::Connected { .. } => {
                 locked(&self.status).is_connected = true;
-                // The engine may have been configured anew.
+                // The engine may have a new configuration.
                 let now = self.clock.now();
                 self.descriptions.clear();
                 for item in self.items.values() {
@@ -372,7 +373,7 @@ impl Running {
         locked(&self.status).is_connected
     }
 
-    /// Notes what is known of variables beside their values.
+    /// Notes the descriptions of variables.
     fn describe(&mut self, described: Vec<Described>) {
         for (id, known) in described {
             let noted = self
@@ -384,7 +385,7 @@ impl Running {
         }
     }
 
-    /// Tells once of a variable that it is not recorded, and why.
+    /// Reports once that a variable is not recorded, and why.
     fn refuse_item(&mut self, item: u32, why: String) {
         self.hear_of(item);
         let Some(one) = self.items.get_mut(&item) else {
@@ -411,13 +412,13 @@ impl Running {
             Writing::Sync => self.recording.sync(now),
             Writing::Finish => self.recording.finish(now),
         };
-        // Nobody asks for each.
+        // The notices of ended files are not used.
         while self.recording.take_ended().is_some() {}
         let progress = self.recording.progress();
         let mut status = locked(&self.status);
         match written {
             Err(error) => status.trouble = Some(error.to_string()),
-            // That a sync has failed stays true whatever is written behind it in this file.
+            // A failed sync remains a failure, whatever is written to this file afterwards.
             Ok(()) if progress.sync_failure.is_some() && self.options.rotation.is_none() => {}
             Ok(()) => status.trouble = None,
         }

@@ -1,5 +1,5 @@
-//! Elements of a stream from the ring into a recording: in whole regions, or when they have waited
-//! for long.
+//! Moves elements of a stream from the ring into a recording, in whole regions or after they have
+//! waited for long.
 
 use std::time::Duration;
 
@@ -9,40 +9,39 @@ use trunkline_ring::{NoRegion, ReadRegion, RegionReader};
 use super::Stopped;
 use super::streams::RowsRecording;
 
-/// How long it is waited for elements, or for room on the disk, before it is looked whether to
-/// stop.
+/// Longest wait for elements, or for room on the disk, before the stop signal is checked.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long the disk may stand when the ring is full.
+/// Longest time that the disk may stall while the ring is full.
 const DISK_WAIT: Duration = Duration::from_secs(5);
 
-/// How long elements of a slow stream wait for a region to become full: a block of them at least,
-/// and fewer. Each time they and their header fill up two blocks of the file.
+/// Longest time that elements of a slow stream wait for a region to fill: at least one block of
+/// them, and fewer. Each write with its header takes up to two blocks of the file.
 const AGE_MAX: Duration = Duration::from_secs(1);
 const AGE_MAX_OF_FEW: Duration = Duration::from_secs(5);
 const BLOCK_BYTES: u64 = 4096;
 
-/// Where elements go from the ring. What time it is, the recording says.
+/// Moves elements from the ring to the recording, whose clock it uses.
 pub(super) struct RegionsOut<'a, R, F> {
     ring: &'a mut RegionReader,
     recording: &'a mut R,
     /// Rows of a region.
     rows: u64,
-    /// Where in the ring the next region begins.
+    /// Row in the ring at which the next region begins.
     at: u64,
-    /// Rows that are whole blocks together.
+    /// Rows that together fill whole blocks.
     block_rows: u64,
     rows_before: u64,
     /// Rows of the longest region that may begin within a block; 0: none may.
     odd_rows_max: u64,
-    /// When something was recorded last: elements wait for others no longer than since then.
+    /// Time of the last write. Elements wait for a full region at most from then on.
     since: Duration,
     stopped: &'a Stopped,
     on_region: F,
 }
 
 impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
-    /// From a ring in which nothing was yet, in regions of `region_rows` rows.
+    /// Starts with an unused ring, in regions of `region_rows` rows.
     pub(super) fn new(
         ring: &'a mut RegionReader,
         recording: &'a mut R,
@@ -55,7 +54,7 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Self {
             rows: region_rows.clamp(1, ring.capacity()),
             at: 0,
-            // Of a power of two, the part that a row does not have.
+            // The block size divided by the power of two contained in the size of a row.
             block_rows: BLOCK_BYTES >> (row_bytes as u64).trailing_zeros().min(BLOCK_BYTES.ilog2()),
             rows_before: recording.rows(),
             odd_rows_max: copying.map_or(0, |copying| copying.segment_bytes / row_bytes) as u64,
@@ -67,23 +66,23 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         }
     }
 
-    /// Rows that were recorded from here.
+    /// Returns the rows recorded by this object.
     pub(super) fn recorded(&self) -> u64 {
         self.recording.rows().saturating_sub(self.rows_before)
     }
 
-    /// Whether it is to end now.
+    /// Returns true if the recording is to end now.
     pub(super) fn is_to_end(&self) -> bool {
         self.stopped.now()
     }
 
-    /// Waits until regions are in the file, so that they come back to the ring.
+    /// Waits until regions are in the file and return to the ring.
     pub(super) fn flush(&mut self) -> Result<(), RecordError> {
         self.recording.flush(Durability::InFile, DISK_WAIT)
     }
 
-    /// Writes what is due, of so many elements that came in all: whole regions, or what has waited
-    /// for long.
+    /// Writes what is due when `elements` have arrived in all: whole regions, or elements that have
+    /// waited for long.
     pub(super) fn write_due(&mut self, elements: u64) -> Result<(), RecordError> {
         if self.write_some(self.rows, u64::MAX)? || self.write_old(elements)? {
             self.since = self.recording.now();
@@ -93,12 +92,12 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(())
     }
 
-    /// Writes everything that is there.
+    /// Writes everything in the ring.
     pub(super) fn write_rest(&mut self) -> Result<(), RecordError> {
         self.write_some(1, u64::MAX).map(|_| ())
     }
 
-    /// Writes everything that is there, and waits until it is in the file.
+    /// Writes everything in the ring, and waits until it is in the file.
     pub(super) fn end(&mut self) -> Result<(), RecordError> {
         self.write_rest()?;
         self.flush()?;
@@ -106,8 +105,8 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(())
     }
 
-    /// Writes what has waited for long, of so many elements that came, though it is no whole
-    /// region: whole blocks, or all where there is none. Whether there was something.
+    /// Writes elements that have waited for long although they fill no region: whole blocks, or
+    /// everything if there is no whole block. Returns true if it wrote any.
     fn write_old(&mut self, elements: u64) -> Result<bool, RecordError> {
         let age = self.recording.now().saturating_sub(self.since);
         let waiting = elements.saturating_sub(self.recorded());
@@ -122,9 +121,9 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         self.write_some(1, most)
     }
 
-    /// Writes regions of at least `least` rows, and no more than `most` rows of all. They end where
-    /// all of them had `rows` rows, so that one that has fewer does not put those behind it off
-    /// their blocks. Whether there were any.
+    /// Writes regions of at least `least` rows, and at most `most` rows in all. Regions end where
+    /// they would if all had `rows` rows, so that a shorter one does not move later regions off
+    /// their blocks. Returns true if it wrote any.
     fn write_some(&mut self, least: u64, most: u64) -> Result<bool, RecordError> {
         let rows = self.rows;
         let mut written = 0;
@@ -152,8 +151,8 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(written > 0)
     }
 
-    /// Writes a region; holds it while the disk is full, until it is to end. Meanwhile nothing is
-    /// taken from the stream, which holds its writer up.
+    /// Writes a region. While the disk is full it holds the region until the recording is to end.
+    /// Meanwhile nothing is taken from the stream, which stalls its writer.
     fn write(&mut self, mut region: ReadRegion) -> Result<(), RecordError> {
         loop {
             let refused = match self.recording.write(region) {
@@ -183,12 +182,11 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(60);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// Rows of a region, which is as long as regions are from which on nothing is copied, and of a
-    /// block.
+    /// Rows of a region, which has the smallest size that is not copied, and rows of a block.
     const REGION: u64 = (trunkline_record::COPY_BELOW_BYTES / 8) as u64;
     const BLOCK: u64 = BLOCK_BYTES / 8;
 
-    /// A stream's elements are their own numbers.
+    /// The elements of the stream are their own numbers.
     struct Rig {
         disk: SimDisk,
         filler: RegionFiller,
@@ -217,14 +215,14 @@ mod tests {
         }
     }
 
-    /// So many elements come.
+    /// Pushes `count` elements.
     fn push(filler: &mut RegionFiller, count: u64) {
         let from = filler.written();
         let bytes: Vec<u8> = (from..from + count).flat_map(u64::to_le_bytes).collect();
         filler.push(&bytes).unwrap();
     }
 
-    /// The elements in the file are all that came.
+    /// Checks that the file contains all pushed elements.
     fn check(rig: &mut Rig) {
         rig.recording.close(WAIT).unwrap();
         let file = rig.disk.file();
@@ -246,7 +244,7 @@ mod tests {
         let mut recorded = 0;
         for (come, after) in [
             (BLOCK - 1, [(0, 0), (4_999, 0), (1, BLOCK - 1)]),
-            // What the blocks leave waits anew.
+            // The remainder after the blocks starts a new wait.
             (2 * BLOCK + 3, [(999, 0), (1, 2 * BLOCK), (4_999, 0)]),
             (0, [(0, 0), (1, 3), (60_000, 0)]),
         ] {
@@ -258,7 +256,7 @@ mod tests {
                 assert_eq!(sut.recorded(), recorded, "{come} and {passed} ms");
             }
         }
-        // What is collected is in the file a second later.
+        // Collected elements are in the file one second later.
         for _ in 0..100 {
             rig.disk.pass(10 * MILLISECOND);
             sut.write_due(rig.filler.written()).unwrap();
@@ -280,13 +278,13 @@ mod tests {
         rig.disk.pass(AGE_MAX_OF_FEW);
         sut.write_due(rig.filler.written()).unwrap();
         assert_eq!(sut.recorded(), 100);
-        // From now on it is fast, several times around the ring.
+        // From here on the stream is fast, several times around the ring.
         for number in 1..=20 {
             push(&mut rig.filler, REGION);
             sut.write_due(rig.filler.written()).unwrap();
             sut.flush().unwrap();
             assert_eq!(sut.recorded(), number * REGION);
-            // Up to where the first region would have ended, and whole ones.
+            // Rows up to where the first region would have ended, and then whole regions.
             let progress = sut.recording.progress();
             assert_eq!(progress.regions_in_place, number - 1);
             assert_eq!(progress.regions_copied, 2);

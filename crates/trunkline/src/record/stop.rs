@@ -1,17 +1,17 @@
-//! How a recording, or playing, is told to end.
+//! The stop signal of recording and playing.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Ends what has its [`Stopped`], by being dropped.
+/// Ends the operation that has its [`Stopped`], when it is dropped.
 #[derive(Debug)]
 pub struct Stopper(#[allow(dead_code, reason = "that it is there is what it says")] Sender<()>);
 
-/// Says when to end.
+/// The receiving end of the stop signal.
 #[derive(Debug)]
 pub struct Stopped(Receiver<()>);
 
-/// Both ends of it.
+/// Returns both ends of a stop signal.
 #[must_use]
 pub fn stopper() -> (Stopper, Stopped) {
     let (stopper, stopped) = channel();
@@ -19,13 +19,13 @@ pub fn stopper() -> (Stopper, Stopped) {
 }
 
 impl Stopped {
-    /// Whether it is to end; waits for it for at most `wait`.
+    /// Waits at most `wait` for the stop signal. Returns true if it was given.
     #[must_use]
     pub fn within(&self, wait: Duration) -> bool {
         self.0.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// Whether it is to end now.
+    /// Returns true if the stop signal was given.
     #[must_use]
     pub fn now(&self) -> bool {
         self.within(Duration::ZERO)

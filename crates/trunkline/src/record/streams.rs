@@ -1,4 +1,4 @@
-//! Streams into recordings.
+//! Records streams.
 
 use std::io;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use trunkline_types::DataType;
 use super::regions_out::{LOOK_EVERY, RegionsOut};
 use super::{RecordingError, Stopped};
 
-/// What was recorded of a stream.
+/// Counts of what was recorded of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StreamRecorded {
-    /// Elements that were taken from the stream.
+    /// Elements taken from the stream.
     pub elements: u64,
-    /// Bytes of them, each of which was copied once, from the stream's buffer into the ring.
+    /// Their bytes, each copied once, from the stream's buffer into the ring.
     pub bytes: u64,
-    /// The stream has ended; otherwise it was stopped, and goes on.
+    /// True if the stream has ended, false if recording was stopped and the stream continues.
     pub has_ended: bool,
 }
 
-/// Where rows of a stream are recorded: one file, or a series of them.
+/// A destination of rows: one file, or a series of files.
 pub trait RowsRecording {
     /// Writes the rows of a region: [`TdmsRecording::write`], [`TdmsSeries::write`].
     ///
@@ -34,25 +34,26 @@ pub trait RowsRecording {
     /// As there.
     fn write(&mut self, region: ReadRegion) -> Result<(), RecordError>;
 
-    /// Waits until everything is as safe as said: [`TdmsRecording::flush`], [`TdmsSeries::flush`].
+    /// Waits until everything is as safe as `durability` requires: [`TdmsRecording::flush`],
+    /// [`TdmsSeries::flush`].
     ///
     /// # Errors
     /// As there.
     fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError>;
 
-    /// Takes completions that have come: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
+    /// Takes completions that have arrived: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
     ///
     /// # Errors
     /// As there.
     fn poll(&mut self) -> Result<(), RecordError>;
 
-    /// Rows that were taken.
+    /// Returns the number of rows taken.
     fn rows(&self) -> u64;
 
-    /// Which regions are copied, as the queue was told.
+    /// Returns which regions are copied, as configured for the queue.
     fn copying(&self) -> Option<Copying>;
 
-    /// The backend's clock.
+    /// Returns the time of the backend's clock.
     fn now(&self) -> Duration;
 }
 
@@ -108,14 +109,14 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> RowsRecording for T
     }
 }
 
-/// Copies elements of a stream into a ring, where they are recorded from: as many as have arrived
-/// and as there is room for, in one copy. Waits for the first one for at most `timeout`. How many;
-/// 0 where the ring is full.
+/// Copies elements of a stream into a ring from which they are recorded: as many as have arrived
+/// and fit, in one copy. Waits at most `timeout` for the first one. Returns their number; 0 if the
+/// ring is full.
 ///
-/// What has no room stays in the stream, which holds its writer up: nothing is lost.
+/// Elements that do not fit stay in the stream, which stalls its writer: nothing is lost.
 ///
 /// # Errors
-/// [`RecordingError::Stream`]: nothing came in time, or the stream is over.
+/// [`RecordingError::Stream`]: nothing came in time, or the stream has ended.
 /// [`RecordingError::OtherRows`], [`RecordingError::Ring`].
 pub fn receive_into_ring(
     stream: &mut ValueReader,
@@ -146,21 +147,20 @@ pub fn receive_into_ring(
     Ok(count)
 }
 
-/// Records a stream into a file or a series until it ends or is stopped, in regions of
-/// `region_rows` rows. Both ends of the ring are the recorder's, and nothing was in it before, so
-/// that regions begin at blocks; `on_region` is called after each
-/// region, and from time to time while the disk is full.
+/// Records a stream into a file or a series, in regions of `region_rows` rows, until it ends or is
+/// stopped. The recorder owns both ends of the ring, which must be unused, so that regions begin at
+/// blocks. `on_region` is called after each region, and from time to time while the disk is full.
 ///
-/// The stream waits while the disk does, and while it is full: nothing is lost. Elements of a slow
-/// stream wait for 1 s, fewer than 4 KiB of them for 5 s, and are then recorded though they are no
-/// whole region, where the recording may copy them
-/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)): the next region does not
+/// The stream waits while the disk is busy or full: nothing is lost. Elements of a slow stream wait
+/// for 1 s, and fewer than 4 KiB of them for 5 s. They are then recorded without filling a region,
+/// if the recording may copy them
+/// ([`QueueOptions::copying`](trunkline_record::QueueOptions::copying)); the next region does not
 /// begin at a block.
 ///
 /// # Errors
-/// [`RecordingError::Unwritten`]: it was stopped while the disk was full, or the disk stands.
-/// [`RecordingError`]. What was taken from the stream before is in the recording, as far as that
-/// can be written.
+/// [`RecordingError::Unwritten`]: recording was stopped while the disk was full, or the disk
+/// stalls. Otherwise [`RecordingError`]. The elements taken before are in the recording, as far as
+/// they can be written.
 pub fn record_stream<R: RowsRecording>(
     stream: &mut ValueReader,
     (filler, reader): (&mut RegionFiller, &mut RegionReader),
@@ -191,7 +191,7 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
 ) -> Result<(), RecordingError> {
     while !done.has_ended && !out.is_to_end() {
         match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
-            // The disk is behind: regions come back when something is written.
+            // The disk is behind: regions return once something is written.
             Ok(0) => out.flush()?,
             Ok(count) => {
                 done.elements += count;
@@ -212,10 +212,10 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
     Ok(out.end()?)
 }
 
-/// The channels that elements of a type are recorded as, without being converted: one named `name`,
-/// or one for each field of a struct. Timestamps become 64-bit nanoseconds since 1970, as they lie
-/// in memory, and properties of the channel say so: `value_type` is `timestamp`, `unit_string` is
-/// `ns`.
+/// Returns the channels that elements of a type are recorded as, without conversion: one named
+/// `name`, or one for each field of a struct. Timestamps become 64-bit nanoseconds since 1970,
+/// their layout in memory, and properties of the channel record that: `value_type` is `timestamp`,
+/// `unit_string` is `ns`.
 ///
 /// # Errors
 /// [`RecordingError::Type`].
@@ -248,7 +248,7 @@ pub fn stream_layout(
     };
     channels
         .filter(|channels| {
-            // Nothing lies between the parts.
+            // There is no padding between the parts.
             let of_stream = element_bytes(data_type).map(|bytes| bytes as u64);
             of_stream.is_some() && bytes(channels) == of_stream
         })

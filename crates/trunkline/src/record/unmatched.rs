@@ -4,21 +4,21 @@ use std::collections::HashMap;
 
 use trunkline_types::Pattern;
 
-/// The patterns of a recording, and which have matched nothing so far.
+/// The patterns of a recording, and those among them that have matched nothing so far.
 #[derive(Debug)]
 pub(super) struct Unmatched {
     patterns: Vec<Pattern>,
-    /// Which have matched nothing.
+    /// True for each pattern that has matched nothing.
     is_open: Vec<bool>,
-    /// Those without a wildcard, which match themselves: there may be as many as variables.
+    /// Patterns without a wildcard, which match only themselves; there may be as many as variables.
     names: HashMap<String, Vec<usize>>,
-    /// The others.
+    /// The patterns with a wildcard.
     wildcards: Vec<usize>,
-    /// Of which the engine has told every name that they match.
+    /// True for each pattern whose matches the engine has listed completely.
     is_listed: Vec<bool>,
-    /// How many the others are.
+    /// Number of patterns not listed yet.
     unlisted: usize,
-    /// It is not as it was when it was looked at last.
+    /// True if the result has changed since it was taken last.
     has_changed: bool,
 }
 
@@ -46,7 +46,8 @@ impl Unmatched {
         }
     }
 
-    /// Every name that this pattern matches was told; with every connection anew.
+    /// Notes that the engine has listed every match of this pattern. Each connection lists them
+    /// anew.
     pub(super) fn listed(&mut self, number: usize) {
         let Some(is_listed) = self.is_listed.get_mut(number) else {
             return;
@@ -57,12 +58,12 @@ impl Unmatched {
         }
     }
 
-    /// Whether it is known of every pattern what it matches.
+    /// Returns true once the matches of every pattern are known.
     pub(super) fn is_known(&self) -> bool {
         self.unlisted == 0
     }
 
-    /// A variable of this name is there.
+    /// Notes that a variable of this name exists.
     pub(super) fn appeared(&mut self, name: &str) {
         let patterns = &self.patterns;
         let matches = |number: &usize| patterns.get(*number).is_some_and(|one| one.matches(name));
@@ -75,8 +76,8 @@ impl Unmatched {
         }
     }
 
-    /// Those that have matched nothing, of those of which it is known; none where they are as they
-    /// were the last time.
+    /// Returns the listed patterns that have matched nothing; `None` if nothing has changed since
+    /// the last call.
     pub(super) fn take_news(&mut self) -> Option<Vec<String>> {
         if !std::mem::take(&mut self.has_changed) {
             return None;
@@ -90,7 +91,7 @@ impl Unmatched {
         )
     }
 
-    /// A pattern, as it is written.
+    /// Returns the text of a pattern.
     pub(super) fn pattern(&self, number: usize) -> &str {
         self.patterns.get(number).map_or("", Pattern::as_str)
     }

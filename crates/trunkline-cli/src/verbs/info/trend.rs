@@ -1,4 +1,4 @@
-//! The last values of a variable, as a line of marks.
+//! The last values of a variable as a sparkline.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const MARKS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
-/// The value now and those that come next, `count` of each name at most, as far as they come before
-/// `timeout` is over.
+/// Collects the current value and the following ones: at most `count` of each name, and those that
+/// arrive before `timeout` expires.
 ///
 /// # Errors
 /// The subscription cannot be made.
@@ -53,7 +53,7 @@ pub(super) fn collect(
     Ok(values)
 }
 
-/// Numbers as marks between their lowest and highest; empty when they are none.
+/// Formats numbers as marks between their lowest and highest; empty for other values.
 pub(super) fn marks(values: &[Value]) -> String {
     let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
     let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
@@ -66,7 +66,7 @@ pub(super) fn marks(values: &[Value]) -> String {
             true => (number - low) / (high - low) * (MARKS.len() - 1) as f64,
             false => 0.0,
         };
-        // What is not a number has no height, and is shown lowest.
+        // NaN has no height, and is shown lowest.
         MARKS
             .get(height.round() as usize)
             .copied()

@@ -1,4 +1,4 @@
-//! Properties, readers and ledgers of a variable in words.
+//! Describes properties, readers and ledgers of a variable in words.
 
 use serde_json::{Value as Json, json};
 use trunkline::proto::{ReaderInfo, VariableInfo};
@@ -36,7 +36,7 @@ pub(super) fn scope_name(scope: Scope) -> &'static str {
     }
 }
 
-/// Who alone may write it, and for how long.
+/// Describes who has the exclusive right to write the variable, and for how long.
 pub(super) fn held_by(info: &VariableInfo) -> String {
     let waiting = match info.writers_waiting {
         0 => String::new(),
@@ -51,7 +51,7 @@ pub(super) fn held_by(info: &VariableInfo) -> String {
     }
 }
 
-/// Who is subscribed, and over what. What was repaired is said where there was anything.
+/// Describes the subscribers and their transports. Repairs are mentioned if there were any.
 pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
     let one = |reader: &ReaderInfo| {
         let who = match (reader.session, reader.from.as_str()) {
@@ -80,7 +80,7 @@ pub(super) fn source(info: &VariableInfo) -> String {
     }
 }
 
-/// The identity of the ledger; what is zero and rare is left out.
+/// Describes the ledger as a sum; rare causes with zero are left out.
 pub(super) fn writes(ledger: &UpstreamLedger) -> String {
     let UpstreamLedger {
         offered,

@@ -1,4 +1,4 @@
-//! The variables that are followed, and what is known of them.
+//! The followed variables and their metadata.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,17 +17,17 @@ pub(super) struct Followed {
     pub(super) name: String,
     /// `None` while it cannot be opened.
     pub(super) facts: Option<Facts>,
-    /// The condition of `--until`, for its type.
+    /// The condition of `--until`, bound to its type.
     pub(super) until: Option<Bound>,
-    /// The code of the last thing said to be wrong with it, until a reading comes.
+    /// Code of the last problem reported, until a reading arrives.
     pub(super) complaint: Option<Cow<'static, str>>,
-    /// What came since the last line of `--rate`.
+    /// Counts since the last line of `--rate`.
     pub(super) rate: Rate,
-    /// It matched a pattern and is no more.
+    /// True if it matched a pattern and no longer exists.
     pub(super) is_gone: bool,
 }
 
-/// What is known of the names there are at the start.
+/// The metadata of the names that exist at the start.
 #[derive(Debug, Default)]
 pub(super) struct Known(HashMap<String, Followed>);
 
@@ -36,7 +36,7 @@ impl Known {
         self.0.contains_key(name)
     }
 
-    /// What is known of a name, as an item.
+    /// Takes the metadata of a name, for a new item.
     pub(super) fn take(&mut self, name: &str) -> Followed {
         self.0.remove(name).unwrap_or_else(|| Followed {
             name: name.to_owned(),
@@ -46,7 +46,7 @@ impl Known {
 }
 
 impl Followed {
-    /// Whether this problem was not just said.
+    /// Returns true unless this problem was the last one reported.
     pub(super) fn is_news(&mut self, problem: &Problem) -> bool {
         self.complaint.replace(problem.code.clone()).as_ref() != Some(&problem.code)
     }
@@ -61,7 +61,7 @@ impl Followed {
     }
 }
 
-/// Opens all names. What cannot be opened is followed as well: it may come later.
+/// Opens all names. Names that cannot be opened are followed as well: they may appear later.
 pub(super) fn open(
     connection: &Connection,
     entries: &[Entry],
@@ -108,8 +108,7 @@ pub(super) fn open(
     Ok((items, problems))
 }
 
-/// Asks anew for what is known of the variables that are `wanted`; where there is no answer, the
-/// old stands.
+/// Requests the metadata of the `wanted` variables again; without an answer the old is kept.
 pub(super) fn refresh(
     connection: &Connection,
     items: &mut [Followed],

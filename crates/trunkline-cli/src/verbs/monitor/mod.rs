@@ -77,7 +77,7 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// How often `--rate` prints.
+/// Interval at which `--rate` prints.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 fn contract(text: &str) -> Result<Contract, ContractError> {
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let patterns: Vec<Pattern> = targets.patterns().cloned().collect();
     let fixed = targets.names(&context.settings);
     let mut entries = connection.expand(targets, context)?;
-    // It may match later.
+    // The pattern may match later.
     let unmatched = entries.take_no_match();
     let name_width = entries.width();
     let printer = match args.rate {
@@ -185,19 +185,18 @@ struct Monitor<'a> {
     printer: Printer,
     name_width: usize,
     items: Vec<Followed>,
-    /// What the patterns match at the start, until it appears.
+    /// Metadata of the names that matched at the start, until they appear.
     known: Known,
     patterns: &'a [Pattern],
     tally: Tally,
-    /// Readings so far.
+    /// Number of readings so far.
     count: u64,
-    /// Of the engine, once the subscription is connected.
-    /// Epoch and identity of the engine that readings are from.
+    /// Epoch and identity of the engine that readings are from, once the subscription is connected.
     engine: Option<(u64, [u8; 16])>,
 }
 
 impl Monitor<'_> {
-    /// Prints what comes until it is enough.
+    /// Prints events until an end condition is met.
     fn follow(mut self, subscription: &PatternSubscription) -> Result<Exit, Stop> {
         let clock = self.context.clock;
         let end = self
@@ -209,7 +208,7 @@ impl Monitor<'_> {
             let event = match subscription.try_next() {
                 Some(event) => Some(event),
                 None => {
-                    // Nothing waits: whoever reads the output gets all of it now.
+                    // Nothing is waiting, so the reader of the output gets all of it now.
                     self.context.terminal.flush()?;
                     let rate = self
                         .args
@@ -221,7 +220,7 @@ impl Monitor<'_> {
             };
             let is_enough = match event {
                 Some(event) => self.take(event)?,
-                // Without a deadline there is no next event only when there will be none.
+                // Without a deadline, no next event means that there will be none.
                 None => end.is_none() && !self.args.rate,
             };
             if is_enough {
@@ -238,7 +237,7 @@ impl Monitor<'_> {
         }
     }
 
-    /// Takes one event. Whether it was the last one wanted.
+    /// Handles one event. Returns true if it was the last one wanted.
     fn take(&mut self, event: FollowEvent) -> Result<bool, Stop> {
         match event {
             FollowEvent::Event(event) => return self.handle(event),
@@ -283,7 +282,7 @@ impl Monitor<'_> {
         self.say(object, Mood::Fine, &format!("*** {name} appeared ({ty})"))
     }
 
-    /// Takes one event of the subscription. Whether it was the last one wanted.
+    /// Handles one event of the subscription. Returns true if it was the last one wanted.
     fn handle(&mut self, event: Event) -> Result<bool, Stop> {
         match event {
             Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
@@ -365,7 +364,7 @@ impl Monitor<'_> {
         };
         self.say(object, Mood::Fine, &sentence)?;
         if is_restarted {
-            // Its configuration may be another one.
+            // The new engine may have another configuration.
             let condition = self.condition.as_ref();
             followed::refresh(self.connection, &mut self.items, |_| true, condition)?;
         }
@@ -378,7 +377,7 @@ impl Monitor<'_> {
             return Ok(false);
         };
         if item.facts.is_none() {
-            // All that appeared with it are asked for at once.
+            // Requests the metadata of all variables that appeared with it at once.
             let is_unknown = |item: &Followed| item.facts.is_none();
             followed::refresh(
                 self.connection,
@@ -441,7 +440,7 @@ impl Monitor<'_> {
         self.context.terminal.flush()
     }
 
-    /// `--for` is over.
+    /// Ends because the time of `--for` is over.
     fn time_is_over(mut self) -> Result<Exit, Stop> {
         let count = self.count;
         let sentence = match (self.args.count, &self.condition) {
@@ -457,20 +456,20 @@ impl Monitor<'_> {
         Ok(self.tally.exit())
     }
 
-    /// One name's problem.
+    /// Reports the problem of one name.
     fn complain(&mut self, problem: &Problem) -> Result<(), Stop> {
         self.tally
             .item_failed(self.context.show(problem, self.name_width)?);
         Ok(())
     }
 
-    /// What happened, on standard error.
+    /// Reports an event on standard error.
     fn say(&self, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
         note(self.context, object, mood, sentence)
     }
 }
 
-/// A line on standard error.
+/// Writes a line to standard error.
 fn note(context: &Context, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
     let terminal = &context.terminal;
     match context.settings.form {
@@ -480,7 +479,7 @@ fn note(context: &Context, object: Object, mood: Mood, sentence: &str) -> Result
 }
 
 impl Args {
-    /// Whether to miss something is a failure.
+    /// Returns true if a lost reading is a failure.
     fn is_lossless(&self) -> bool {
         matches!(self.contract, Contract::All { .. })
     }

@@ -1,5 +1,5 @@
-//! `play --stream`: the values of one variable, as which a stream of text, bytes, arrays, waveforms
-//! or structs is recorded.
+//! `play --stream`: plays the values of one variable, the form in which a stream of text, bytes,
+//! arrays, waveforms or structs is recorded.
 
 use trunkline::record::{
     Pace, RecordedVariables, RecordingError, StreamPlayed, play_elements_into_stream, stopper,
@@ -15,11 +15,10 @@ use crate::terminal::plain;
 use crate::verbs::Context;
 use crate::verbs::record::open;
 
-/// The property of a group that says the type of its values, of which each may have several
-/// channels.
+/// The property of a group with the type of its values, each of which may have several channels.
 const TYPE: &[u8] = b"variable_type";
 
-/// The group whose values are to be played; none where its channels are played as rows.
+/// Returns the group whose values are to be played; `None` if its channels are played as rows.
 pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>, Stop> {
     if args.times.is_some() || !context.settings.exclude.is_empty() {
         return Ok(None);
@@ -113,7 +112,7 @@ pub(super) fn into_stream(
     })
 }
 
-/// Says what the recording has and the stream does not carry; whether that is nothing.
+/// Reports the parts of the recording that a stream does not carry. Returns true if there are none.
 fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, Stop> {
     if done.not_good > 0 {
         let sentence = format!(

@@ -1,4 +1,4 @@
-//! `put`, and what has its form: writes values and says what came of each.
+//! `put`, and the verbs of the same form: writes values and reports the outcome of each.
 
 mod pairs;
 mod report;
@@ -50,15 +50,15 @@ pub(crate) struct Args {
     no_wait: bool,
 }
 
-/// Where a variable is expected to be.
+/// The position that a variable is expected to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Expected {
-    /// `None`: the engine's, now.
+    /// `None`: the current epoch of the engine.
     epoch: Option<u64>,
     sequence: u64,
 }
 
-/// Reads `812` or `11:812`.
+/// Parses `812` or `11:812`.
 fn expected(text: &str) -> Result<Expected, String> {
     let number = |text: &str| {
         let wrong = |_| "it is no position; write SEQ or EPOCH:SEQ, as --json tells them";
@@ -76,7 +76,7 @@ fn expected(text: &str) -> Result<Expected, String> {
     })
 }
 
-/// How the writes are made, beside their values.
+/// Options of the writes, beside their values.
 #[derive(Clone, Copy, Default)]
 struct How {
     no_wait: bool,
@@ -90,7 +90,7 @@ pub(crate) const VERB: Verb = Verb {
     exits: EXITS,
 };
 
-/// How writes end.
+/// Possible exit codes of writes.
 pub(super) const EXITS: &[Exit] = &[
     Exit::Done,
     Exit::SomeFailed,
@@ -103,11 +103,11 @@ pub(super) const EXITS: &[Exit] = &[
     Exit::Interrupted,
 ];
 
-/// What is to become of one pair.
+/// The fate of one pair.
 enum Item {
-    /// It is wrong, and nothing is sent.
+    /// It is invalid, and nothing is sent.
     Wrong(Problem),
-    /// It is sent, as this write of the batch.
+    /// It is sent, as the write of the batch with this index.
     Sent {
         opened: Opened,
         value: Value,
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     write_values(args, Write::new, context)
 }
 
-/// Writes the values that the arguments name, each as `make` wants it written.
+/// Writes the values in the arguments; `make` creates each write.
 pub(super) fn write_values(
     args: &Args,
     make: fn(VariableRef, Value) -> Write,
@@ -139,7 +139,7 @@ pub(super) fn write_values(
     write(&pairs, making, how, context)
 }
 
-/// Gives each of these variables an order that has no value of its own.
+/// Gives each of these variables an order that has no value.
 pub(super) fn write_orders(
     names: &[String],
     make: fn(VariableRef) -> Write,
@@ -150,11 +150,11 @@ pub(super) fn write_orders(
     write(&pairs, Making::FromNothing(make), How::default(), context)
 }
 
-/// How a write is made of a name and a text.
+/// Creates a write from a name and a text.
 #[derive(Clone, Copy)]
 enum Making {
     FromText(fn(VariableRef, Value) -> Write),
-    /// The text says nothing.
+    /// The text is not used.
     FromNothing(fn(VariableRef) -> Write),
 }
 
@@ -198,7 +198,7 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
         let (client, life) = (&connection.client, connection.timeout());
         let sent = client.write_untracked(writes, life);
         sent.map_err(|error| connection.failed(&error))?;
-        // Sends what waits, without waiting for what the engine says to it.
+        // Sends the waiting writes, without waiting for the engine's answer.
         connection.client.close();
         return report.sent(pairs, &items);
     }
@@ -209,7 +209,7 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
     report.written(&connection, pairs, &items, writes, sending)
 }
 
-/// Opens the variables, and makes a write of each value that fits.
+/// Opens the variables, and creates a write for each valid value.
 fn prepare(
     connection: &Connection,
     pairs: &[Pair],
@@ -264,7 +264,7 @@ impl Item {
 }
 
 impl Making {
-    /// The write, and the value that stands for it until there is a better one.
+    /// Returns the write, and the value to show until the engine's is known.
     fn make(
         self,
         name: &str,

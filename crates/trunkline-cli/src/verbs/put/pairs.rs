@@ -1,4 +1,4 @@
-//! What is to be written: from the command line, standard input or a file.
+//! The values to write: from the command line, standard input or a file.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,10 +7,10 @@ use super::Args;
 use crate::output::csv;
 use crate::problem::Problem;
 
-/// A value for a name, as it was typed.
+/// A name and its value, as typed.
 pub(super) type Pair = (String, String);
 
-/// What is to be written, from the command line, standard input or a file.
+/// Returns the values to write, from the command line, standard input or a file.
 pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
     if let Some(path) = &args.csv {
         return pairs_of_csv(path);

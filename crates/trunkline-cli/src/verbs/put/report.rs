@@ -1,4 +1,4 @@
-//! What came of the writes, one line each.
+//! Reports the outcomes of the writes, one line each.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::output::{Facts, Shown};
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
-/// What came of a write that did not fail.
+/// The outcome of a write that did not fail.
 #[derive(Clone, Copy)]
 struct Outcome {
     word: &'static str,
@@ -22,37 +22,37 @@ struct Outcome {
     commit: Option<u64>,
 }
 
-/// Says what came of the writes.
+/// Reports the outcomes of the writes.
 pub(super) struct Report<'a> {
     pub(super) context: &'a Context,
     pub(super) printer: ReadingPrinter,
     pub(super) name_width: usize,
-    /// The writes carry values; otherwise the engine decides what the variables show.
+    /// True if the writes carry values; otherwise the engine decides what the variables show.
     pub(super) has_values: bool,
-    /// Why a write may leave its variable as it was.
+    /// The reason to report when a write leaves its variable unchanged.
     pub(super) unchanged: &'static str,
     pub(super) tally: Tally,
 }
 
-/// How writes are sent.
+/// How writes depend on each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sending {
-    /// Each ends by itself.
+    /// Each has its own outcome.
     Apart,
     /// All are carried out, or none.
     Together,
 }
 
-/// What the engine said to the writes.
+/// The engine's answer to the writes.
 #[derive(Default)]
 struct Answered {
     outcomes: Vec<WriteOutcome>,
-    /// The number of the commit, of those that were written together.
+    /// Commit number of a group.
     commit: Option<u64>,
 }
 
 impl Report<'_> {
-    /// All were sent, and that is all that is known.
+    /// Reports that all were sent; nothing else is known.
     pub(super) fn sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
         for ((name, _), item) in pairs.iter().zip(items) {
             match item {
@@ -70,7 +70,7 @@ impl Report<'_> {
         Ok(self.tally.exit())
     }
 
-    /// Writes, and waits for what comes of it.
+    /// Writes, and waits for the outcomes.
     pub(super) fn written(
         mut self,
         connection: &Connection,
@@ -101,7 +101,7 @@ impl Report<'_> {
         if let Err(CallError::Write(error)) = &answered {
             return Err(Problem::usage(&error.to_string()).into());
         }
-        // A call fails as a whole only where nothing of it was sent.
+        // A call fails as a whole only if none of its writes was sent.
         let lost = answered.as_ref().err().map(|error| {
             let why = connection.failed(error);
             let sentence = format!("not written: {}", why.message);
@@ -155,10 +155,9 @@ impl Report<'_> {
                     continue;
                 }
             };
-            // Another write may have followed already; what is told is what came of this one. An
-            // order
-            // without a value has none of its own: the device may have answered once more
-            // meanwhile.
+            // Another write may have followed already; the line reports the outcome of this one. An
+            // order without a value has no value to compare with: the device may have answered
+            // again in the meantime.
             let is_told = |reading: &&Reading| match outcome.position {
                 Some(at) if self.has_values => reading.position == at,
                 Some(at) => {
@@ -172,8 +171,8 @@ impl Report<'_> {
         Ok(self.tally.exit())
     }
 
-    /// What the engine holds now, by the index of the write: the value may have been pulled into
-    /// its range or come back from a device.
+    /// Returns the engine's current values, by the index of the write: a value may have been
+    /// coerced to its range or come back from a device.
     fn read_back(
         &self,
         connection: &Connection,
@@ -190,7 +189,7 @@ impl Report<'_> {
                 Item::Wrong(_) => None,
             })
             .collect();
-        // Without an answer, what was written stands for it.
+        // Without an answer, the written value is shown.
         let readings = connection.client.read(&variables, connection.timeout());
         readings.map_or_else(
             |_| Vec::new(),
@@ -209,8 +208,7 @@ impl Report<'_> {
         let received = self.context.clock.wall();
         let shown = |reading| Shown::new(name, &facts, reading, received);
         let old = opened.reading.as_ref().map(shown);
-        // Where the engine was not asked, or holds a newer value already, what was written is
-        // shown.
+        // If the engine was not asked, or already has a newer value, the written value is shown.
         let assumed = Reading {
             sample: Sample {
                 value: value.clone(),
@@ -241,7 +239,7 @@ impl Report<'_> {
         })
     }
 
-    /// One of those that are to be written together cannot be: none is sent.
+    /// Reports a group of which one write is invalid: none is sent.
     fn not_sent(mut self, culprit: &Problem, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
         let name = culprit.name.as_deref().unwrap_or("another");
         let sentence = format!("not written: the whole group was refused because of {name}");
@@ -262,7 +260,7 @@ impl Report<'_> {
     }
 }
 
-/// Why a write came to nothing, or may have.
+/// Returns the reason why a write failed, or may have failed.
 fn problem_of(outcome: Option<&WriteOutcome>, lost: Option<&Problem>) -> Problem {
     match (outcome, lost) {
         (Some(WriteOutcome::Refused(fault)), _) => writing_fault(fault),

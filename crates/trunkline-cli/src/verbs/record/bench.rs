@@ -1,5 +1,5 @@
-//! `record bench`: simulated devices to files, as fast as it goes or at a rate, every value
-//! checked.
+//! `record bench`: records simulated devices to files, at full speed or at a rate, and checks every
+//! value.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -33,13 +33,13 @@ const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
 /// Regions of a ring.
 const REGIONS: usize = 16;
 
-/// How long a disk may stand.
+/// Longest time that a disk may stall.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How long it is waited before it is looked whether to end.
+/// Longest wait before the interrupt is checked.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// What became of a device.
+/// The result of a device.
 struct Device {
     rows: u64,
     report: FileReport,
@@ -47,12 +47,12 @@ struct Device {
     file: Made,
 }
 
-/// A file that was made here, and is removed when it is of no use any more, whatever happens.
+/// A file made here. Dropping it removes the file.
 struct Made(PathBuf);
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // It may have been removed by somebody else.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -158,16 +158,16 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
-/// How far the recording of a device is, as the thread that shows it sees it.
+/// Progress of a device's recording, for the thread that displays it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Far {
     /// Bytes in the file.
     written: u64,
-    /// Bytes that wait to be.
+    /// Bytes waiting to be written.
     waiting: u64,
 }
 
-/// Renews the progress, where somebody looks at it. `shown`: when and how many bytes it was last.
+/// Updates the progress display. `shown` is the time of the last display, and the bytes then.
 fn show(far: &[Mutex<Far>], folder: &Path, shown: &mut (Tick, u64), context: &Context) {
     let now = context.clock.now();
     let elapsed = now.since(shown.0);
@@ -188,7 +188,7 @@ fn show(far: &[Mutex<Far>], folder: &Path, shown: &mut (Tick, u64), context: &Co
         counted(far.len() as u64, "device"),
         rate_text(rate),
         bytes_text(waiting as f64),
-        // A file in it.
+        // Any file in the folder will do.
         room_text(&folder.join("bench0.tdms"), rate),
     ));
 }
@@ -238,16 +238,16 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
     })
 }
 
-/// What is found in a device's file.
+/// The result of checking a device's file.
 enum Checked {
     Right,
-    /// What is wrong.
+    /// Description of the damage.
     Wrong(String),
-    /// It was not looked at all of it.
+    /// Not all of the file was checked.
     Interrupted,
 }
 
-/// Looks at every value of a device's file.
+/// Checks every value of a device's file.
 fn check(
     device: u16,
     path: &Path,

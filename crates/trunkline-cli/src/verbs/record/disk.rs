@@ -1,11 +1,12 @@
-//! Room on the disk.
+//! Free space on the disk.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::super::stream::units::bytes_text;
 
-/// Bytes that are free for this user where a file is; none where the system does not say.
+/// Returns the bytes available to this user on the disk of a file; `None` if the system does not
+/// report them.
 pub(super) fn free_bytes(path: &Path) -> Option<u64> {
     let folder = path
         .parent()
@@ -14,7 +15,7 @@ pub(super) fn free_bytes(path: &Path) -> Option<u64> {
     Some(known.f_bavail.saturating_mul(known.f_frsize))
 }
 
-/// How much is left, and how long that lasts at so many bytes per second.
+/// Describes the free space, and how long it lasts at this rate.
 pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
     let Some(free) = free_bytes(path) else {
         return "disk left unknown".to_owned();
@@ -27,7 +28,7 @@ pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
     format!("{left}, full in {}", span_text(seconds))
 }
 
-/// How long a disk lasts.
+/// Formats the time that a disk lasts.
 pub(super) fn span_text(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.0} s"),
@@ -38,7 +39,7 @@ pub(super) fn span_text(seconds: f64) -> String {
     }
 }
 
-/// How often the progress is renewed.
+/// Interval at which the progress is updated.
 pub(super) const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

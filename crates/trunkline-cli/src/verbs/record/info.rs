@@ -1,4 +1,4 @@
-//! `record info`: what is in a recording.
+//! `record info`: shows the contents of a recording.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// `cut_off`: updates behind the values that the file has in part only.
+/// `cut_off` is the number of updates after the last value that are only partly in the file.
 fn row(name: &str, data_type: &str, values: u64, gaps: Gaps, cut_off: u64) -> Row {
     let mut object = Object::new();
     object.put("name", name);
@@ -89,12 +89,12 @@ fn row(name: &str, data_type: &str, values: u64, gaps: Gaps, cut_off: u64) -> Ro
     }
 }
 
-/// What is missing in a group.
+/// The losses in a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     count: u64,
     lost: u64,
-    /// Gaps of which nobody knows how many are missing.
+    /// Gaps of unknown length.
     unknown: u64,
 }
 
@@ -119,7 +119,7 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
     format!("{}/{}", group.name(), path.name())
 }
 
-/// Opens a file as far as it goes.
+/// Opens a file as far as it can be read.
 pub(in crate::verbs) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
     let file = regular_file(path).map_err(|error| {

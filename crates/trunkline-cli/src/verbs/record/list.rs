@@ -1,4 +1,4 @@
-//! `record ls`: the recordings that run, and those of a folder.
+//! `record ls`: lists the running recordings, and those of a folder.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// The TDMS files of a folder, by name.
+/// Returns the TDMS files of a folder, sorted by name.
 fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed = |error: std::io::Error| {
         let sentence = format!("{} cannot be read: {error}", shown(folder));
@@ -68,7 +68,7 @@ fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(paths)
 }
 
-/// A recording that runs, as its recorder says.
+/// Returns the row of a running recording, from its recorder's answer.
 fn of_recorder(recorder: &Recorder, name: &str) -> Row {
     let mut object = Object::new();
     object.put("file", name);
@@ -137,7 +137,7 @@ fn of_recorder(recorder: &Recorder, name: &str) -> Row {
     }
 }
 
-/// A file of the folder, and how the command ends for it.
+/// Returns the row of a file in the folder, and the exit code that it leads to.
 fn of_file(path: &Path) -> (Row, Exit) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let bytes = path.metadata().map_or(0, |known| known.len());

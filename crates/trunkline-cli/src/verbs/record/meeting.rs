@@ -1,4 +1,4 @@
-//! Waiting for the other end of a stream, until it is to end.
+//! Waits for the other end of a stream, until interrupted.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::problem;
 use crate::problem::Stop;
 use crate::verbs::Context;
 
-/// How long the other end is waited for before it is looked whether to end.
+/// Longest wait for the other end before the interrupt is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// An end of the stream `url`, as soon as it has its other one; none where it was to end before.
-/// On a terminal it says that it waits.
+/// Returns an end of the stream `url` once it is connected to the other one; `None` if the command
+/// was to end before. On a terminal it shows that it waits.
 ///
 /// # Errors
-/// What `create` comes to; it does not come within the time that this was given.
+/// The error of `create`, including that the other end did not come within its timeout.
 pub(in crate::verbs) fn meet<T: Send + 'static>(
     url: &str,
     create: impl FnOnce() -> Result<T, StreamError> + Send + 'static,
@@ -24,7 +24,7 @@ pub(in crate::verbs) fn meet<T: Send + 'static>(
     context: &Context,
 ) -> Result<Option<T>, Stop> {
     let (sender, receiver) = channel();
-    // When it was to end before, this goes with the process.
+    // If the command ends before, this thread ends with the process.
     std::thread::Builder::new()
         .name("record-meeting".to_owned())
         .spawn(move || {

@@ -1,11 +1,12 @@
-//! `record`: variables, streams and simulated devices into TDMS files.
+//! `record`: records variables, streams and simulated devices into TDMS files.
 //!
 //! # Layout
-//! - `start`: variables, `unmatched` those that are not there; `stream`: a stream, and
-//!   `stream_file` where it goes. `list`: what recordings there are; `info`: what is in one.
-//! - `running`: a recording that runs, as other commands see it; `stop`: ending it from there.
-//! - `meeting`: waiting for the other end of a stream. `bench`: simulated devices. `disk`: how much
-//!   room is left. `way`: how a file is written.
+//! - `start`: variables, with `unmatched` for those that do not exist. `stream`: a stream, with
+//!   `stream_file` for its destination. `list`: the existing recordings; `info`: the contents of
+//!   one.
+//! - `running`: a running recording as other commands see it; `stop`: ending it from there.
+//! - `meeting`: waiting for the other end of a stream. `bench`: simulated devices. `disk`: free
+//!   space. `way`: the way in which a file is written.
 
 mod bench;
 mod disk;
@@ -181,7 +182,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 
 impl Args {
     /// # Errors
-    /// Something that this order does not know.
+    /// An argument that does not apply to this verb.
     fn check(&self) -> Result<(), Problem> {
         let verb = self.verb;
         let is_start = verb == Order::Start;
@@ -211,7 +212,7 @@ impl Args {
         }
     }
 
-    /// When it goes on in another file; none where there is one.
+    /// Returns the condition for continuing in another file; `None` for a single file.
     fn rotation(&self) -> Option<Rotation> {
         let is_asked = self.rotate_size.is_some() || self.rotate_time.is_some();
         let none = Rotation::default();
@@ -230,7 +231,7 @@ fn data_type(text: &str) -> Result<DataType, String> {
     parse_type(text).map_err(|error| error.to_string())
 }
 
-/// What a failure means to the user.
+/// Converts an error to a problem for the user.
 pub(super) fn problem(error: &RecordingError) -> Problem {
     let (exit, code) = match error {
         RecordingError::Stream(error) => return super::stream::problem(error),
@@ -255,7 +256,7 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
     Problem::new(exit, code, &plain(&error.to_string()))
 }
 
-/// Where something was recorded: a file, or the first of a series.
+/// Describes the place of a recording: a file, or the first of a series.
 fn files_text(path: &Path, files: u32) -> String {
     match files {
         0 | 1 => shown(path),
@@ -263,7 +264,7 @@ fn files_text(path: &Path, files: u32) -> String {
     }
 }
 
-/// Says what could not be done about the file at its end.
+/// Adds failures of the last operations on the file.
 fn put_failures(object: &mut Object, sync_failure: Option<i32>, untrimmed: Option<i32>) {
     let text = |number| std::io::Error::from_raw_os_error(number).to_string();
     if let Some(number) = sync_failure {
@@ -288,14 +289,14 @@ fn sample_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "write a number above 0, such as 48000 or 0.5".to_owned())
 }
 
-/// Why a recording does not begin.
+/// Returns the problem of a recording that could not begin.
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
         found.message = format!("{} cannot be made: {error}", shown(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
-            // The next file of a series has a message of its own; the one that was asked for is in
-            // the way before that.
+            // The error about the next file of a series has its own message, but an existing first
+            // file is reported before that.
             if error.get_ref().is_none() || path.exists() {
                 found.message = format!("{} is there already", shown(path));
             } else {

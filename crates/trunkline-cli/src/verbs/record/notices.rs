@@ -24,7 +24,7 @@ pub(super) struct Seen<'a> {
     pub(super) displaced: Option<&'a Displaced>,
     pub(super) sums_displaced: Option<&'a Displaced>,
     pub(super) room: Room,
-    /// What is wrong with the file.
+    /// Current failure of the file.
     pub(super) trouble: Option<&'a str>,
     /// `None`: the recording needs no engine.
     pub(super) is_connected: Option<bool>,
@@ -42,7 +42,7 @@ pub(super) struct Notices {
     is_connected: Option<bool>,
     lost: u64,
     lost_at: Option<Tick>,
-    /// What happens to new data while the disk is full.
+    /// Description of what happens to new data while the disk is full.
     when_full: &'static str,
 }
 
@@ -185,7 +185,7 @@ impl Notices {
     }
 }
 
-/// Whether enough time has passed for another line.
+/// Returns true if enough time has passed for another line.
 fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     let is_due = last.is_none_or(|last| now.since(last) >= SUMMED_EVERY);
     if is_due {
@@ -194,7 +194,7 @@ fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     is_due
 }
 
-/// What a removed file means while the recording is running.
+/// Describes what a removed file means while the recording is running.
 pub(super) fn removed_text(found: &Displaced) -> String {
     use trunkline::record::Whereabouts;
     match &found.now {

@@ -1,4 +1,4 @@
-//! A recording that runs: other commands of the same user see how it is, and end it.
+//! A running recording: other commands of the same user can query its state and end it.
 //!
 //! ```text
 //!   <folder of this user's sockets>/recordings/
@@ -6,9 +6,9 @@
 //!      +-- 93b1c2....sock   `status` and `stop` are asked here
 //! ```
 //!
-//! Both are named after the path of the file. The lock is the system's: it ends with the process
-//! however that ends, so what a killed recorder leaves behind blocks nobody. No signal is ever sent
-//! to a process.
+//! Both are named after the path of the file. The lock belongs to the system: it ends with the
+//! process, however that ends, so the remains of a killed recorder block nothing. No signal is ever
+//! sent to a process.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -29,24 +29,24 @@ use crate::terminal::shown;
 use crate::verbs::Context;
 use crate::verbs::stream::units::per_second;
 
-/// How long who asks may take to say what, and to take the answer.
+/// Longest time that a client may take to send its request, and to receive the answer.
 const ASKING: Duration = Duration::from_secs(1);
-/// Longest word that is asked.
+/// Longest request word.
 const WORD_BYTES: usize = 16;
-/// Commands that may wait for the end at a time; further ones are sent away.
+/// Maximum number of commands waiting for the end; further ones are turned away.
 const WAITING_MAX: usize = 16;
-/// Over which time the rate is taken.
+/// Time over which the rate is measured.
 const RATE_OVER: Duration = Duration::from_secs(2);
-/// How often a lock is tried that somebody has who does not answer.
+/// Attempts to take a lock whose holder does not answer.
 const TRIES: usize = 100;
 
 pub(super) const STATUS: &[u8] = b"status\n";
 pub(super) const STOP: &[u8] = b"stop\n";
 
-/// This recording, as others see it. It is taken away when it is dropped.
+/// The entry of this recording, visible to other commands. Dropping it removes the entry.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// None where there is no place for it.
+    /// `None` if no entry could be made.
     place: Option<Place>,
     shared: Arc<Mutex<Shared>>,
     meter: Meter,
@@ -58,27 +58,27 @@ struct Place {
     lock: File,
 }
 
-/// What the thread that answers shares with the recorder.
+/// State shared by the recorder and the thread that answers.
 #[derive(Debug, Default)]
 struct Shared {
     status: Figures,
     is_told: bool,
     waiting: Vec<UnixStream>,
-    /// What those that asked it to stop are answered.
+    /// The answer to commands that requested a stop.
     ended: Option<String>,
 }
 
-/// How a recording is.
+/// The state of a recording.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Figures {
-    /// Updates or elements that were taken.
+    /// Updates or elements taken.
     pub(super) rows: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(super) bytes: u64,
     pub(super) bytes_per_second: f64,
-    /// Bytes that wait to be written.
+    /// Bytes waiting to be written.
     pub(super) queue_bytes: u64,
-    /// Rows that are known to be missing.
+    /// Rows known to be missing.
     pub(super) lost: u64,
 }
 
@@ -89,7 +89,7 @@ struct Meter {
     is_first: bool,
 }
 
-/// What a recorder says when it has ended.
+/// The final report of a recorder.
 #[derive(Debug)]
 pub(super) struct Ended<'a> {
     /// The line for people.
@@ -100,10 +100,10 @@ pub(super) struct Ended<'a> {
 }
 
 impl Running {
-    /// Takes the place of the recorder of a file.
+    /// Registers as the recorder of a file.
     ///
     /// # Errors
-    /// Another one has it.
+    /// Another process is recording it.
     pub(super) fn begin(path: &Path, context: &Context) -> Result<Self, Stop> {
         let shared = Arc::<Mutex<Shared>>::default();
         let begun = Entry::of(path).and_then(|entry| match entry.lock()? {
@@ -114,7 +114,7 @@ impl Running {
             Ok(Ok(place)) => Some(place),
             Ok(Err(entry)) => return Err(taken(path, &entry).into()),
             Err(error) => {
-                // It is recorded all the same.
+                // The recording continues without an entry.
                 let line = format!("`trunkline record stop` does not find this recording: {error}");
                 match context.settings.is_json() {
                     true => {
@@ -137,12 +137,12 @@ impl Running {
         })
     }
 
-    /// Whether another command has said that it is to end.
+    /// Returns true if another command has requested a stop.
     pub(super) fn is_told(&self) -> bool {
         lock(&self.shared).is_told
     }
 
-    /// Says how it is; the rate is taken from that.
+    /// Updates the state, and measures the rate.
     pub(super) fn update(&mut self, now: Tick, figures: Figures) {
         let elapsed = now.since(self.meter.since);
         let mut shared = lock(&self.shared);
@@ -163,7 +163,7 @@ impl Running {
         };
     }
 
-    /// The file is closed: takes the place away, and tells those that wait.
+    /// Called once the file is closed: removes the entry, and answers the waiting commands.
     pub(super) fn end(self, ended: &Ended<'_>) {
         self.answer(&json!({
             "exit": ended.exit.number(),
@@ -172,8 +172,8 @@ impl Running {
         }));
     }
 
-    /// The same where it has failed. What the command itself is going to say of it is what those
-    /// are told.
+    /// Does the same for a failed recording. The answer is what this command itself is about to
+    /// print.
     pub(super) fn fail(self, stop: &Stop) {
         if let Stop::Problem(problem) = stop {
             self.answer(&json!({
@@ -192,7 +192,7 @@ impl Running {
             std::mem::take(&mut shared.waiting)
         };
         for mut stream in waiting {
-            // Who has gone away does not want to know.
+            // A client that has gone away does not matter.
             let _ = writeln!(stream, "{line}");
         }
     }
@@ -200,14 +200,14 @@ impl Running {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // First the names, while nobody else can have them.
+        // The names first, while the lock still keeps others away.
         let _ = std::fs::remove_file(&self.entry.socket);
         let _ = std::fs::remove_file(&self.entry.lock);
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
-/// Where the recorder of one file is found.
+/// The entry of the recorder of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) lock: PathBuf,
@@ -215,10 +215,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Of the recorder of this file.
+    /// Returns the entry for the recorder of this file.
     ///
     /// # Errors
-    /// There is no folder for it.
+    /// The folder does not exist and cannot be made.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let name = format!("{:016x}", fnv1a(full(path)?.as_os_str().as_encoded_bytes()));
         let folder = folder()?;
@@ -228,7 +228,7 @@ impl Entry {
         })
     }
 
-    /// All there are; those of recorders that were killed among them.
+    /// Returns all entries, including those of killed recorders.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -244,10 +244,10 @@ impl Entry {
         Ok(all)
     }
 
-    /// Takes the lock; none where a recorder that lives has it.
+    /// Takes the lock; `None` if a live recorder has it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
@@ -256,14 +256,14 @@ impl Entry {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) if self.is_answering() => return Ok(None),
-                // Somebody begins, ends, or tidies up.
+                // Another process is starting, ending, or cleaning up.
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     std::thread::yield_now();
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             }
-            // Who had it before may have taken the name away in between.
+            // The previous holder may have removed the name in between.
             let there = std::fs::metadata(&self.lock);
             if there.is_ok_and(|there| there.ino() == file.metadata().map_or(0, |own| own.ino())) {
                 return Ok(Some(file));
@@ -272,12 +272,12 @@ impl Entry {
         Ok(None)
     }
 
-    /// Whether a recorder is there to be asked.
+    /// Returns true if a recorder answers here.
     pub(super) fn is_answering(&self) -> bool {
         UnixStream::connect(&self.socket).is_ok()
     }
 
-    /// Takes away what a recorder that was killed has left; whether it was so.
+    /// Removes the remains of a killed recorder. Returns true if there were any.
     pub(super) fn tidy(&self) -> bool {
         match self.lock() {
             Ok(Some(lock)) => {
@@ -298,7 +298,7 @@ impl Entry {
         shared: &Arc<Mutex<Shared>>,
         context: &Context,
     ) -> io::Result<Place> {
-        // From here on it is taken away again whatever fails.
+        // From here on, the drop removes the entry whatever fails.
         let place = Place { entry: self, lock };
         let about = json!({
             "file": full(path)?.display().to_string(),
@@ -310,19 +310,19 @@ impl Entry {
         let _ = std::fs::remove_file(&place.entry.socket);
         let listener = UnixListener::bind(&place.entry.socket)?;
         let shared = shared.clone();
-        // It ends with the process: nobody can reach it any more when the socket has no name.
+        // The thread ends with the process: once the socket has no name, no client can reach it.
         std::thread::Builder::new()
             .name("record-control".to_owned())
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    // Who asks in a wrong way gets no answer.
+                    // A malformed request gets no answer.
                     let _ = answer(stream, &shared);
                 }
             })?;
         Ok(place)
     }
 
-    /// What stands in the lock file: file, process, and since when.
+    /// Returns the content of the lock file: file, process, and start time.
     pub(super) fn about(&self) -> Option<Json> {
         let text = std::fs::read_to_string(&self.lock).ok()?;
         serde_json::from_str(&text).ok()
@@ -363,7 +363,7 @@ impl Figures {
         object
     }
 
-    /// Reads what [`STATUS`] was answered with.
+    /// Parses the answer to [`STATUS`].
     pub(super) fn read(json: &Json) -> Option<Self> {
         Some(Self {
             rows: json.get("rows")?.as_u64()?,
@@ -390,7 +390,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
     problem
 }
 
-/// The folder of all recordings of this user that run.
+/// Returns the folder of all running recordings of this user.
 fn folder() -> io::Result<PathBuf> {
     let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
@@ -404,7 +404,7 @@ fn folder() -> io::Result<PathBuf> {
     }
 }
 
-/// The one path of a file, whether it is there yet or not.
+/// Returns the canonical path of a file, whether or not it exists yet.
 pub(super) fn full(path: &Path) -> io::Result<PathBuf> {
     if let Ok(full) = path.canonicalize() {
         return Ok(full);
@@ -417,7 +417,7 @@ pub(super) fn full(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// FNV-1a of 64 bits: names of the same length for paths of any.
+/// 64-bit FNV-1a: gives names of equal length for paths of any length.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -425,7 +425,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // Every change of it is whole.
+    // Every change is complete, so a poisoned lock leaves consistent data.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -445,7 +445,7 @@ mod tests {
         let around = folder.path().join("x/../missing.tdms");
         assert_eq!(full(&missing).unwrap(), full(&around).unwrap());
         assert_ne!(full(&missing).unwrap(), full(&there).unwrap());
-        // Known answers of the function.
+        // Known results of the function.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
@@ -461,7 +461,7 @@ mod tests {
         assert!(held.is_some());
         assert!(sut.lock().unwrap().is_none());
         assert!(!sut.tidy(), "it is held");
-        // As a process that is killed does: the names stay.
+        // Simulates a killed process: the names stay.
         drop(held);
         std::fs::write(&sut.socket, "").unwrap();
         assert!(sut.tidy());

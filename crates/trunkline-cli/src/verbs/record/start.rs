@@ -1,4 +1,4 @@
-//! `record start`: variables.
+//! `record start`: records variables.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use crate::terminal::{plain, shown};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
-/// What updates are written with: whole segments, which are put together in memory.
+/// Name of the write method for updates: whole segments, assembled in memory.
 const BACKEND: &str = "plain writes";
 
-/// How long it is waited before it is looked whether to end.
+/// Longest wait before the interrupt is checked.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// How often the recorder is asked whether it follows all variables, at the beginning.
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         false => text,
     })?;
     for (name, why) in &status.refused {
-        // It stands before it already.
+        // The name is already printed before it.
         let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
         let refused = Problem::new(Exit::SomeFailed, "not-recorded", &plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// Records until it is to end: what it has come to, and how long it was.
+/// Records until the command is to end. Returns the result, and the duration.
 fn recorded(
     args: &Args,
     path: &Path,
@@ -159,7 +159,7 @@ fn has_sync_failed(status: &VariableRecorderStatus) -> bool {
     status.progress.sync_failure.is_some()
 }
 
-/// Nothing was found that could have been recorded.
+/// Returns true if nothing was found that could have been recorded.
 fn is_nothing(status: &VariableRecorderStatus) -> bool {
     status.progress.variables == 0 && status.refused_count == 0 && status.trouble.is_none()
 }
@@ -185,7 +185,7 @@ fn figures(status: &VariableRecorderStatus) -> Figures {
     }
 }
 
-/// Says that it has begun.
+/// Reports that recording has begun.
 fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
     if context.settings.is_json() {
         let mut object = Object::new();
@@ -198,7 +198,8 @@ fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
     context.terminal.note(&line)
 }
 
-/// Names are patterns without wildcards. Those that are excluded are left out.
+/// Turns the operands into patterns; a name is a pattern without wildcards. Excluded names are left
+/// out.
 fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, Stop> {
     let mut patterns = Vec::new();
     for one in wanted {
@@ -213,7 +214,7 @@ fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, St
     Ok(patterns)
 }
 
-/// What was shown last.
+/// The last display.
 struct Shown {
     at: Tick,
     bytes: u64,
@@ -251,7 +252,7 @@ impl Shown {
     }
 }
 
-/// The file that was begun is not there any more.
+/// Reports an empty recording, whose file was removed.
 fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Json) {
     let mut object = Object::new();
     object.put("event", "recorded");
@@ -273,7 +274,7 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Js
     (text, object.into_json())
 }
 
-/// What has come of it, for people and for programs.
+/// Returns the summary, for people and for programs.
 fn sum_up(
     status: &VariableRecorderStatus,
     path: &Path,

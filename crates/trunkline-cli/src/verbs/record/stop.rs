@@ -1,4 +1,4 @@
-//! `record stop`, and what other recordings say of themselves.
+//! `record stop`, and the state of other recordings.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,26 +15,26 @@ use crate::problem::{Problem, Stop};
 use crate::terminal::shown;
 use crate::verbs::Context;
 
-/// How long a recorder may take to say how it is.
+/// Longest time that a recorder may take to report its state.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
-/// Longest answer.
+/// Longest answer, in bytes.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// A recording that runs.
+/// A running recording.
 #[derive(Debug)]
 pub(super) struct Recorder {
     entry: Entry,
-    /// The full path of the file.
+    /// Full path of the file.
     pub(super) file: PathBuf,
     pub(super) pid: Option<u64>,
     pub(super) started: String,
 }
 
 impl Recorder {
-    /// All of this user that run.
+    /// Returns all running recordings of this user.
     ///
     /// # Errors
-    /// They cannot be looked for.
+    /// The entries cannot be read.
     pub(super) fn all() -> Result<Vec<Self>, Problem> {
         let all = Entry::all().map_err(|error| not_found(&error))?;
         let mut all: Vec<Self> = all.into_iter().filter_map(Self::of).collect();
@@ -42,7 +42,7 @@ impl Recorder {
         Ok(all)
     }
 
-    /// None where it runs no more.
+    /// Returns `None` if the recording is no longer running.
     fn of(entry: Entry) -> Option<Self> {
         if !entry.is_answering() && entry.tidy() {
             return None;
@@ -56,7 +56,7 @@ impl Recorder {
         })
     }
 
-    /// How it is; none where it does not answer.
+    /// Returns the state of the recording; `None` if its recorder does not answer.
     pub(super) fn figures(&self) -> Option<Figures> {
         let stream = self.ask(STATUS).ok()?;
         let answer = read(stream, Some(STATUS_WAIT)).ok()??;
@@ -71,9 +71,9 @@ impl Recorder {
     }
 }
 
-/// The answer; none where the recorder has gone away without one.
+/// Reads the answer; `None` if the recorder has ended without one.
 fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> {
-    // Nothing may be waited for no time.
+    // A timeout of zero is not allowed.
     let wait = wait.map(|wait| wait.max(Duration::from_millis(1)));
     stream.set_read_timeout(wait)?;
     let mut line = String::new();
@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         .settings
         .patience()
         .map(|wait| context.clock.now().saturating_add(wait));
-    // All are told before one is waited for.
+    // All are told to stop before any is waited for.
     let asked: Vec<_> = recorders.iter().map(|one| (one, one.ask(STOP))).collect();
     let mut exit = Exit::Done;
     for (recorder, stream) in asked {
@@ -125,7 +125,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 
 fn of_file(path: &Path) -> Result<Recorder, Problem> {
     let entry = Entry::of(path).map_err(|error| not_found(&error))?;
-    // It makes no lock where there is none.
+    // Checked first, because looking at an entry would create its lock.
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
         let mut problem = Problem::new(Exit::SomeFailed, "not-recorded", "");
@@ -135,7 +135,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     })
 }
 
-/// Says what has come of a recording, as its recorder does.
+/// Prints the result of a recording as its recorder does.
 fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
     let exit = match answer["exit"].as_u64() {
         Some(0) => Exit::Done,
@@ -157,7 +157,7 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// It has gone away.
+/// Returns the problem of a recorder that has gone away.
 fn silent(recorder: &Recorder) -> Problem {
     let file = shown(&recorder.file);
     let mut problem = Problem::new(Exit::SomeFailed, "failed", "");

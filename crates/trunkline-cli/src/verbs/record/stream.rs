@@ -1,4 +1,4 @@
-//! `record start --stream`: a stream.
+//! `record start --stream`: records a stream.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,19 +31,19 @@ use crate::terminal::{plain, shown};
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
 
-/// Bytes of a region, about: what is written at a time.
+/// Approximate bytes of a region, which is written at once.
 const REGION_BYTES: usize = 1 << 20;
 
-/// The group that a stream is recorded as.
+/// The group in which a stream is recorded.
 const GROUP: &str = "stream";
 
-/// Bytes of elements that wait in memory, of those that vary in size or have parts.
+/// Bytes of elements waiting in memory, for elements that vary in size or have parts.
 const WAITING_BYTES: usize = 4 << 20;
 
 /// Regions of the ring.
 const REGIONS: usize = 16;
 
-/// How long making the file and closing it may take.
+/// Longest time for creating and closing the file.
 const FILE_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Sto
     }
 }
 
-/// What has come of it, for people and for programs.
+/// The result, for people and for programs.
 type Outcome = (String, Json, Exit);
 
 fn recorded(
@@ -85,7 +85,7 @@ fn recorded(
     }
 }
 
-/// Records elements that are rows of plain values, from where they lie in memory.
+/// Records elements that are rows of plain values, directly from their memory.
 fn rows_recorded(
     args: &Args,
     url: &str,
@@ -96,7 +96,7 @@ fn rows_recorded(
 ) -> Result<Outcome, Stop> {
     let path = args.path();
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
-    // Whole blocks, so that regions are written from where they lie.
+    // Whole blocks, so that regions are written without a copy.
     let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
     let failed = |error: std::io::Error| problem(&error.into());
     let made = RegionMemory::to_record(
@@ -166,7 +166,7 @@ fn rows_recorded(
     }
 }
 
-/// Records elements that vary in size or have parts, in the channels that variables have.
+/// Records elements that vary in size or have parts, in the same channels as variables.
 fn elements_recorded(
     args: &Args,
     url: &str,
@@ -215,9 +215,9 @@ fn elements_recorded(
     })
 }
 
-/// Waits for the other end, before the file is made: if it does not come, no file is left behind.
-/// None where the recording was to end before. Errors that do not depend on the other end are
-/// reported without waiting.
+/// Waits for the other end before the file is created: if it does not come, no file is left behind.
+/// Returns `None` if the recording was to end before. Errors that do not depend on the other end
+/// are reported without waiting.
 fn met(
     args: &Args,
     url: &str,
@@ -238,7 +238,7 @@ fn met(
     create(args, url, is_to_end, context)
 }
 
-/// What a stream is recorded with.
+/// The environment of recording a stream.
 struct Recorder<'a> {
     args: &'a Args,
     path: &'a Path,
@@ -249,7 +249,7 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// `record` records into the file, and calls what it is given after each turn.
+    /// Calls `record`, which records into the file and calls its callback after each turn.
     fn record<F: StreamFile>(
         &self,
         mut file: F,
@@ -276,7 +276,7 @@ impl Recorder<'_> {
             }
             let figures = figures(file);
             running.update(now, figures);
-            // If standard error is closed, the end of the command says it.
+            // If standard error is closed, the end of the command reports it.
             let _ = notices.say(&seen(file), self.path, now, context);
             let elapsed = now.since(shown.0);
             if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
@@ -306,7 +306,7 @@ impl Recorder<'_> {
                  program removes"
             );
             match &done {
-                // The first one is that it was removed.
+                // The first failure is that the file was removed.
                 Err(RecordingError::Both { second, .. }) => {
                     sentence.push_str(&format!("; besides, {second}"));
                 }
@@ -392,7 +392,8 @@ impl Recorder<'_> {
     }
 }
 
-/// It was to end before there was a writer: a file of no rows would be of no use.
+/// Returns the result of a recording that ended before there was a writer: a file without rows
+/// would be useless.
 fn nobody_came(path: &Path, interrupted: &Interrupted) -> Outcome {
     let exit = match interrupted.is_so() {
         true => Exit::Interrupted,
@@ -433,7 +434,7 @@ fn seen(file: &impl StreamFile) -> Seen<'_> {
     }
 }
 
-/// The reading end, as soon as it has a writer; none where it was to end before.
+/// Returns the reading end once it has a writer; `None` if the command was to end before.
 fn create(
     args: &Args,
     url: &str,
@@ -453,7 +454,7 @@ fn create(
     meet(url, create, is_to_end, context)
 }
 
-/// How much room is left, and what a disk that is full does.
+/// Describes the free space, and the effect of a full disk.
 fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
     let left = room_text(path, bytes_per_second);
     match state {

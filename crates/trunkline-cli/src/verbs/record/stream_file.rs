@@ -1,4 +1,4 @@
-//! The file, or the series of files, that a stream is recorded in.
+//! The file, or series of files, in which a stream is recorded.
 
 use std::fs::File;
 use std::io;
@@ -11,14 +11,14 @@ use trunkline::record::{
     Segments, TdmsRecording, TdmsSeries, WriteQueue,
 };
 
-/// How far a recording is, in all its files.
+/// Progress of a recording, over all its files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileProgress {
-    /// Bytes that were written.
+    /// Bytes written.
     pub(super) bytes: u64,
-    /// Bytes that wait to be written.
+    /// Bytes waiting to be written.
     pub(super) queue_bytes: u64,
-    /// Bytes that were copied on the way to the current file.
+    /// Bytes copied on the way to the current file.
     pub(super) bytes_copied: u64,
     pub(super) room: Room,
 }
@@ -35,42 +35,43 @@ impl FileProgress {
     }
 }
 
-/// What is shown of it while it runs, and how it ends.
+/// The interface for displaying and ending a recording.
 pub(super) trait StreamFile {
-    /// Elements that were taken.
+    /// Returns the number of elements taken.
     fn elements(&self) -> u64;
 
-    /// How far it is.
+    /// Returns the progress.
     fn file_progress(&self) -> FileProgress;
 
-    /// Where the file that is written is, if its name no longer leads to it; and its checksums.
+    /// Returns the displacement of the current file and of its checksums, if their names no longer
+    /// lead to them.
     fn displaced(&self) -> [Option<&Displaced>; 2];
 
-    /// Elements that are missing.
+    /// Returns the number of missing elements.
     fn lost(&self) -> u64;
 
-    /// Ends it.
+    /// Ends the recording.
     ///
     /// # Errors
     /// [`RecordError`].
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
 }
 
-/// What has come of it.
+/// The result of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Came {
     pub(super) files: u32,
     pub(super) bytes: u64,
     pub(super) lost: u64,
-    /// Not all of it is safe from a loss of power.
+    /// True if some of it is not safe from a loss of power.
     pub(super) is_unsafe: bool,
-    /// What is wrong with its files.
+    /// Failures of its files.
     pub(super) troubles: Vec<String>,
-    /// The number of the system's error where a file could not be cut to its length.
+    /// System error number, if a file could not be truncated to its length.
     pub(super) untrimmed: Option<i32>,
-    /// The same where a sync has failed.
+    /// System error number, if a sync has failed.
     pub(super) sync_failure: Option<i32>,
-    /// The only file has failed.
+    /// Failure of the only file.
     pub(super) failure: Option<String>,
 }
 
@@ -133,7 +134,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for Tdms
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
-        // Its own wait, which it was begun with.
+        // The wait given at its start applies, not this one.
         let last = self.close()?;
         let mut came = Came::default();
         let before = std::iter::from_fn(|| self.take_ended());
@@ -149,7 +150,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for Tdms
     }
 }
 
-/// Elements that vary in size or have parts. Recording them has ended it already.
+/// For elements that vary in size or have parts. Their recording has already ended.
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S, O> {
     fn elements(&self) -> u64 {
         self.progress().updates
@@ -194,21 +195,21 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
     }
 }
 
-/// Whether a file can be made beside this path: found out before somebody is waited for.
+/// Checks that a file can be created in the folder of this path, before waiting for the other end.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    // A file without a name: nothing is left of it.
+    // A file without a name, which leaves nothing behind.
     match openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => {
             drop(File::from(file));
             Ok(())
         }
-        // File systems that have none.
+        // The file system does not support that.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
             Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
         }
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
     use crate::output::json::Object;
 
-    /// What comes of a recording whose file can be cut to its length, or not.
+    /// Returns the result of a recording whose file can, or cannot, be truncated.
     fn came_of(fault: Option<i32>) -> Came {
         let disk = SimDisk::new(1, 512);
         let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), Vec::new());

@@ -13,12 +13,13 @@ use crate::problem::{Problem, Stop};
 use crate::terminal::Mood;
 use crate::verbs::Context;
 
-/// What was said to match nothing. Each is said once, and waited for all the same.
+/// The names and patterns reported as matching nothing. Each is reported once, and still waited
+/// for.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched(HashSet<String>);
 
 impl Unmatched {
-    /// Says what is new.
+    /// Reports new ones.
     pub(super) fn say(
         &mut self,
         status: &VariableRecorderStatus,
@@ -33,13 +34,13 @@ impl Unmatched {
         let width = names.iter().map(|name| crate::terminal::width(name)).max();
         let width = width.unwrap_or(0);
         match connection.open(&names, OpenOptions::default()) {
-            // The engine says which name is alike.
+            // The engine's error suggests a similar name.
             Ok(opened) => {
                 for problem in opened.into_iter().filter_map(Result::err) {
                     context.terminal.problem(&problem, width)?;
                 }
             }
-            // It is recorded all the same.
+            // Recording continues.
             Err(_) => {
                 for name in names {
                     let problem = Problem::new(Exit::SomeFailed, "unknown-name", "not found");
@@ -64,17 +65,17 @@ impl Unmatched {
     }
 }
 
-/// Names that the last line tells of, and bytes of them: `record stop` gets all of it.
+/// Limits on the names in the last line, and on their bytes: `record stop` receives all of it.
 const TOLD_MAX: usize = 100;
 const TOLD_BYTES_MAX: usize = 8 << 10;
 
-/// Whether a name, which is no pattern, was that of nothing.
+/// Returns true if a name without wildcards matched nothing.
 pub(super) fn has_name(status: &VariableRecorderStatus) -> bool {
     let mut unmatched = status.unmatched.iter();
     unmatched.any(|one| !Pattern::has_wildcards(one))
 }
 
-/// Says in the last line what has matched nothing.
+/// Adds to the last line what has matched nothing.
 pub(super) fn sum_up(status: &VariableRecorderStatus, text: &mut String, object: &mut Object) {
     if status.unmatched.is_empty() {
         return;

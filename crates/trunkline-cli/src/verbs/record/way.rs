@@ -1,4 +1,4 @@
-//! How a recording is written, as it is said when it begins.
+//! Describes how a recording is written, at its start.
 
 use trunkline::record::FileReport;
 use trunkline::record::regions::Pages;
@@ -8,7 +8,7 @@ use crate::problem::Stop;
 use crate::verbs::Context;
 use crate::verbs::stream::units::bytes_text;
 
-/// Says with what it is written, where from, and why it is nothing better.
+/// Reports the write method, the memory, and the reason why it is not a better one.
 pub(super) fn say_way(report: &FileReport, pages: Pages, context: &Context) -> Result<(), Stop> {
     if context.settings.is_json() {
         let mut object = Object::new();
@@ -29,7 +29,7 @@ pub(super) fn say_way(report: &FileReport, pages: Pages, context: &Context) -> R
     Ok(())
 }
 
-/// Where writes go.
+/// Describes the destination of writes.
 pub(super) fn cache(report: &FileReport) -> &'static str {
     match report.is_direct {
         true => "around the system's cache",
@@ -37,7 +37,7 @@ pub(super) fn cache(report: &FileReport) -> &'static str {
     }
 }
 
-/// Where writes come from: a write costs less the fewer pages it is from.
+/// Describes the source of writes: the fewer pages, the cheaper a write.
 fn memory(pages: Pages) -> String {
     match pages {
         Pages::Huge => "huge pages".to_owned(),

@@ -1,4 +1,4 @@
-//! What differs between a file and an engine, or between two files.
+//! Compares a file with an engine, or two files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,44 +13,44 @@ use crate::exit::Exit;
 use crate::output::values::ValueStyle;
 use crate::problem::Problem;
 
-/// How one variable differs.
+/// A difference of one variable.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Difference {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// As text for people, empty where there is none, and as JSON.
+    /// As text for people, empty if there is no value, and as JSON.
     pub(super) saved: (String, Json),
     pub(super) now: (String, Json),
 }
 
-/// In which way.
+/// The kind of difference.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Kind {
-    /// Another value; what is to be written to go back, where that can be.
+    /// Another value, with the write that restores it, if that is possible.
     Value(Option<Back>),
-    /// Another type of value: the old value cannot be written.
+    /// Another type: the old value cannot be written.
     Type,
-    /// It is no longer there.
+    /// The variable no longer exists.
     Gone,
-    /// It is there, and not in the file.
+    /// The variable exists, and is not in the file.
     Added,
-    /// It cannot be told, and why.
+    /// Not known, for this reason.
     Unknown(Problem),
 }
 
-/// What is to be written.
+/// The write that restores a value.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Back {
     pub(super) variable: VariableRef,
     pub(super) value: Value,
-    /// Where the variable was when it was compared.
+    /// Position of the variable when it was compared.
     pub(super) position: Position,
-    /// Only its source writes it.
+    /// True if only its source writes it.
     pub(super) is_read_only: bool,
 }
 
 impl Kind {
-    /// In one word.
+    /// Returns the kind in one word.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Kind::Value(_) => "changed",
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// What a file says of a variable, beside what the engine does: `None` where it says nothing.
+/// Compares a variable of a file with the engine: `None` if they do not differ.
 pub(super) fn with_engine(
     path: &Path,
     saved: &Variable,
@@ -110,7 +110,7 @@ pub(super) fn with_engine(
         return Ok(difference(Kind::Type, before, typed(now, &after)));
     }
     if saved.value.is_null() {
-        // Nothing was written to it then: there is nothing to go back to.
+        // Nothing had been written to it: there is nothing to restore.
         let is_same = now.1.is_null();
         return Ok(difference(Kind::Value(None), as_written, now).filter(|_| !is_same));
     }
@@ -140,7 +140,7 @@ fn value_of(path: &Path, saved: &Variable, data_type: &DataType) -> Result<Value
     })
 }
 
-/// The names that an engine has and a file does not.
+/// Returns the names that an engine has and a file does not.
 pub(super) fn added(saved: &Saved, there: &[&str]) -> Vec<Difference> {
     let known: BTreeSet<&str> = saved
         .variables
@@ -157,7 +157,7 @@ pub(super) fn added(saved: &Saved, there: &[&str]) -> Vec<Difference> {
     added.collect()
 }
 
-/// What differs between two files.
+/// Returns the differences between two files.
 pub(super) fn files(before: &Saved, after: &Saved) -> Vec<Difference> {
     let mut pairs: BTreeMap<&str, (Option<&Variable>, Option<&Variable>)> = BTreeMap::new();
     for variable in &before.variables {
@@ -189,7 +189,7 @@ pub(super) fn files(before: &Saved, after: &Saved) -> Vec<Difference> {
     pairs.into_iter().filter_map(difference).collect()
 }
 
-/// JSON as people read it: text without quotes.
+/// Formats JSON for people: text without quotes.
 fn plain(json: &Json) -> String {
     match json {
         Json::Null => String::new(),

@@ -1,5 +1,5 @@
 //! The file of a snapshot: JSON Lines, one variable per line in the order of the names, so that two
-//! of them can be compared line by line.
+//! files can be compared line by line.
 //!
 //! ```text
 //! {"snapshot":1,"taken":"2026-11-20T21:39:04Z","engine":"rig","instant":true,"variables":2}
@@ -20,39 +20,39 @@ use crate::problem::{Problem, Stop};
 use crate::replace::replace;
 use crate::terminal::Terminal;
 
-/// The version of the form.
+/// The version of the format.
 const VERSION: u64 = 1;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Saved {
     pub(super) head: Head,
-    /// In the order of the names.
+    /// The variables in the order of their names.
     pub(super) variables: Vec<Variable>,
 }
 
-/// Of all variables.
+/// Facts about the whole snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Head {
-    /// When, by the engine's clock.
+    /// Time of the snapshot, by the engine's clock.
     pub(super) taken: String,
-    /// The name of the engine.
+    /// Name of the engine.
     pub(super) engine: String,
-    /// Whether all values are of one instant.
+    /// True if all values are of one instant.
     pub(super) is_instant: bool,
 }
 
-/// One line.
+/// The line of one variable.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) data_type: String,
-    /// `null`: nothing was written to it yet.
+    /// `null`: the variable had not been written.
     pub(super) value: Json,
     pub(super) units: String,
     pub(super) quality: String,
     pub(super) timestamp: String,
-    /// The line in the file, from 1.
+    /// Number of the line in the file, from 1.
     pub(super) line: usize,
 }
 
@@ -80,7 +80,7 @@ impl Variable {
 }
 
 impl Saved {
-    /// Writes the file, whole or not at all; `-` is standard output.
+    /// Writes the file, completely or not at all; `-` is standard output.
     pub(super) fn write(&self, path: &Path, terminal: &Terminal) -> Result<(), Stop> {
         let mut text = String::new();
         let mut head = Map::new();
@@ -215,7 +215,7 @@ fn text_of(object: &Map<String, Json>, key: &str) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// What is wrong with a file, and where.
+/// Returns the problem of an invalid file, with its place.
 pub(super) fn wrong(path: &Path, line: Option<usize>, what: &str, hint: &str) -> Problem {
     let place = line.map(|line| format!(":{line}")).unwrap_or_default();
     let mut problem = Problem::new(Exit::Usage, "bad-file", "");

@@ -1,4 +1,5 @@
-//! `snapshot`: what variables hold at one instant, kept in a file, compared and written back.
+//! `snapshot`: saves the values of variables at one instant to a file, compares them and writes
+//! them back.
 
 mod compare;
 mod file;
@@ -114,7 +115,7 @@ fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
         return Err(Problem::usage("--with is for diff; leave it out").into());
     }
     if !args.force && !is_standard(&args.file) {
-        // Pipes and devices are written to, and not replaced.
+        // Pipes and devices are written to, not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
         if is_replaced && args.file.metadata().is_ok_and(|there| there.is_file()) {
             return Err(crate::replace::exists(&args.file).into());
@@ -179,7 +180,7 @@ fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(tally.exit())
 }
 
-/// Says what was saved, unless the file itself is what is printed.
+/// Reports what was saved, unless the file itself is printed.
 fn told_saved(args: &Args, saved: &Saved, commit: u64, context: &Context) -> Result<(), Stop> {
     if is_standard(&args.file) {
         return Ok(());
@@ -224,7 +225,7 @@ fn diff(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
-/// The variables of a file that the operands name; all of them when there are none.
+/// Selects the variables of a file that the operands name; all if there are no operands.
 fn wanted(args: &Args, mut saved: Saved) -> Result<Saved, Stop> {
     if args.names.is_empty() {
         return Ok(saved);
@@ -240,7 +241,7 @@ fn wanted(args: &Args, mut saved: Saved) -> Result<Saved, Stop> {
     Ok(saved)
 }
 
-/// What differs between a file and the engine now.
+/// Returns the differences between a file and the engine's current values.
 fn with_engine(
     args: &Args,
     saved: &Saved,
@@ -276,7 +277,7 @@ fn with_engine(
     Ok(differences)
 }
 
-/// A name, and what it opens or its problem.
+/// A name, and its opened variable or its problem.
 struct Looked {
     name: String,
     result: Result<Opened, Problem>,
@@ -307,7 +308,7 @@ fn open(connection: &Connection, entries: &Entries) -> Result<Vec<Looked>, Stop>
     Ok(all)
 }
 
-/// Shows what differs, one line each.
+/// Shows the differences, one line each.
 fn show(differences: &[Difference], context: &Context) -> Result<(), Stop> {
     let columns = &["name", "difference", "file", "now"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();

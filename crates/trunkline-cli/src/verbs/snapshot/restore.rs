@@ -1,4 +1,4 @@
-//! `snapshot restore`: shows what would be written, and writes it when it is told to.
+//! `snapshot restore`: shows the writes that restore a snapshot, and carries them out on request.
 
 use trunkline::proto::{Fault, FaultCode};
 use trunkline::{GROUP_MAX, Write, WriteOutcome};
@@ -17,7 +17,7 @@ use crate::targets;
 use crate::terminal::{Mood, plain};
 use crate::verbs::Context;
 
-/// What is done with each difference.
+/// A difference and the step planned for it.
 struct Planned<'d> {
     difference: &'d Difference,
     step: Step<'d>,
@@ -25,7 +25,7 @@ struct Planned<'d> {
 
 enum Step<'d> {
     Write(&'d Back),
-    /// It stays as it is, and why.
+    /// It stays as it is, for this reason.
     Leave(&'static str),
     /// It cannot be written back.
     Fail(Problem),
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     write(args, &planned, &connection, context)
 }
 
-/// What would be done, in the columns in which [`write`] says what was done.
+/// Shows the planned steps, in the columns in which [`write`] reports the outcomes.
 fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), Stop> {
     let columns = &["name", "action", "now", "saved", "remark"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
@@ -84,7 +84,7 @@ fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), Stop> {
     records.finish()
 }
 
-/// The value that is written, with an arrow towards it where people read a table.
+/// Formats the value to be written, with an arrow in front in a table.
 fn towards(value: &str, context: &Context) -> String {
     match context.settings.form == Form::Table && !value.is_empty() {
         true => format!("→ {value}"),
@@ -252,7 +252,8 @@ fn of_outcome(outcome: Option<&WriteOutcome>) -> Problem {
     }
 }
 
-/// A call fails as a whole only where nothing of it was sent.
+/// Returns the problem of a failed call, which fails as a whole only if none of its writes was
+/// sent.
 fn not_written(why: Problem) -> Problem {
     let sentence = format!("nothing was written: {}", why.message);
     Problem::new(why.exit, why.code, &sentence)

@@ -1,4 +1,4 @@
-//! What the command line asks for and cannot be had.
+//! Refuses invalid combinations of arguments.
 
 use trunkline::stream::element_bytes;
 use trunkline_types::DataType;
@@ -9,7 +9,7 @@ use crate::arguments::Form;
 use crate::problem::Problem;
 use crate::verbs::Context;
 
-/// Options that are of another verb, or do not go together.
+/// Refuses options of another verb, or that exclude each other.
 pub(super) fn check(args: &Args) -> Result<(), Problem> {
     let foreign = [
         (
@@ -56,7 +56,7 @@ pub(super) fn check(args: &Args) -> Result<(), Problem> {
 }
 
 impl Args {
-    /// The form of the elements outside the stream.
+    /// Returns the form of the elements outside the stream.
     pub(super) fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
         let form = self.element_form.unwrap_or(match context.settings.form {
             Form::Csv => ElementForm::Csv,
@@ -75,7 +75,7 @@ impl Args {
         Ok(form)
     }
 
-    /// Where there are several writers, an element has a place for whose it is.
+    /// Checks that the form has room for the writer's name, if there are several writers.
     fn check_writer_place(&self, form: ElementForm) -> Result<(), Problem> {
         let is_taken = match &self.data_type {
             DataType::Struct(of) => of.fields.iter().any(|(name, _)| **name == *WRITER),
@@ -92,7 +92,7 @@ impl Args {
     }
 }
 
-/// Raw elements of several writers would be told apart by nobody.
+/// Raw elements of several writers could not be told apart.
 pub(super) fn raw_of_several() -> Problem {
     Problem::usage(
         "the raw form has no place for the writer of an element, and with --writers there may be \

@@ -1,4 +1,4 @@
-//! Standard input as it comes: nothing is read ahead of what the stream has room for.
+//! Standard input without read-ahead: nothing is read beyond what the stream has room for.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// Standard input, without a buffer of this program.
+/// Standard input, not buffered by this program.
 #[derive(Debug)]
 pub(super) struct Input(File);
 
@@ -20,15 +20,14 @@ impl Input {
         Ok(Self(file.map_err(failed)?.into()))
     }
 
-    /// Waits until there is something to read, or its end; false when `timeout` has passed, or a
-    /// signal came.
+    /// Waits for input or its end. Returns false after `timeout`, or after a signal.
     pub(super) fn is_ready(&self, timeout: Duration) -> bool {
         let timeout = Timespec::try_from(timeout).ok();
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Reads what there is; 0 at the end.
+    /// Reads the available input; 0 at the end.
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
         loop {
             match self.0.read(into) {

@@ -1,5 +1,4 @@
-//! `stream ls` and `stream info`: the endpoints that a directory knows, and what each says of
-//! itself.
+//! `stream ls` and `stream info`: the endpoints in a directory, and the state of each.
 
 use std::time::Duration;
 
@@ -68,12 +67,12 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Everything about one endpoint.
+/// Shows everything about one endpoint.
 pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let url = StreamUrl::parse(args.url()).map_err(|error| problem(&StreamError::Url(error)))?;
     let mut place = targets::engine(&context.settings)?;
-    // Where nothing is said it is the engine that other verbs talk to.
+    // The default is the engine that other verbs use.
     if args.url().contains("//") {
         place.port = url
             .port()
@@ -113,7 +112,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The place that is meant by a host, with or without a port.
+/// Returns the place that a host refers to, with or without a port.
 fn host_of(text: &str, engine: &Url) -> Result<Url, Problem> {
     let with_scheme = match text.contains("://") {
         true => text.to_owned(),
@@ -149,7 +148,7 @@ fn ask(
     })
 }
 
-/// The URL as people write it on the machine itself.
+/// Returns the URL as people write it on the machine itself.
 fn name(url: &str) -> String {
     url.strip_prefix("tl://localhost/")
         .unwrap_or(url)
@@ -164,7 +163,7 @@ fn direction(endpoint: &EndpointStatus) -> &'static str {
     }
 }
 
-/// In a word or two.
+/// Returns the state in a word or two.
 fn state(endpoint: &EndpointStatus) -> String {
     match endpoint {
         EndpointStatus {
@@ -210,7 +209,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// What the fill says of who is the limit (NS-83).
+/// Derives from the fill of the buffer which side is the limit (NS-83).
 fn diagnosis(endpoint: &EndpointStatus) -> &'static str {
     let is_full = endpoint.in_buffer >= endpoint.capacity;
     match (endpoint.is_writer, endpoint.is_connected) {

@@ -1,12 +1,12 @@
 //! `stream`: lossless streams on the command line.
 //!
 //! # Layout
-//! - `write`, `read`: standard input into a stream, a stream to standard output; `text` are the
-//!   forms that people read, `arrow` the one that programs for data read, `input` is standard input
-//!   as it comes, `pace` waits and sums up. `writing_end`, `reading_end`: an end with one peer or
-//!   with several, of whom `peers` tells.
-//! - `checks`: what cannot be. `list`: what endpoints there are. `bench`: a measurement. `units`:
-//!   sizes and rates.
+//! - `write`, `read`: standard input into a stream, a stream to standard output. `text` has the
+//!   forms for people, `arrow` the one for data programs, `input` reads standard input without
+//!   read-ahead, and `pace` waits and prints the summary. `writing_end`, `reading_end`: an end with
+//!   one peer or with several, on which `peers` reports.
+//! - `checks`: invalid combinations of arguments. `list`: the existing endpoints. `bench`: a
+//!   measurement. `units`: sizes and rates.
 
 mod arrow;
 mod bench;
@@ -217,7 +217,7 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// Elements that a buffer holds.
+/// Elements that a buffer holds by default.
 const CAPACITY: u64 = 4096;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -240,7 +240,7 @@ impl Args {
         self.capacity.unwrap_or(CAPACITY)
     }
 
-    /// Elements per call, which both fit the buffer and a `usize`.
+    /// Returns the elements per call, which must fit both the buffer and a `usize`.
     fn chunk(&self, capacity: u64) -> Result<usize, Problem> {
         let chunk = self.chunk.unwrap_or((capacity / 10).max(1));
         if chunk > capacity {
@@ -253,14 +253,14 @@ impl Args {
         Ok(usize::try_from(chunk).unwrap_or(usize::MAX))
     }
 
-    /// What keeps the elements when the program ends.
+    /// Returns the options of the journal that keeps the elements when the program ends.
     fn journal_options(&self) -> Option<JournalOptions> {
         let mut journal = JournalOptions::at(self.journal.as_ref()?);
         journal.bytes_max = self.journal_size.unwrap_or(journal.bytes_max);
         Some(journal)
     }
 
-    /// What the end is created with.
+    /// Returns the options with which the end is created.
     fn options(&self, peer: Option<&str>, context: &Context) -> Result<Options, Problem> {
         let engine = targets::engine(&context.settings)?;
         let defaults = Options::default();
@@ -287,7 +287,7 @@ impl Args {
     }
 }
 
-/// Peers that one end may have, each of which takes a thread.
+/// Maximum number of peers of one end; each takes a thread.
 const PEERS_MAX: usize = 10_000;
 
 fn peers(text: &str) -> Result<usize, String> {
@@ -301,7 +301,7 @@ fn data_type(text: &str) -> Result<DataType, String> {
     parse_type(text).map_err(|error| error.to_string())
 }
 
-/// What a failure of an end means to the user.
+/// Converts an error of an end to a problem for the user.
 pub(super) fn problem(error: &StreamError) -> Problem {
     let (exit, code) = match error {
         StreamError::Url(_) => (Exit::Usage, "bad-name"),

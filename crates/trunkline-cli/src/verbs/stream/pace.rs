@@ -1,4 +1,4 @@
-//! How a command that moves elements waits, shows how it is doing, and sums up.
+//! Waiting, progress and summary of a command that moves elements.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::problem::Stop;
 use crate::terminal::Terminal;
 use crate::verbs::Context;
 
-/// How long a wait lasts before somebody looks whether Ctrl-C was pressed.
+/// Longest wait before Ctrl-C is checked.
 pub(super) const SLICE: Duration = Duration::from_millis(200);
 
-/// How often the progress is renewed.
+/// Interval at which the progress is updated.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
-/// Why the elements do not go on.
+/// The reason why moving elements has ended.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// Ctrl-C.
     Interrupted,
-    /// The stream.
+    /// An error of the stream.
     Stream(StreamError),
-    /// Anything else.
+    /// Any other reason.
     Stop(Stop),
 }
 
@@ -44,44 +44,44 @@ impl From<Stop> for Halt {
     }
 }
 
-/// What has moved so far.
+/// The amount moved so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     pub(super) elements: u64,
-    /// As they lie in the stream.
+    /// Bytes in the stream's own layout.
     pub(super) bytes: u64,
 }
 
-/// The waits of a command.
+/// The waiting state of a command.
 #[derive(Debug)]
 pub(super) struct Pace {
     terminal: Terminal,
     clock: Clock,
     is_json: bool,
     interrupted: Interrupted,
-    /// How long one step may take; `None`: for ever.
+    /// Longest time for one step; `None`: for ever.
     limit: Option<Duration>,
     started: Tick,
     shown: (Tick, Moved),
-    /// When it was last asked what has become of several peers.
+    /// Time of the last check for news of several peers.
     looked: Tick,
     pub(super) moved: Moved,
-    /// Elements that a writer has dropped.
+    /// Elements dropped by a writer.
     pub(super) lost: u64,
-    /// Those that were not reported yet.
+    /// Losses not reported yet.
     unreported: Option<Gaps>,
-    /// When some were reported last.
+    /// Time of the last report of losses.
     reported: Option<Tick>,
-    /// The connection as it was reported last.
+    /// State of the connection as last reported.
     connection: Reported,
-    /// It was reported that the disk of the journal takes nothing.
+    /// True if the full disk of the journal was reported.
     is_disk_full: bool,
 }
 
-/// What was reported of the connection with one peer.
+/// State of the connection with one peer, as last reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
-    /// Connections that were lost by then.
+    /// Number of lost connections at that time.
     disconnections: u64,
     is_away: bool,
 }
@@ -100,7 +100,7 @@ struct Gaps {
 const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 impl Pace {
-    /// From now on Ctrl-C ends the command in order.
+    /// From here on, Ctrl-C ends the command in order.
     pub(super) fn new(context: &Context, interrupted: Interrupted) -> Self {
         interrupted.end_in_order_twice();
         let now = context.clock.now();
@@ -122,17 +122,17 @@ impl Pace {
         }
     }
 
-    /// Whether Ctrl-C was pressed.
+    /// Returns true if Ctrl-C was pressed.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.is_so()
     }
 
-    /// Whether Ctrl-C was pressed twice.
+    /// Returns true if Ctrl-C was pressed twice.
     pub(super) fn is_interrupted_again(&self) -> bool {
         self.interrupted.is_so_again()
     }
 
-    /// Ctrl-C was pressed; the number of elements not delivered yet.
+    /// Reports that Ctrl-C was pressed, and the number of elements not delivered yet.
     pub(super) fn tell_delivering(
         &self,
         url: &str,
@@ -153,12 +153,12 @@ impl Pace {
         ))
     }
 
-    /// How long it has run.
+    /// Returns the current time.
     pub(super) fn now(&self) -> Tick {
         self.clock.now()
     }
 
-    /// Says with whom the end is connected; of one with a journal, how far its stream is.
+    /// Reports the peer of the end, and with a journal the position in its stream.
     pub(super) fn met(&self, end: &mut impl Endpoint, has_journal: bool) -> Result<(), Stop> {
         if end.is_many() {
             return self.tell(end);
@@ -168,7 +168,7 @@ impl Pace {
             self.resumed(&found)?;
         }
         if !found.is_connected && found.disconnections == 0 {
-            // It goes on without waiting for its peer.
+            // With a journal it continues without waiting for its peer.
             return Ok(());
         }
         let peer = found.peer.unwrap_or_default();
@@ -198,13 +198,13 @@ impl Pace {
         self.terminal.note(&line)
     }
 
-    /// Says what has become of several peers.
+    /// Reports news of several peers.
     pub(super) fn tell(&self, end: &mut impl Endpoint) -> Result<(), Stop> {
         let news = end.news();
         self.tell_news(&end.properties(), &news)
     }
 
-    /// The same of an end that was let go.
+    /// Reports news of an end that was closed.
     pub(super) fn tell_news(&self, end: &Properties, news: &[News]) -> Result<(), Stop> {
         news.iter().try_for_each(|one| {
             self.terminal.note(&match self.is_json {
@@ -214,7 +214,7 @@ impl Pace {
         })
     }
 
-    /// Says now and then how it goes, and what has become of several peers.
+    /// Shows the progress now and then, and reports news of several peers.
     pub(super) fn look(&mut self, end: &mut impl Endpoint) -> Result<(), Stop> {
         let now = self.clock.now();
         if now.since(self.looked) >= SLICE {
@@ -232,7 +232,7 @@ impl Pace {
         Ok(())
     }
 
-    /// Reports that the disk of the journal takes nothing, and that it does again.
+    /// Reports that the disk of the journal is full, and that it has room again.
     fn tell_disk(&mut self, url: &str, error: Option<&JournalError>) -> Result<(), Stop> {
         let is_full = error.is_some();
         if std::mem::replace(&mut self.is_disk_full, is_full) == is_full {
@@ -265,7 +265,8 @@ impl Pace {
             disconnections: found.disconnections,
             is_away,
         };
-        // One that has gone and come since counts as well. A stream that is over says so itself.
+        // A connection that was lost and restored in between counts as well. A stream that has
+        // ended reports that itself.
         let is_lost = found.disconnections > before.disconnections && found.fault.is_none();
         if is_lost {
             self.tell_lost_connection(found)?;
@@ -311,8 +312,8 @@ impl Pace {
         ))
     }
 
-    /// Repeats `attempt`, which waits for as long as it is told, until it has an answer, Ctrl-C was
-    /// pressed, or it has waited for as long as the user waits.
+    /// Repeats `attempt`, which waits for the time it is given, until it has an answer, Ctrl-C was
+    /// pressed, or the user's timeout has passed.
     pub(super) fn patiently<E: Endpoint, R>(
         &mut self,
         end: &mut E,
@@ -350,7 +351,7 @@ impl Pace {
         }
     }
 
-    /// The writer has dropped elements, which are missing here.
+    /// Notes that the writer has dropped elements, which are missing here.
     fn note_lost(&mut self, elements: u64) {
         self.lost += elements;
         let gaps = self.unreported.get_or_insert(Gaps {
@@ -362,7 +363,7 @@ impl Pace {
         gaps.places += 1;
     }
 
-    /// Reports the losses that were not reported yet.
+    /// Reports the losses not reported yet.
     pub(super) fn report_lost(&mut self, url: &str) -> Result<(), Stop> {
         let Some(gaps) = self.unreported.take() else {
             return Ok(());
@@ -393,7 +394,7 @@ impl Pace {
         ))
     }
 
-    /// Renews the progress, where somebody looks at it.
+    /// Updates the progress display.
     fn show(&mut self, end: &mut impl Endpoint) {
         if !self.terminal.shows_progress() {
             return;
@@ -422,8 +423,8 @@ impl Pace {
         ));
     }
 
-    /// Sums up on standard error. `did`: what was done with the elements; `rest`: what else there
-    /// is to say of them, for people and for programs.
+    /// Prints the summary to standard error. `did` is what was done with the elements; `rest` is
+    /// additional text for people and numbers for programs.
     pub(super) fn sum_up(
         &self,
         did: &'static str,

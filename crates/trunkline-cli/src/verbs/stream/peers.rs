@@ -1,4 +1,4 @@
-//! What has become of the peers of an end that has several, for people and for programs.
+//! News of the peers of an end with several, for people and for programs.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use super::problem;
 use crate::output::counted;
 use crate::output::json::Object;
 
-/// An end, as far as its progress is concerned.
+/// The interface of an end for its progress display.
 pub(super) trait Endpoint {
     fn properties(&self) -> Properties;
 
-    /// Whether it may have several peers.
+    /// Returns true if it may have several peers.
     fn is_many(&self) -> bool;
 
-    /// What has become of several peers since this was asked last.
+    /// Returns the news of several peers since the last call.
     fn news(&mut self) -> Vec<News>;
 
-    /// How several peers are, for the line of the progress.
+    /// Describes several peers for the progress line.
     fn peers(&mut self) -> String;
 }
 
-/// What has become of one of several peers.
+/// News of one of several peers.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum News {
-    /// It has come. Another writer that is there may call itself the same.
+    /// The peer has connected. `is_twin`: another connected writer has the same name.
     Came { member: Arc<Member>, is_twin: bool },
-    /// A reader has left, or was let go at the end: what it lacks.
+    /// A reader has left, or was disconnected at the end, with the elements that it lacks.
     Reader(Lacking),
-    /// Nothing more comes of a writer, of which so many elements were read.
+    /// A writer has ended, after this number of elements was read from it.
     Writer {
         member: Arc<Member>,
         elements: u64,
@@ -38,7 +38,7 @@ pub(super) enum News {
     },
 }
 
-/// Why a writer has ended that was not closed.
+/// Returns the error of a writer that ended without being closed.
 pub(super) fn error_of(end: &RunEnd) -> Option<StreamError> {
     match end {
         RunEnd::Closed => None,
@@ -51,7 +51,7 @@ pub(super) fn error_of(end: &RunEnd) -> Option<StreamError> {
 }
 
 impl News {
-    /// As people read it, of the end with this URL.
+    /// Formats the news for people; `url` is that of the end.
     pub(super) fn text(&self, url: &str) -> String {
         match self {
             News::Came { member, is_twin } => {
@@ -100,7 +100,7 @@ impl News {
         }
     }
 
-    /// As programs read it.
+    /// Formats the news for programs.
     pub(super) fn json(&self, properties: &Properties) -> Json {
         let mut object = Object::new();
         let (event, member) = match self {
@@ -143,7 +143,7 @@ fn sentence(error: &StreamError) -> String {
     problem(error).sentence()
 }
 
-/// Readers for the line of the progress: how many, and who has lost how much.
+/// Describes readers for the progress line: their number, and the losses of each.
 pub(super) fn readers_text(readers: &[Present]) -> String {
     let mut text = format!(" · {}", counted(readers.len() as u64, "reader"));
     for reader in readers.iter().filter(|reader| reader.lost > 0) {
@@ -153,7 +153,7 @@ pub(super) fn readers_text(readers: &[Present]) -> String {
     text
 }
 
-/// Whether a reader has left because its own program wanted that.
+/// Returns true if a reader has left at its own program's request.
 pub(super) fn has_wanted_it(fault: &StreamFault) -> bool {
     matches!(fault, StreamFault::PeerDestroyed { .. })
 }

@@ -1,4 +1,4 @@
-//! `stream read`: a stream to standard output.
+//! `stream read`: copies a stream to standard output.
 
 use std::fs::File;
 use std::io::Write;
@@ -49,7 +49,7 @@ struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// Elements that are still wanted, at most one chunk of them.
+    /// Returns the number of elements still wanted, at most one chunk.
     fn wanted(&self) -> usize {
         match self.args.count {
             Some(count) => usize::try_from(count.saturating_sub(self.pace.moved.elements))
@@ -58,7 +58,7 @@ impl Read<'_> {
         }
     }
 
-    /// From where they have arrived to standard output, without a copy.
+    /// Writes elements to standard output directly from where they arrived, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
         let mut out: File = self.context.terminal.data()?;
         while self.wanted() > 0 {
@@ -76,13 +76,13 @@ impl Read<'_> {
         Ok(())
     }
 
-    /// A batch of each run that is read.
+    /// Writes one batch per read.
     fn copy_arrow(&mut self) -> Result<(), Halt> {
         let out: File = self.context.terminal.data()?;
         let mut batches = Batches::new(out, &self.args.data_type, self.reader.is_many())?;
         let moved = self.copy_batches(&mut batches);
         match moved {
-            // Nobody reads it any more.
+            // The reader has closed the output.
             Err(Halt::Stop(stop)) => Err(Halt::Stop(stop)),
             moved => {
                 batches.finish()?;
@@ -112,8 +112,8 @@ impl Read<'_> {
             terminal.line(&header)?;
         }
         while self.wanted() > 0 {
-            // Nothing waits: whoever reads the output gets all of it now. With a journal reading on
-            // says that what was read before is where it belongs.
+            // Nothing is waiting, so the reader of the output gets all of it now. With a journal,
+            // the next read confirms that the elements read before have reached their destination.
             if self.reader.available() == 0 || self.args.journal.is_some() {
                 terminal.flush()?;
             }
@@ -137,8 +137,8 @@ impl Read<'_> {
         self.pace.look(&mut self.reader)
     }
 
-    /// With a journal the stream is left to the next one that has it, unless it is at its end.
-    /// Otherwise the writer is told how far it came.
+    /// With a journal, the stream is left to its next user unless it has ended. Otherwise the
+    /// writer is told how far the reader came.
     fn go(
         mut reader: ReadingEnd,
         args: &Args,
@@ -151,7 +151,7 @@ impl Read<'_> {
                 StreamError::Ended | StreamError::Aborted { .. }
             ))
         );
-        // What could not be printed comes again there.
+        // Elements that could not be printed are delivered again to that user.
         let is_printed = !matches!(moved, Err(Halt::Stop(_)));
         if args.journal.is_none() || is_at_end {
             reader.close().map_err(|error| problem(&error))?;
@@ -162,7 +162,7 @@ impl Read<'_> {
         Ok(())
     }
 
-    /// Lets the end go, and sums up.
+    /// Closes the end, and prints the summary.
     fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
         self.pace.tell(&mut self.reader)?;
         let (failed, ended) = (self.reader.failed(), self.reader.ended());

@@ -25,20 +25,20 @@ pub(super) enum ReadingEnd {
 /// A reading end with several writers.
 pub(super) struct Gathering {
     reader: FanInValueReader,
-    /// Writers that have to end until the whole has ended; with 0 it does not.
+    /// Number of writers that must have ended before the whole ends; 0: it never does.
     least: usize,
     ended: usize,
-    /// Those that are known to be there, and how many elements of each were read.
+    /// Known writers, each with the number of its elements read.
     known: BTreeMap<u64, (Arc<Member>, u64)>,
-    /// What was not asked for yet: at most two of each writer.
+    /// News not collected yet: at most two of each writer.
     news: Vec<News>,
-    /// How the command ends, because a writer was lost.
+    /// Exit code of the command if a writer was lost.
     failed: Option<Exit>,
 }
 
 /// Elements of one writer.
 pub(super) struct Elements {
-    /// Whose, where there are several.
+    /// The writer, if there are several.
     pub(super) writer: Option<Arc<Member>>,
     pub(super) values: Vec<Value>,
 }
@@ -62,7 +62,7 @@ impl ReadingEnd {
         created.map_err(|error| problem(&error))
     }
 
-    /// Elements that can be read now.
+    /// Returns the number of elements that can be read now.
     pub(super) fn available(&mut self) -> u64 {
         match self {
             Self::One(reader) => reader.available() as u64,
@@ -70,7 +70,8 @@ impl ReadingEnd {
         }
     }
 
-    /// Waits for one element, and takes what else is there, at most `most`, of one writer.
+    /// Waits for one element, and takes further available ones, at most `most` in all, of one
+    /// writer.
     pub(super) fn read_up_to(
         &mut self,
         most: usize,
@@ -85,7 +86,7 @@ impl ReadingEnd {
         }
     }
 
-    /// How the command ends when a writer was lost that others outlived.
+    /// Returns the exit code if a writer was lost while others continued.
     pub(super) fn failed(&self) -> Option<Exit> {
         match self {
             Self::One(_) => None,
@@ -93,7 +94,7 @@ impl ReadingEnd {
         }
     }
 
-    /// Of an end with several writers: how many have ended.
+    /// Returns the number of writers that have ended, for an end with several.
     pub(super) fn ended(&self) -> Option<u64> {
         match self {
             Self::One(_) => None,
@@ -101,7 +102,7 @@ impl ReadingEnd {
         }
     }
 
-    /// Says that what was read is where it belongs.
+    /// Confirms that the elements read have reached their destination.
     pub(super) fn commit(&mut self) -> Result<(), StreamError> {
         match self {
             Self::One(reader) => reader.commit(),
@@ -179,7 +180,7 @@ impl Gathering {
                     self.ended += 1;
                     if let Some(error) = error_of(&end) {
                         let exit = problem(&error).exit;
-                        // Elements that are lost weigh more than any other end.
+                        // Lost elements weigh more than any other end.
                         if exit == Exit::Lost || self.failed.is_none() {
                             self.failed = Some(exit);
                         }
@@ -198,7 +199,7 @@ impl Gathering {
         }
     }
 
-    /// A writer that may not be known yet.
+    /// Returns the entry of a writer, and adds it if it is new.
     fn meet(&mut self, member: &Arc<Member>) -> &mut (Arc<Member>, u64) {
         if !self.known.contains_key(&member.number) {
             let mut others = self.known.values();

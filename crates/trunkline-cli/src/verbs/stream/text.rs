@@ -10,13 +10,13 @@ use crate::output::csv;
 use crate::output::values::ValueStyle;
 use crate::problem::Problem;
 
-/// The column of elements that have no fields, and the key of elements behind their writer.
+/// The column of elements without fields, and the key of an element next to its writer.
 const COLUMN: &str = "value";
 
-/// The column, or key, of the writer where there are several.
+/// The column, or key, of the writer if there are several.
 pub(super) const WRITER: &str = "writer";
 
-/// The columns of a CSV form.
+/// Returns the columns of the CSV form.
 fn columns(data_type: &DataType) -> Vec<&str> {
     match data_type {
         DataType::Struct(fields) => fields.fields.iter().map(|(name, _)| &**name).collect(),
@@ -24,14 +24,14 @@ fn columns(data_type: &DataType) -> Vec<&str> {
     }
 }
 
-/// The line before all elements, if the form has one.
+/// Returns the line before all elements, if the form has one.
 pub(super) fn header(form: ElementForm, data_type: &DataType, has_writer: bool) -> Option<String> {
     let writer = has_writer.then_some(WRITER);
     let columns = writer.into_iter().chain(columns(data_type));
     (form == ElementForm::Csv).then(|| csv::line(&columns.collect::<Vec<_>>()))
 }
 
-/// An element as a line, with its writer where there are several.
+/// Formats an element as a line, with its writer if there are several.
 pub(super) fn line(
     form: ElementForm,
     writer: Option<&str>,
@@ -67,29 +67,29 @@ pub(super) fn line(
     };
     let cells = cells.iter().map(String::as_str);
     let cells: Vec<&str> = writer.into_iter().chain(cells).collect();
-    // A row without anything is none.
+    // An empty row would be skipped.
     match cells.as_slice() {
         [""] => "\"\"".to_owned(),
         cells => csv::line(cells),
     }
 }
 
-/// Reads elements from text that comes in pieces.
+/// Parses elements from text that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     form: ElementForm,
     data_type: &'a DataType,
-    /// What does not make a whole line yet.
+    /// The incomplete last line.
     rest: Vec<u8>,
-    /// How much of it was looked at, and whether that ends within quotes.
+    /// Number of its bytes already scanned, and whether they end within quotes.
     looked: (usize, bool),
-    /// Lines so far.
+    /// Number of lines so far.
     count: usize,
-    /// The columns by their places in the type, once the first row is known.
+    /// The columns as indices into the type, once the first row is known.
     order: Option<Vec<usize>>,
 }
 
-/// More than any element has as text: what goes on for longer is no line.
+/// Longest line: longer than any element as text.
 const LINE_BYTES_MAX: usize = 1 << 30;
 
 impl<'a> Lines<'a> {
@@ -104,10 +104,10 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Takes a piece of text and appends the elements of the lines that are whole.
+    /// Parses a piece of text and appends the elements of complete lines.
     ///
     /// # Errors
-    /// Which line is none. The elements before it are appended.
+    /// The first invalid line. The elements before it are appended.
     pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         self.rest.extend_from_slice(piece);
         let (mut begin, (mut at, mut is_quoted)) = (0, self.looked);
@@ -115,7 +115,7 @@ impl<'a> Lines<'a> {
         while let Some(byte) = rest.get(at) {
             at += 1;
             match byte {
-                // Only there a line may go on behind its end.
+                // Only CSV allows line breaks within quotes.
                 b'"' if self.form == ElementForm::Csv => is_quoted = !is_quoted,
                 b'\n' if !is_quoted => {
                     self.take_line(&rest[begin..at], out)?;
@@ -132,10 +132,10 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The text has ended: what is left is the last line.
+    /// Ends the text: the rest is the last line.
     ///
     /// # Errors
-    /// It is none.
+    /// That line is invalid.
     pub(super) fn finish(&mut self, out: &mut Vec<Value>) -> Result<(), Problem> {
         let rest = std::mem::take(&mut self.rest);
         self.take_line(&rest, out)
@@ -158,10 +158,10 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// The element of a row; `None`: the row names the columns.
+    /// Returns the element of a row; `None` if the row names the columns.
     fn row(&mut self, text: &str) -> Result<Option<Value>, Problem> {
         let rows = csv::parse(text).map_err(|(_, what)| self.wrong(what))?;
-        // A row of nothing but quotes is an element without any text.
+        // A row of only quotes is an element without any text.
         let cells = rows.into_iter().next().map(|row| row.cells);
         let cells = cells.unwrap_or_else(|| vec![String::new()]);
         let columns = columns(self.data_type);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use trunkline_types::text::parse_size;
 
-/// Powers of ten, as networks and disks are sold.
+/// Powers of ten, as usual for networks and disks.
 const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
 
-/// A size with three digits that count.
+/// Formats a size with three significant digits.
 pub(in crate::verbs) fn bytes_text(bytes: f64) -> String {
     match UNITS.iter().find(|(_, size)| bytes >= *size) {
         None => format!("{bytes:.0} B"),
@@ -19,7 +19,7 @@ pub(in crate::verbs) fn bytes_text(bytes: f64) -> String {
     }
 }
 
-/// A large number with three digits that count.
+/// Formats a large number with two decimal places and a prefix, from 1,000 on.
 pub(in crate::verbs) fn counted_text(count: u64) -> String {
     let count = count as f64;
     match [("G", 1e9), ("M", 1e6), ("k", 1e3)]
@@ -35,13 +35,13 @@ pub(in crate::verbs) fn rate_text(bytes_per_second: f64) -> String {
     format!("{}/s", bytes_text(bytes_per_second))
 }
 
-/// So much within that time, per second.
+/// Returns the rate per second.
 pub(in crate::verbs) fn per_second(count: u64, elapsed: Duration) -> f64 {
-    // A clock that has not moved makes no rate infinite.
+    // A clock that has not moved must not make the rate infinite.
     count as f64 / elapsed.as_secs_f64().max(1e-9)
 }
 
-/// Reads a size such as `1GB`, `64 MiB`, `4096`.
+/// Parses a size such as `1GB`, `64 MiB`, `4096`.
 pub(in crate::verbs) fn size(text: &str) -> Result<u64, String> {
     match parse_size(text) {
         Some(bytes @ 1..=1_000_000_000_000_000_000) => Ok(bytes),

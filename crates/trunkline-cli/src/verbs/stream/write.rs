@@ -1,4 +1,4 @@
-//! `stream write`: standard input into a stream.
+//! `stream write`: copies standard input into a stream.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
-/// How long a command that was interrupted delivers what was written before.
+/// Longest time for which an interrupted command delivers what was written before.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Bytes that are read at a time where elements are made of them.
+/// Bytes read at a time when elements are parsed from them.
 const PIECE_BYTES: usize = 64 << 10;
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     sut.end(moved)
 }
 
-/// Makes elements of what comes in, piece by piece.
+/// Parses the input into elements, piece by piece.
 enum Parser<'a> {
     Lines(Lines<'a>),
     Arrow(arrow::Parser<'a>),
@@ -77,7 +77,7 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Elements that are still wanted, at most one chunk of them.
+    /// Returns the number of elements still wanted, at most one chunk.
     fn wanted(&self) -> usize {
         match self.args.count {
             Some(count) => usize::try_from(count.saturating_sub(self.pace.moved.elements))
@@ -99,10 +99,10 @@ impl Write<'_> {
         }
     }
 
-    /// From standard input to where they are sent from, without a copy.
+    /// Reads standard input directly into the memory that it is sent from, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
         let size = element_bytes(&self.args.data_type).unwrap_or(1);
-        // Of an element that is not whole yet.
+        // The bytes of an incomplete element.
         let mut part: Vec<u8> = Vec::new();
         let mut is_end = false;
         while !is_end && self.wanted() > 0 {
@@ -152,7 +152,7 @@ impl Write<'_> {
                 0 => parser.finish(&mut values),
                 read => parser.take(&buffer[..read], &mut values),
             };
-            // What stands before a line that is wrong is written.
+            // The elements before an invalid line are written.
             let mut rest = values.as_slice();
             while !rest.is_empty() && self.wanted() > 0 {
                 let (now, later) = rest.split_at(self.wanted().min(rest.len()));
@@ -179,7 +179,7 @@ impl Write<'_> {
                 self.pace.moved.bytes += bytes as u64;
                 Ok(())
             }
-            // Together they are too long for the buffer, or one of them is: those before it go.
+            // Together they exceed the buffer, or one of them does: the first half is tried alone.
             Err(Halt::Stream(StreamError::TooMany { .. } | StreamError::TooLong { .. }))
                 if values.len() > 1 =>
             {
@@ -191,7 +191,7 @@ impl Write<'_> {
         }
     }
 
-    /// Delivers what was written, unless the stream is over, and says what was not delivered.
+    /// Delivers what was written, unless the stream is over, and reports what was not delivered.
     fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
         if let (Err(halt), true) = (&moved, self.args.journal.is_some()) {
             let is_interrupted = matches!(halt, Halt::Interrupted);
@@ -214,9 +214,9 @@ impl Write<'_> {
         let properties = self.writer.properties();
         let rest = match failure {
             Some(reason) => self.writer.abort(&reason),
-            // Given up, it is not waited for any more.
+            // Given up: does not wait any longer.
             None if self.pace.is_interrupted_again() => self.writer.close(Duration::ZERO),
-            // Otherwise everything is there, or was waited for.
+            // Otherwise everything was delivered, or its time has passed.
             None => self.writer.close(SLICE * 10),
         };
         self.pace.tell_news(&properties, &rest.news)?;
@@ -250,7 +250,8 @@ impl Write<'_> {
 }
 
 impl Write<'_> {
-    /// Leaves the stream to the next one with this journal, which has everything that was written.
+    /// Leaves the stream to the next user of this journal, which contains everything that was
+    /// written.
     fn leave(self, halted: Option<Halt>) -> Result<Exit, Stop> {
         let properties = self.writer.properties();
         drop(self.writer);
@@ -268,14 +269,14 @@ impl Write<'_> {
 }
 
 impl Write<'_> {
-    /// Ctrl-C was pressed: delivers what was written, until it is pressed again.
+    /// After Ctrl-C: delivers what was written, until it is pressed again.
     fn deliver(&mut self) -> Result<(), Stop> {
         let since = self.pace.now();
         let mut is_told = false;
         while !self.pace.is_interrupted_again() && self.pace.now().since(since) < DELIVERED_WITHIN {
             match self.writer.flush(SLICE) {
                 Err(StreamError::Timeout { .. }) => {}
-                // Everything is there, or the stream is over, which its close finds out.
+                // Everything is delivered, or the stream is over, which its close reports.
                 _ => return Ok(()),
             }
             if !is_told {
@@ -290,7 +291,7 @@ impl Write<'_> {
     }
 }
 
-/// The reason that the reader gets when the command cannot write all of its input.
+/// Returns the reason for the reader if the command cannot write all of its input.
 fn reason(halt: &Halt) -> Option<String> {
     match halt {
         // The user has ended the stream here.
@@ -301,7 +302,7 @@ fn reason(halt: &Halt) -> Option<String> {
     }
 }
 
-/// Whether what was written before can still be delivered.
+/// Returns true if what was written before can still be delivered.
 fn goes_on(error: &StreamError) -> bool {
     matches!(
         error,

@@ -23,14 +23,15 @@ pub(super) enum WritingEnd {
 /// A writing end with several readers.
 pub(super) struct Spreading {
     writer: FanOutValueWriter,
-    /// The numbers of those that are known to be there.
+    /// Numbers of the known readers.
     known: BTreeSet<u64>,
-    /// Elements that the one that left last had not got, which are kept where nobody else is there.
+    /// Elements not fetched by the reader that left last; they are kept while there is no other
+    /// reader.
     unfetched: u64,
     tally: Tally,
 }
 
-/// What its readers have come to.
+/// Totals over its readers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     readers: u64,
@@ -38,15 +39,16 @@ struct Tally {
     lost: u64,
 }
 
-/// What was not delivered when a writing end was let go.
+/// The remainder of a writing end that was closed: what was not delivered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) left: Left,
-    /// Why its journal still has the stream.
+    /// The reason why its journal still has the stream.
     pub(super) journal: Option<JournalError>,
-    /// Of an end with several readers: how many have come, and how many elements they have lost.
+    /// For an end with several readers: the number of readers so far, and of the elements they
+    /// lost.
     pub(super) readers: Option<(u64, u64)>,
-    /// What each of several lacks.
+    /// The elements that each of several readers lacks.
     pub(super) news: Vec<News>,
 }
 
@@ -93,7 +95,7 @@ impl WritingEnd {
         }
     }
 
-    /// Waits until everything is there.
+    /// Waits until everything is available to the readers.
     pub(super) fn flush(&mut self, timeout: Duration) -> Result<(), StreamError> {
         match self {
             Self::One(writer) => writer.flush(Until::Available, Some(timeout)),
@@ -101,7 +103,7 @@ impl WritingEnd {
         }
     }
 
-    /// Lets it go when everything is there, or after `timeout`.
+    /// Closes the end once everything is delivered, or after `timeout`.
     pub(super) fn close(self, timeout: Duration) -> Rest {
         match self {
             Self::One(writer) => Rest::of_one(writer.close(Some(timeout))),
@@ -109,7 +111,8 @@ impl WritingEnd {
         }
     }
 
-    /// Lets it go at once; its readers are told that it is not the end of the stream, and why.
+    /// Closes the end at once, and tells its readers that this is not the end of the stream, and
+    /// why.
     pub(super) fn abort(self, reason: &str) -> Rest {
         match self {
             Self::One(writer) => Rest::of_one(writer.abort_because(reason)),
@@ -172,14 +175,14 @@ impl Spreading {
 
     fn news(&mut self) -> Vec<News> {
         let mut news = Vec::new();
-        // Asked before: who leaves behind this is told of next time.
+        // Asked first: a reader that leaves after this call is reported next time.
         let departed = self.writer.departed();
         let present = self.writer.readers();
         let there = present.iter().map(|reader| &reader.member);
         for member in departed.iter().map(|lacking| &lacking.member).chain(there) {
             if self.known.insert(member.number) {
                 self.tally.readers += 1;
-                // Readers are told apart by nobody.
+                // The output does not depend on which reader it is.
                 news.push(News::Came {
                     member: member.clone(),
                     is_twin: false,
@@ -205,7 +208,7 @@ impl Spreading {
             mut tally,
         } = self;
         if known.is_empty() {
-            // What nobody was there for.
+            // Elements for which there was no reader.
             tally.left.elements += kept.saturating_sub(unfetched);
         }
         for lacking in let_go(writer) {

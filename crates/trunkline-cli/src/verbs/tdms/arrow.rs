@@ -1,9 +1,9 @@
-//! Rows as batches of Arrow's: for Arrow IPC and Parquet.
+//! Rows as Arrow batches: for Arrow IPC and Parquet.
 //!
-//! A channel is a column of the type that it has, null behind its end. Times beyond what 64 bits of
-//! nanoseconds hold are null, extended floats become 64-bit ones, a complex number is a struct of
-//! `re` and `im`. Properties are metadata: of a channel at its column, of the file and its groups
-//! at the schema.
+//! A channel is a column of its own type, null after its end. Times beyond the range of 64-bit
+//! nanoseconds are null, extended floats become 64-bit ones, and a complex number is a struct of
+//! `re` and `im`. Properties are metadata: those of a channel at its column, those of the file and
+//! its groups at the schema.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use super::info::value_text;
 use super::rows::{Axis, When};
 use super::text::TIME;
 
-/// Makes batches.
+/// Converts blocks to batches.
 #[derive(Debug)]
 pub(super) struct Batches {
     schema: Arc<Schema>,
@@ -70,10 +70,10 @@ impl Batches {
         &self.schema
     }
 
-    /// The rows of a block.
+    /// Converts the rows of a block.
     ///
     /// # Errors
-    /// Whatever Arrow finds wrong with them.
+    /// The error that Arrow finds in them.
     pub(super) fn batch(&self, block: &Block) -> Result<RecordBatch, ArrowError> {
         let time = self.axis.map(|axis| times(axis, block));
         let columns = block.columns.iter().zip(&block.unreadable);
@@ -117,7 +117,7 @@ fn arrow_type(data_type: TdmsType) -> ArrowType {
         TdmsType::Time => time_type(),
         TdmsType::ComplexF32 => ArrowType::Struct(complex_fields(ArrowType::Float32)),
         TdmsType::ComplexF64 => ArrowType::Struct(complex_fields(ArrowType::Float64)),
-        // A type of which no value can be read.
+        // A type whose values cannot be read.
         _ => ArrowType::Null,
     }
 }
@@ -143,7 +143,7 @@ fn times(axis: Axis, block: &Block) -> ArrayRef {
     }
 }
 
-/// The cells of a column, with nulls for those that cannot be read, and up to the number of rows.
+/// Returns the cells of a column, with nulls for unreadable cells and up to the number of rows.
 fn array(values: &Values, rows: usize, unreadable: &[Range<usize>]) -> ArrayRef {
     match values {
         Values::I8(v) => numbers::<Int8Type>(v.iter().copied(), rows, unreadable),

@@ -1,4 +1,4 @@
-//! Rows piece by piece: memory is bounded whatever the length of the file.
+//! Reads rows in blocks, so that memory is bounded whatever the length of the file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,27 +13,28 @@ use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
-/// Numbers in a block, of all columns together.
+/// Maximum number of cells in a block, over all columns.
 const CELLS: u64 = 256 * 1024;
-/// Rows in a block.
+/// Maximum number of rows in a block.
 const ROWS_MAX: u64 = 8 * 1024;
 /// Bytes of text in a block, unless one string has more.
 const TEXT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Rows that follow each other.
+/// A sequence of consecutive rows.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Number of the first one.
+    /// Number of the first row.
     pub(super) first: u64,
     pub(super) rows: usize,
-    /// The cells of each column; fewer than rows where a channel has ended.
+    /// The cells of each column; fewer than the rows if a channel has ended.
     pub(super) columns: Vec<Values>,
-    /// Cells of each column that cannot be read, and are empty.
+    /// Ranges of unreadable cells of each column, whose values are empty.
     pub(super) unreadable: Vec<Vec<Range<usize>>>,
 }
 
 impl Block {
-    /// The value in a cell; none behind the end of a channel, and where it cannot be read.
+    /// Returns the value of a cell; `None` after the end of the channel, and for an unreadable
+    /// cell.
     pub(super) fn cell(&self, column: usize, at: usize) -> Option<Value> {
         let values = self.columns.get(column)?;
         let unreadable = self.unreadable.get(column)?;
@@ -44,12 +45,12 @@ impl Block {
     }
 }
 
-/// What of a column could not be read.
+/// The unreadable part of a column.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) name: String,
     pub(super) cells: u64,
-    /// Why; the first cause.
+    /// The first cause.
     pub(super) why: String,
 }
 
@@ -66,7 +67,7 @@ pub(super) struct Blocks<'c, 'a, R> {
 }
 
 impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
-    /// The rows from `range.0` on and before `range.1`.
+    /// Returns the rows from `range.0` up to, but not including, `range.1`.
     pub(super) fn new(columns: &'c [Column<'a, R>], range: (u64, u64)) -> Self {
         let texts = columns.iter().filter(|column| is_text(column)).count() as u64;
         Self {
@@ -79,7 +80,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }
     }
 
-    /// The next block; none behind the last one.
+    /// Returns the next block; `None` after the last one.
     ///
     /// # Errors
     /// A channel cannot be read.
@@ -88,7 +89,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         if rows == 0 {
             return Ok(None);
         }
-        // How many strings fit says how many rows there are.
+        // The strings that fit determine the number of rows.
         let mut texts = Vec::new();
         let all = self.columns.iter().enumerate();
         for (number, column) in all.filter(|(_, column)| is_text(column)) {
@@ -132,12 +133,12 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }))
     }
 
-    /// What could not be read so far.
+    /// Returns the unreadable parts so far.
     pub(super) fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
         self.unreadable.values()
     }
 
-    /// Strings; those that cannot be read are empty, and named by their place.
+    /// Reads strings. Unreadable ones are empty, and listed by their ranges.
     fn texts(
         &mut self,
         number: usize,
@@ -158,7 +159,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         Ok((texts, ranges))
     }
 
-    /// Cells of any other type. Damage in the file costs those alone that it is in.
+    /// Reads cells of any other type. Damage in the file affects only the cells in it.
     fn read(
         &mut self,
         number: usize,
@@ -171,7 +172,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             Err(error) => {
                 self.note(number, column, &error.to_string());
                 let left = column.channel.len().saturating_sub(self.next).min(rows) as usize;
-                // So that it has its type whatever can be read of it.
+                // Keeps the column's type, whatever can be read.
                 let cells = empty(column.data_type, left);
                 let all = 0..left;
                 Ok((cells, vec![all]))
@@ -192,7 +193,7 @@ fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
     column.is_of_strings()
 }
 
-/// Cells that stand for those that cannot be read.
+/// Returns placeholders for unreadable cells.
 fn empty(data_type: TdmsType, count: usize) -> Values {
     match data_type {
         TdmsType::I8 => Values::I8(vec![0; count]),
@@ -215,7 +216,7 @@ fn empty(data_type: TdmsType, count: usize) -> Values {
     }
 }
 
-/// Says what could not be read; whether there was something.
+/// Reports the unreadable parts. Returns true if there were any.
 pub(super) fn say_unreadable<'u>(
     all: impl Iterator<Item = &'u Unreadable>,
     context: &Context,
@@ -235,7 +236,7 @@ pub(super) fn say_unreadable<'u>(
     Ok(is_some)
 }
 
-/// What it means that a channel cannot be read.
+/// Returns the problem of a channel that cannot be read.
 pub(super) fn unreadable(error: &ReadError) -> Problem {
     let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
     problem.message = plain(&error.to_string());

@@ -1,4 +1,4 @@
-//! `tdms cat` and `tdms head`: rows on standard output.
+//! `tdms cat` and `tdms head`: print rows to standard output.
 
 use super::Args;
 use super::blocks::{Blocks, say_unreadable};

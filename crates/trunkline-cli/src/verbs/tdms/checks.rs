@@ -1,4 +1,4 @@
-//! What cannot be: options of one order given to another.
+//! Refuses options of one verb given to another.
 
 use clap::ValueEnum as _;
 
@@ -6,7 +6,7 @@ use super::{Args, Order};
 use crate::problem::Problem;
 
 /// # Errors
-/// An option that this order does not know.
+/// An option that does not apply to this verb.
 pub(super) fn check(args: &Args) -> Result<(), Problem> {
     let verb = args.verb;
     let shows_rows = matches!(verb, Order::Cat | Order::Head | Order::Convert);

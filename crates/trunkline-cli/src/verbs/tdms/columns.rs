@@ -1,4 +1,4 @@
-//! The channels that were chosen, as columns, and what stands in their cells.
+//! The selected channels as columns, and the values of their cells.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
-/// What a channel is called here: `group/channel`, and a group by its own name.
+/// Returns the name of a channel, `group/channel`, or of a group.
 pub(crate) fn name_of(path: &ObjectPath) -> String {
     let segment = |text: &Text| escape_segment(&text.to_str()).into_owned();
     match path {
@@ -29,8 +29,9 @@ pub(crate) fn name_of(path: &ObjectPath) -> String {
     }
 }
 
-/// The names that a channel is chosen by: its own, and that of a recorded variable, whose group is
-/// called `boiler/level` as it is, with the part of it behind.
+/// Returns the names by which a channel can be selected: its own, and that of a recorded variable.
+/// The group of a variable has the name `boiler/level` unescaped, followed by the part of the
+/// variable.
 pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
     let own = name_of(path);
     match path {
@@ -42,7 +43,7 @@ pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
     }
 }
 
-/// Which channels are wanted.
+/// The selection of channels.
 #[derive(Debug)]
 pub(super) struct Choice {
     patterns: Vec<Wanted>,
@@ -58,13 +59,13 @@ struct Wanted {
 #[derive(Debug)]
 enum How {
     Pattern(Pattern),
-    /// As the file writes it.
+    /// A path as the file writes it.
     Path(ObjectPath),
 }
 
 impl Choice {
     /// # Errors
-    /// What was given is neither a pattern nor a path.
+    /// The text is neither a pattern nor a path.
     pub(super) fn new(args: &Args, context: &Context) -> Result<Self, Problem> {
         let patterns = args.channel.iter().map(|text| {
             let how = match text.starts_with("/'") {
@@ -132,37 +133,38 @@ impl Wanted {
     }
 }
 
-/// A column: a channel, or one scaler of one.
+/// A column: a channel, or one scaler of a channel.
 #[derive(Debug)]
 pub(super) struct Column<'a, R> {
     pub(super) channel: Channel<'a, R>,
-    /// Unlike that of all other columns.
+    /// Unique among the columns.
     pub(super) name: String,
     how: Reading,
-    /// Of its cells.
+    /// Type of the cells.
     pub(super) data_type: TdmsType,
 }
 
 #[derive(Debug)]
 enum Reading {
-    /// As it stands there.
+    /// Unchanged from the file.
     Plain,
     Scaled(Scaling),
     /// One of several scalers.
     Scaler(u32),
     /// Qualities of a recorded variable, in words.
     Quality,
-    /// Nanoseconds since 1970, as times.
+    /// Nanoseconds since 1970, shown as times.
     Timestamp,
 }
 
 impl<'a, R: ReadAt> Column<'a, R> {
-    /// Whether its cells are strings as they stand in the file.
+    /// Returns true if the cells are strings unchanged from the file.
     pub(super) fn is_of_strings(&self) -> bool {
         self.data_type == TdmsType::String && matches!(self.how, Reading::Plain)
     }
 
-    /// Reads cells from number `start` on: at most `count`, and of text so much at a time.
+    /// Reads at most `count` cells from number `start` on, and at most `text_bytes` of text at a
+    /// time.
     pub(super) fn read(
         &self,
         start: u64,
@@ -202,7 +204,7 @@ impl<'a, R: ReadAt> Column<'a, R> {
     }
 }
 
-/// The columns of the channels that were chosen; those that never had a value have none.
+/// Returns the columns of the selected channels; channels that never had a value have none.
 ///
 /// # Errors
 /// A pattern matches nothing.
@@ -271,7 +273,7 @@ pub(super) fn columns<'a, R: ReadAt>(
     Ok(columns)
 }
 
-/// How a channel is read that is not scaled, and the type of its cells.
+/// Returns the way of reading an unscaled channel, and the type of its cells.
 fn reading<R: ReadAt>(
     file: &TdmsFile<R>,
     channel: &Channel<'_, R>,
@@ -288,7 +290,7 @@ fn reading<R: ReadAt>(
     }
 }
 
-/// Whether a channel has the qualities of a recorded variable.
+/// Returns true if a channel has the qualities of a recorded variable.
 fn is_quality<R: ReadAt>(
     file: &TdmsFile<R>,
     channel: &Channel<'_, R>,
@@ -300,7 +302,7 @@ fn is_quality<R: ReadAt>(
     is_variable && data_type == TdmsType::U32 && *path.name().to_str() == *"quality"
 }
 
-/// Names as the file has them, where no other column is called the same then.
+/// Uses the names as the file has them, unless two columns would then have the same name.
 fn name_plainly<R: ReadAt>(columns: &mut [Column<'_, R>]) {
     let plainly = |column: &Column<'_, R>| {
         let [own, recorded] = names_of(column.channel.path());
@@ -319,7 +321,7 @@ fn name_plainly<R: ReadAt>(columns: &mut [Column<'_, R>]) {
     }
 }
 
-/// The same channel, as often as it is needed.
+/// Returns the same channel repeatedly.
 fn same<'a, R: ReadAt>(
     file: &'a TdmsFile<R>,
     path: &'a ObjectPath,
@@ -327,7 +329,7 @@ fn same<'a, R: ReadAt>(
     std::iter::repeat_with(move || file.channel(path)).map_while(|channel| channel)
 }
 
-/// Names that differ only in what is not UTF-8 get a number.
+/// Numbers names that differ only in bytes that are not UTF-8.
 fn tell_apart<R>(columns: &mut [Column<'_, R>]) {
     let mut seen: HashMap<String, u64> = HashMap::new();
     for column in columns {
@@ -339,7 +341,7 @@ fn tell_apart<R>(columns: &mut [Column<'_, R>]) {
     }
 }
 
-/// The type of a cell, as Trunkline calls it.
+/// Returns Trunkline's type of a cell.
 pub(super) fn cell_type(data_type: TdmsType) -> DataType {
     match data_type {
         TdmsType::ComplexF32 => complex(ElementType::F32),
@@ -348,13 +350,13 @@ pub(super) fn cell_type(data_type: TdmsType) -> DataType {
     }
 }
 
-/// Real and imaginary part.
+/// Returns the type of real and imaginary part.
 fn complex(element: ElementType) -> DataType {
     let shape = vec![Some(2)];
     DataType::Array(ArrayType { element, shape }.into())
 }
 
-/// The cell at a place; none behind the end.
+/// Returns the cell at an index; `None` after the end.
 pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
     let pair = |elements| Value::Array(Array::vector(elements).into());
     Some(match values {
@@ -375,7 +377,7 @@ pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
             let time = v.get(at)?;
             match time.to_timestamp() {
                 Some(time) => Value::Timestamp(time),
-                // Out of the range of 64 bits of nanoseconds: in words.
+                // Beyond the range of 64-bit nanoseconds: as text.
                 None => Value::String(time.to_string().into()),
             }
         }
@@ -385,7 +387,7 @@ pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
     })
 }
 
-/// The unit of a channel, where it says one.
+/// Returns the unit of a channel, if it has one.
 pub(super) fn unit<'a, R: ReadAt>(channel: &Channel<'a, R>) -> Option<Cow<'a, str>> {
     let unit = channel.properties().get(b"unit_string".as_slice())?;
     unit.as_text().map(Text::to_str)

@@ -1,4 +1,4 @@
-//! `tdms convert` and `tdms defrag`: a file in another form, or anew.
+//! `tdms convert` and `tdms defrag`: write a file in another form, or rewrite it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -29,13 +29,13 @@ use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 use crate::verbs::stream::units::bytes_text;
 
-/// Bytes of a Parquet file that are kept until they are written, about.
+/// Approximate bytes of a Parquet file that are kept before they are written.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 
-/// Columns of a Parquet file that have a dictionary each; of more none has.
+/// Maximum number of columns in a Parquet file with dictionaries; with more columns, none has one.
 const DICTIONARIES_MAX: usize = 1_000;
 
-/// Where rows go.
+/// The destination of rows.
 enum Sink {
     Text(Box<Lines>, Box<BufWriter<Out>>),
     ArrowFile(Batches, Box<FileWriter<BufWriter<Out>>>),
@@ -138,7 +138,7 @@ pub(super) fn defrag(args: &Args, context: &Context) -> Result<Exit, Stop> {
     anew(args, path, None, context)
 }
 
-/// What is to be written: as was said, or as the name of the file says.
+/// Returns the output form: the one requested, or the one that the file name implies.
 fn form(args: &Args, path: &Path) -> Result<OutForm, Problem> {
     if let Some(form) = args.out_form {
         return Ok(form);
@@ -235,7 +235,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
     let mut out = BufWriter::new(out);
     let schema = batches.schema();
     Ok(match form {
-        // The file format ends with what it begins with, which a pipe's reader sees too late.
+        // The file format repeats its beginning at the end, too late for the reader of a pipe.
         OutForm::Arrow if is_stream => {
             let writer = StreamWriter::try_new(out, schema).map_err(of_arrow)?;
             Sink::ArrowStream(batches, Box::new(writer))
@@ -247,7 +247,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
         OutForm::Parquet => {
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
-                // A dictionary takes tens of kilobytes for each column, whatever is in it.
+                // A dictionary takes tens of kilobytes per column, whatever the content.
                 .set_dictionary_enabled(schema.fields().len() <= DICTIONARIES_MAX)
                 .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned());
             let schema = schema.clone();
@@ -263,7 +263,7 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
     })
 }
 
-/// Writes the whole file anew; in the version that it has where none is wanted.
+/// Rewrites the whole file, in its own version unless another is requested.
 fn anew(
     args: &Args,
     path: &Path,
@@ -331,7 +331,7 @@ fn anew(
     Ok(exit(is_damaged || is_less))
 }
 
-/// An index file of another file that was there before is none of the new one.
+/// Removes the index file of an earlier file, which does not belong to the new one.
 fn drop_index(path: &Path) -> Result<(), Problem> {
     let Some(index) = index_of(path) else {
         return Ok(());
@@ -369,7 +369,7 @@ fn told(
     tell(object, &summary, context)
 }
 
-/// Sums up, where it does not come between the data.
+/// Prints the summary, on standard error so that it does not mix with the data.
 pub(super) fn tell(object: Object, summary: &str, context: &Context) -> Result<(), Stop> {
     context.terminal.note(&match context.settings.is_json() {
         true => object.into_json().to_string(),

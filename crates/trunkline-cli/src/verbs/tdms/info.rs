@@ -1,4 +1,4 @@
-//! `tdms info`: what is in a file.
+//! `tdms info`: shows the contents of a file.
 
 use serde_json::{Map, Value as Json};
 use trunkline_tdms::{
@@ -71,7 +71,7 @@ const COLUMNS: &[&str] = &[
     "channel", "type", "values", "unit", "interval", "begins", "scaled",
 ];
 
-/// The file in a line.
+/// Describes the file in one line.
 fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Problem> {
     let report = file.report();
     let version = match report.version {
@@ -147,7 +147,7 @@ fn type_text<R: ReadAt>(channel: &Channel<'_, R>) -> String {
     }
 }
 
-/// The properties of an object, one per line.
+/// Prints the properties of an object, one per line.
 fn properties<R: ReadAt>(
     file: &TdmsFile<R>,
     path: &ObjectPath,
@@ -164,7 +164,7 @@ fn properties<R: ReadAt>(
     Ok(())
 }
 
-/// A property as text.
+/// Formats a property as text.
 pub(super) fn value_text(value: &PropertyValue) -> String {
     match value_json(value) {
         Json::String(text) => text,
@@ -173,7 +173,7 @@ pub(super) fn value_text(value: &PropertyValue) -> String {
     }
 }
 
-/// A property as JSON; what is no number there is text.
+/// Formats a property as JSON; values that are not JSON numbers become text.
 fn value_json(value: &PropertyValue) -> Json {
     let float = |number: f64| match number.is_finite() {
         true => Json::from(number),
@@ -192,7 +192,7 @@ fn value_json(value: &PropertyValue) -> Json {
         PropertyValue::U16(n) => Json::from(*n),
         PropertyValue::U32(n) => Json::from(*n),
         PropertyValue::U64(n) => Json::from(*n),
-        // With the digits of the type that it has.
+        // With the digits of its own type.
         PropertyValue::F32(n) => n.to_string().parse().map_or(float(f64::from(*n)), float),
         PropertyValue::F64(n) => float(*n),
         PropertyValue::Extended(n) => float(n.to_f64()),
@@ -208,7 +208,7 @@ fn all_json(properties: Option<&Properties>) -> Map<String, Json> {
         .collect()
 }
 
-/// Everything about a file, as one object.
+/// Returns everything about a file as one object.
 fn object<R: ReadAt>(
     file: &TdmsFile<R>,
     args: &Args,

@@ -1,14 +1,14 @@
 //! `tdms`: files of measured values, without an engine.
 //!
 //! # Layout
-//! - `opened`: a file of the command line, and what is wrong with it in words. `place`: where a new
-//!   file goes, whole or not at all.
-//! - `columns`: the channels that were chosen, and the cells of a row. `rows`: which rows, by
-//!   number or by time; `times`: where a group has a channel of times. `blocks`: rows piece by
-//!   piece, in bounded memory.
+//! - `opened`: opens a file of the command line, and describes its defects. `place`: the
+//!   destination of a new file, written completely or not at all.
+//! - `columns`: the selected channels, and the cells of a row. `rows`: selects rows by number or by
+//!   time; `times`: by a channel of times in the group. `blocks`: reads rows in blocks, in bounded
+//!   memory.
 //! - `sums`: the checksums beside a file.
-//! - `info`, `cat`, `convert`, `verify`, `repair`: the verbs. `text` are rows for people, JSON and
-//!   CSV, `arrow` are rows for Arrow IPC and Parquet.
+//! - `info`, `cat`, `convert`, `verify`, `repair`: the verbs. `text`: rows for people, JSON and
+//!   CSV; `arrow`: rows for Arrow IPC and Parquet.
 
 mod arrow;
 mod blocks;

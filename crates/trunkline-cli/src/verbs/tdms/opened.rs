@@ -1,4 +1,4 @@
-//! A file of the command line, and what is wrong with it in words.
+//! Opens a file of the command line, and describes its defects.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,17 +12,17 @@ use crate::problem::{Problem, Stop};
 pub(super) use crate::terminal::{plain, shown};
 use crate::verbs::Context;
 
-/// What an index file begins with.
+/// The first bytes of an index file.
 const INDEX_TAG: [u8; 4] = *b"TDSh";
 
-/// Findings that are said one by one where nobody asked for them.
+/// Maximum number of findings reported one by one by commands other than `verify`.
 const SAID_MAX: usize = 3;
 
 /// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
 /// opening some of them waits.
 ///
 /// # Errors
-/// What the system says, or that it is none.
+/// The error of the system, or that it is not a regular file.
 pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => File::open(path),
@@ -30,10 +30,10 @@ pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A file that can be read, or the reason why not: a [`regular_file`].
+/// Opens a [`regular_file`] for reading.
 ///
 /// # Errors
-/// [`Problem`].
+/// [`Problem`] with the reason.
 pub(super) fn source(path: &Path) -> Result<File, Problem> {
     regular_file(path).map_err(|error| {
         let mut problem = Problem::new(Exit::SomeFailed, "bad-file", "");
@@ -46,15 +46,15 @@ pub(super) fn source(path: &Path) -> Result<File, Problem> {
     })
 }
 
-/// Opens a file, with its index file where there is one, as far as it can be read.
+/// Opens a file, with its index file if there is one, as far as it can be read.
 ///
 /// # Errors
-/// It is not there, or nothing of it can be read.
+/// The file does not exist, or nothing in it can be read.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, index_of(path).as_deref())
 }
 
-/// The same without the index file.
+/// Opens a file without its index file.
 ///
 /// # Errors
 /// As [`open`].
@@ -62,8 +62,8 @@ pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, None)
 }
 
-/// Opens a file as far as the checksums beside it vouch for it, without the index file; and how
-/// many values are left out that could be read without them.
+/// Opens a file as far as the checksums beside it vouch for it, without its index file. Also
+/// returns the number of readable values that this leaves out.
 ///
 /// # Errors
 /// As [`open`].
@@ -78,7 +78,7 @@ pub(super) fn open_summed(
         .map_err(|error| unopened(path, &error))
 }
 
-/// As much is read as can be.
+/// Returns limits that salvage as much as possible.
 fn salvaging() -> Limits {
     Limits {
         is_salvaging: true,
@@ -88,14 +88,14 @@ fn salvaging() -> Limits {
 
 fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Problem> {
     let limits = salvaging();
-    // It saves time and nothing else: one that cannot be read is none.
+    // The index only saves time; an unreadable one is ignored.
     let index = index.and_then(|index| source(index).ok());
     let opened = match index {
         Some(index) => TdmsFile::open_indexed(source(path)?, index, limits),
         None => TdmsFile::open_with(source(path)?, limits),
     };
     let opened = match opened {
-        // Where segments begin is known by the checksums, whatever happened to lead-ins.
+        // The checksums tell where segments begin, even if their lead-ins are damaged.
         Ok(file) if !file.report().is_sound() => match sums_of(path).map(|sums| source(&sums)) {
             Some(Ok(sums)) => TdmsFile::open_guided(source(path)?, &sums, limits),
             _ => Ok(file),
@@ -125,20 +125,20 @@ fn unopened(path: &Path, error: &OpenError) -> Problem {
     problem
 }
 
-/// The index file beside a file, where there is one.
+/// Returns the index file beside a file, if there is one.
 pub(super) fn index_of(path: &Path) -> Option<PathBuf> {
     let index = index_name(path);
     index.is_file().then_some(index)
 }
 
-/// Where a file's index file is.
+/// Returns the path of a file's index file.
 pub(super) fn index_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("_index");
     name.into()
 }
 
-/// Everything that is wrong with the data of a file; an index file that is not used is not.
+/// Returns all defects in the data of a file; an unused index file is not one.
 pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
     let report = file.report();
     let all = report.incomplete.into_iter().chain(report.findings);
@@ -147,7 +147,7 @@ pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
         .collect()
 }
 
-/// Says what is wrong with a file, in short, to whom reads it; whether something is.
+/// Reports the defects of a file briefly to its reader. Returns true if there are any.
 pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, Stop> {
     if is_index(file) {
         let mut problem = Problem::new(Exit::Found, "index-alone", "");
@@ -202,13 +202,13 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
     Ok(!findings.is_empty())
 }
 
-/// Whether it is the index of a file that was opened.
+/// Returns true if the opened file is an index file.
 fn is_index(file: &TdmsFile<File>) -> bool {
     let mut tag = [0; INDEX_TAG.len()];
     file.source().read_exact_at(&mut tag, 0).is_ok() && tag == INDEX_TAG
 }
 
-/// What to do about a finding.
+/// Returns the advice about a finding.
 pub(super) fn advice(fault: &Fault) -> &'static str {
     match fault {
         Fault::Empty => "there is nothing in it",

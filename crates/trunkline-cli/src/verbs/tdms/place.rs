@@ -1,4 +1,5 @@
-//! Where a new file goes: whole or not at all, and never over another one unasked.
+//! The destination of a new file: written completely or not at all, and never over another file
+//! without permission.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -18,10 +19,11 @@ use crate::terminal::Terminal;
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, rate_text};
 
-/// How often the progress is renewed.
+/// Interval at which the progress is updated.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
-/// What a file is written to. It counts, says how far it is, and fails when Ctrl-C was pressed.
+/// The destination of a file. It counts bytes, shows the progress, and fails once Ctrl-C was
+/// pressed.
 #[derive(Debug)]
 pub(super) struct Out {
     kind: Kind,
@@ -31,20 +33,20 @@ pub(super) struct Out {
     started: Tick,
     shown: Tick,
     pub(super) bytes: u64,
-    /// How much of the work is done, from 0 to 1, where somebody knows.
+    /// Completed fraction of the work, from 0 to 1, if known.
     pub(super) done: Option<f64>,
-    /// Bytes that there will be, where somebody knows.
+    /// Expected bytes, if known.
     pub(super) expected: Option<u64>,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// Beside the place it is meant for, until it is whole.
+    /// A temporary file beside its destination, until it is complete.
     New {
         file: NamedTempFile,
         path: PathBuf,
         is_forced: bool,
-        /// Those of the file that it replaces.
+        /// Permissions of the file that it replaces.
         permissions: Option<Permissions>,
     },
     /// A pipe, a device, standard output.
@@ -52,10 +54,10 @@ enum Kind {
 }
 
 impl Out {
-    /// A file that takes its place when it is finished; `-` is standard output.
+    /// Returns a file that takes its place when it is finished; `-` is standard output.
     ///
     /// # Errors
-    /// It is there already, it is the file that is read, or it cannot be made.
+    /// The file already exists, is the one being read, or cannot be created.
     pub(super) fn new(
         path: &Path,
         source: &Path,
@@ -79,10 +81,10 @@ impl Out {
         })
     }
 
-    /// Puts the file in its place.
+    /// Moves the file to its place.
     ///
     /// # Errors
-    /// It cannot be, or somebody else has put one there.
+    /// It cannot be moved, or another process has created one there.
     pub(super) fn finish(self, path: &Path) -> Result<(), Problem> {
         self.terminal.end_progress();
         match self.kind {
@@ -106,7 +108,7 @@ impl Out {
         .map_err(|error| unwritten(path, &error))
     }
 
-    /// What knows why a write has failed, when the file is gone.
+    /// Returns a handle that can explain a failed write after the file is gone.
     pub(super) fn watch(&self) -> Watch {
         Watch {
             interrupted: self.interrupted.clone(),
@@ -115,7 +117,7 @@ impl Out {
         }
     }
 
-    /// Whether it goes on to somebody who reads it while it is written.
+    /// Returns true if it is read by another process while it is written.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.kind, Kind::Open(_))
     }
@@ -141,7 +143,7 @@ impl Out {
     }
 }
 
-/// Knows why a write has failed.
+/// Explains failed writes.
 #[derive(Debug)]
 pub(super) struct Watch {
     interrupted: Interrupted,
@@ -150,7 +152,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// What a failure to write comes to; Ctrl-C is one, which is an end in order.
+    /// Converts a failed write; after Ctrl-C it is an orderly end.
     pub(super) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, Stop> {
         self.terminal.end_progress();
         if self.interrupted.is_so() {
@@ -198,7 +200,7 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
             );
             return Err(Problem::usage(&sentence).into());
         }
-        // A pipe or a device is written to where it is: it is not replaced by a file.
+        // A pipe or a device is written in place, not replaced by a file.
         (Ok(there), _) if !there.is_file() && !there.is_dir() => {
             let file = OpenOptions::new().write(true).open(path);
             return Ok(Kind::Open(file.map_err(|error| unwritten(path, &error))?));
@@ -217,11 +219,11 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let file = tempfile::Builder::new()
         .prefix(".trunkline-")
-        // As any new file: what the user's mask leaves of it.
+        // The permissions of any new file, less the user's umask.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder.unwrap_or(Path::new(".")))
         .map_err(|error| {
-            // Its text names a file that nobody knows.
+            // The error's text names the temporary file, which is unknown to the user.
             let why = match error.kind() {
                 io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
                 kind => kind.into(),
@@ -236,12 +238,12 @@ fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Resul
     })
 }
 
-/// Standard output.
+/// Returns true if the path is that of standard output.
 pub(super) fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// A file that is written, for people.
+/// Formats the output path for people.
 pub(super) fn shown_out(path: &Path) -> String {
     match is_standard(path) {
         true => "standard output".to_owned(),
@@ -249,7 +251,7 @@ pub(super) fn shown_out(path: &Path) -> String {
     }
 }
 
-/// Whether standard output is what a path means, and a person looks at it.
+/// Returns true if the path is standard output and that is a terminal.
 pub(super) fn is_looked_at(path: &Path, context: &Context) -> bool {
     is_standard(path) && context.terminal.is_tty
 }

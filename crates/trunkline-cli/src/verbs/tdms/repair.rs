@@ -1,4 +1,4 @@
-//! `tdms repair`: cuts off what is not whole. In place nothing before the end is touched.
+//! `tdms repair`: cuts off the incomplete end. In place, nothing before the cut is changed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use crate::problem::{Problem, Stop};
 use crate::replace::replace;
 use crate::verbs::Context;
 
-/// Bytes that are copied at once.
+/// Bytes copied at a time.
 const PIECE_BYTES: u64 = 256 * 1024;
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
-/// What to do about a file of which nothing would be left.
+/// Returns the advice for a file of which nothing would be left.
 fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     let path = args.file.as_path();
     let closed = file.repair(Mending::Close);
@@ -97,12 +97,12 @@ fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     })
 }
 
-/// What is to be repaired.
+/// The file to repair.
 struct Opened {
-    /// As far as it is to stay, or further.
+    /// Opened as far as it is to be kept, or further.
     file: TdmsFile<File>,
     compared: Option<Compared>,
-    /// Values that could be read, and that no checksum vouches for.
+    /// Readable values that no checksum vouches for.
     values_left_out: u64,
 }
 
@@ -130,7 +130,7 @@ fn open(args: &Args) -> Result<Opened, Problem> {
     })
 }
 
-/// What the checksums have found that stays when the file has so many bytes.
+/// Returns the number of checksum findings that remain if the file is cut to `length` bytes.
 fn stay(compared: Option<&Compared>, length: u64) -> usize {
     compared.map_or(0, |compared| {
         let findings = &compared.check.findings;
@@ -138,7 +138,7 @@ fn stay(compared: Option<&Compared>, length: u64) -> usize {
     })
 }
 
-/// A file that ends as it should. Its index file may be another's all the same.
+/// Handles a file with a proper end. Its index file may still belong to another file.
 fn nothing_to_cut(
     file: &TdmsFile<File>,
     compared: Option<&Compared>,
@@ -147,7 +147,7 @@ fn nothing_to_cut(
 ) -> Result<Exit, Stop> {
     let path = args.file.as_path();
     let mut renewed = false;
-    // With OUT, neither FILE nor what is beside it is changed.
+    // With OUT, neither FILE nor the files beside it are changed.
     if let Some(index) = index_of(path).filter(|_| args.out.is_none()) {
         let is_same = file.verify(Some(&source(&index)?));
         let is_same = is_same
@@ -195,7 +195,7 @@ fn nothing_to_cut(
     })
 }
 
-/// Whoever has named a file may look for it.
+/// Returns a remark that the file named as OUT is not written.
 fn unwritten(args: &Args) -> String {
     let out = args.out.as_deref();
     out.map_or_else(String::new, |out| {
@@ -211,7 +211,7 @@ fn event(args: &Args, key: &str, what: &str) -> Object {
     object
 }
 
-/// What was done, or would be.
+/// Reports what was done, or would be.
 fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result<(), Stop> {
     let mut object = event(
         args,
@@ -253,7 +253,7 @@ fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result
     tell(object, &summary, context)
 }
 
-/// Cuts the file where it is.
+/// Truncates the file in place.
 fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     let before = repair.length.saturating_add(repair.bytes_lost);
     if file.source().byte_len()? != before {
@@ -266,16 +266,15 @@ fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Where the bytes go that are cut off in place.
+/// Returns the path for the bytes that are cut off in place.
 fn cut_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".cut");
     name.into()
 }
 
-/// Keeps the bytes that are going to be cut off in a file of their own, which is on the disk then;
-/// unless they are what a recorder that was killed leaves: the place of the next segment, and
-/// zeros.
+/// Saves the bytes to be cut off to a separate file, and syncs it. It saves nothing if they are
+/// only what a killed recorder leaves: the place of the next segment, and zeros.
 fn keep(
     path: &Path,
     file: &TdmsFile<File>,
@@ -334,7 +333,7 @@ fn keep(
     Ok(Some(kept))
 }
 
-/// Bytes of a file, piece by piece.
+/// The bytes of a file, piece by piece.
 struct Pieces<'a> {
     file: &'a TdmsFile<File>,
     at: u64,
@@ -370,7 +369,7 @@ fn say_kept(path: &Path, kept: Option<&Path>, context: &Context) -> Result<(), S
     tell(object, &line, context)
 }
 
-/// Copies what stays to another file; how it has ended, where that is not well.
+/// Copies the part to keep to another file. Returns the exit code if that did not succeed.
 fn copy(
     file: &TdmsFile<File>,
     repair: &Repair,
@@ -402,7 +401,7 @@ fn copy(
     Ok(None)
 }
 
-/// Puts in those of the bytes to be overwritten that lie in a piece.
+/// Applies those of the bytes to overwrite that lie in a piece.
 fn patch(piece: &mut [u8], at: u64, repair: &Repair) {
     let Some((position, bytes)) = repair.patch else {
         return;
@@ -415,7 +414,7 @@ fn patch(piece: &mut [u8], at: u64, repair: &Repair) {
     }
 }
 
-/// Writes the index file anew, where there is one.
+/// Rewrites the index file, if there is one.
 fn renew_index(path: &Path, context: &Context) -> Result<(), Stop> {
     let index = index_name(path);
     if !index.is_file() {

@@ -1,4 +1,4 @@
-//! Which rows are wanted, by number or by time, and when each of them was.
+//! Selects rows by number or by time, and computes the time of each.
 
 use trunkline_tdms::{Channel, ReadAt, TdmsFile, Waveform};
 use trunkline_types::Timestamp;
@@ -16,38 +16,38 @@ use crate::verbs::Context;
 
 const NANOS: f64 = 1e9;
 
-/// Rows that a terminal shows of the beginning of a file.
+/// Number of rows that `head` shows by default.
 const HEAD: u64 = 10;
 
-/// When rows were, where all channels have it in common.
+/// The times of rows, if all channels share them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Axis {
-    /// Of row 0, without the offset, in nanoseconds since 1970; none where it is not known.
+    /// Time of row 0 without the offset, in nanoseconds since 1970; `None` if unknown.
     start: Option<i64>,
     offset: f64,
     increment: f64,
 }
 
-/// A place on an axis.
+/// A point on an axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum When {
     Time(Timestamp),
-    /// Where only distances are known, in the unit of the axis.
+    /// Only a distance is known, in the unit of the axis.
     Distance(f64),
 }
 
-/// One end of the rows that are wanted.
+/// One end of the wanted rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bound {
     Row(u64),
-    /// Seconds behind row 0.
+    /// Seconds after row 0.
     Behind(f64),
     /// Nanoseconds since 1970.
     Time(i64),
 }
 
 impl Axis {
-    /// The axis of these columns; none where one has none, or they differ.
+    /// Returns the axis of these columns; `None` if one has none, or they differ.
     pub(super) fn of<R: ReadAt>(columns: &[Column<'_, R>]) -> Option<Self> {
         let mut all = columns.iter().map(|column| column.channel.waveform());
         let first = all.next().flatten()?;
@@ -60,7 +60,7 @@ impl Axis {
         is_common.then(|| Self::new(first)).flatten()
     }
 
-    /// The axis of one channel.
+    /// Returns the axis of one channel.
     pub(super) fn of_one<R: ReadAt>(channel: &Channel<'_, R>) -> Option<Self> {
         channel.waveform().and_then(Self::new)
     }
@@ -79,13 +79,13 @@ impl Axis {
         })
     }
 
-    /// When a row was.
+    /// Returns the time of a row.
     pub(super) fn at(&self, row: u64) -> When {
         let distance = self.offset + row as f64 * self.increment;
         match self.start {
             None => When::Distance(distance),
             Some(start) => {
-                // Whole seconds apart, so that nanoseconds are not lost behind them.
+                // Whole seconds separately, so that nanoseconds are not lost in rounding.
                 let nanos = (distance.fract() * NANOS).round() as i64;
                 let whole = (distance.trunc() as i64).saturating_mul(NANOS as i64);
                 let time = Timestamp::from_nanos(start).saturating_add_nanos(whole);
@@ -94,7 +94,7 @@ impl Axis {
         }
     }
 
-    /// The first row that is not before a bound.
+    /// Returns the first row that is not before a bound.
     fn row(&self, bound: Bound) -> Result<u64, &'static str> {
         let seconds = match (bound, self.start) {
             (Bound::Row(row), _) => return Ok(row),
@@ -106,7 +106,7 @@ impl Axis {
         };
         let row = seconds / self.increment;
         let near = row.round();
-        // What is meant is that row, whatever the last digits of the division say.
+        // A bound very near to a row means that row, despite the rounding of the division.
         let slack = (1e-9 * row.abs())
             .max(0.5 / NANOS / self.increment)
             .min(0.5);
@@ -114,7 +114,7 @@ impl Axis {
             true => near,
             false => row.ceil(),
         };
-        // Out of range either way, it saturates.
+        // Saturates at both ends.
         Ok(row.max(0.0) as u64)
     }
 }
@@ -138,7 +138,7 @@ impl Bound {
     }
 }
 
-/// Which end of the rows that are wanted.
+/// Selects an end of the wanted rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum End {
     From,
@@ -154,10 +154,10 @@ impl End {
     }
 }
 
-/// The rows that are wanted, of those that there are: the first, and the one behind the last.
+/// Returns the existing rows that are wanted, as the first and the one after the last.
 ///
 /// # Errors
-/// A bound that is none, or a time where the channels have none in common.
+/// An invalid bound, or a time although the channels have no common times.
 pub(super) fn range<R: ReadAt>(
     file: &TdmsFile<R>,
     args: &Args,
@@ -207,7 +207,7 @@ fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Resu
     }
 }
 
-/// Says that no row is between the bounds that were given: nobody sees that in an empty output.
+/// Reports that no row lies between the bounds, which an empty output does not show.
 pub(super) fn say_none<R: ReadAt>(
     args: &Args,
     columns: &[Column<'_, R>],
@@ -261,7 +261,7 @@ mod tests {
             ("1s", 1000),
             ("1.0005s", 1001),
             ("500us", 1),
-            // Row 0 was half a second after the start.
+            // Row 0 is half a second after the start.
             ("1970-01-01T00:00:01.5Z", 0),
             ("1970-01-01T00:00:01.501Z", 1),
             ("1970-01-01T00:00:00Z", 0),

@@ -1,4 +1,5 @@
-//! The checksums beside a file: what they say of it, and what of it they vouch for.
+//! The checksums beside a file: compares the file with them, and finds the part that they vouch
+//! for.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,14 +12,14 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
-/// Where a file's checksums are.
+/// Returns the path of a file's checksums.
 pub(super) fn sums_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".sums");
     name.into()
 }
 
-/// The checksums beside a file, where there are any.
+/// Returns the checksums beside a file, if there are any.
 pub(crate) fn sums_of(path: &Path) -> Option<PathBuf> {
     let sums = sums_name(path);
     sums.is_file().then_some(sums)
@@ -27,18 +28,18 @@ pub(crate) fn sums_of(path: &Path) -> Option<PathBuf> {
 /// A file compared with the checksums beside it.
 #[derive(Debug)]
 pub(super) struct Compared {
-    /// Where they are.
+    /// Path of the checksums.
     pub(super) path: PathBuf,
-    /// What came of it.
+    /// Result of the comparison.
     pub(super) check: SumsCheck,
-    /// Of each finding, the number of the segment, from 1.
+    /// Number of the segment of each finding, from 1.
     pub(super) segments: Vec<Option<u64>>,
 }
 
-/// Compares a file with the checksums beside it; none where there are none.
+/// Compares a file with the checksums beside it; `None` if there are none.
 ///
 /// # Errors
-/// One of both cannot be read.
+/// One of the two cannot be read.
 pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compared>, Problem> {
     let Some(sums_path) = sums_of(path) else {
         return Ok(None);
@@ -64,11 +65,11 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
     }))
 }
 
-/// Says which segments are not what the checksums beside the file say; whether there is one. All of
-/// the file is read for it.
+/// Reports the segments that differ from the checksums beside the file. Returns true if there is
+/// one. This reads the whole file.
 ///
 /// # Errors
-/// One of both cannot be read.
+/// One of the two cannot be read.
 pub(crate) fn say_sums(
     file: &TdmsFile<File>,
     path: &Path,
@@ -99,9 +100,9 @@ pub(crate) fn say_sums(
 }
 
 impl Compared {
-    /// Where the file is to be cut so that its checksums vouch for all of it; none where that costs
-    /// nothing, or would cost something that they vouch for: a segment in the middle that is wrong
-    /// stays, so that those behind it do.
+    /// Returns the length to cut the file to, so that its checksums vouch for all of it. Returns
+    /// `None` if there is nothing to cut, or if the cut would remove data that they vouch for: a
+    /// wrong segment in the middle stays, so that those after it do.
     pub(super) fn cut(&self, unsummed: Unsummed, length: u64) -> Option<u64> {
         let check = &self.check;
         if check.state != SumsState::OfThisFile || check.findings_dropped > 0 {
@@ -112,7 +113,7 @@ impl Compared {
             Unsummed::Keep => check.first_wrong?,
         };
         let behind = check.findings.iter().filter(|one| one.position >= end);
-        // What nobody vouches for behind it: is that all?
+        // Checks if the part after the cut consists only of bytes that no checksum vouches for.
         let bad: u64 = behind
             .map(|one| match one.fault {
                 Fault::WrongSum { bytes } => bytes,
@@ -127,8 +128,8 @@ impl Compared {
         (end < length && bad >= length - end).then_some(end)
     }
 
-    /// Cuts off the checksums of what was cut off the file, which has so many bytes now. Where it
-    /// is not plain which those are they stay, and the next comparison says so.
+    /// Removes the checksums of the part cut off the file, which now has `length` bytes. If it is
+    /// not clear which those are, they stay, and the next comparison reports it.
     pub(super) fn shorten(&self, length: u64) -> io::Result<()> {
         if self.check.state != SumsState::OfThisFile || self.check.good_to != length {
             return Ok(());

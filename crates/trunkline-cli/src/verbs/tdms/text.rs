@@ -16,10 +16,10 @@ use crate::output::times::{TimeColumn, Times};
 use crate::output::values::ValueStyle;
 use crate::terminal::{padded, width};
 
-/// The column of when a row was.
+/// The column with the time of a row.
 pub(super) const TIME: &str = "time";
 
-/// Widest column that is kept in line.
+/// Widest column that is aligned.
 const WIDTH_MAX: usize = 40;
 
 /// Writes rows.
@@ -29,12 +29,12 @@ pub(super) struct Lines {
     names: Vec<String>,
     types: Vec<DataType>,
     axis: Option<Axis>,
-    /// How people see times; programs see RFC 3339.
+    /// Format of times for people; programs get RFC 3339.
     times: Option<TimeColumn>,
     style: ValueStyle,
-    /// Whether text of CSV is kept from being taken for a formula.
+    /// True if text in CSV is protected from being taken as a formula.
     is_guarded: bool,
-    /// Of the columns of a table, once the first block is known.
+    /// Widths of the columns of a table, once the first block is known.
     widths: Vec<usize>,
 }
 
@@ -58,13 +58,13 @@ impl Lines {
         }
     }
 
-    /// Text cells of CSV that begin as a formula does get a `'` in front.
+    /// Protects text cells of CSV: one that begins like a formula gets a `'` in front.
     pub(super) fn guarded_if(mut self, is_wanted: bool) -> Self {
         self.is_guarded = is_wanted && self.form == Form::Csv;
         self
     }
 
-    /// Hands every line of a block to `out`; before the first block that of the names.
+    /// Passes every line of a block to `out`; before the first block, the line of names.
     pub(super) fn write<E>(
         &mut self,
         block: &Block,
@@ -97,7 +97,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The line of the names, where it does not come with the first block.
+    /// Returns the line of names, if it does not come with the first block.
     pub(super) fn header(&self) -> Option<String> {
         let cells = self.header_cells();
         match self.form {
@@ -111,7 +111,7 @@ impl Lines {
             Form::Csv => {
                 let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
                 match cells.as_slice() {
-                    // A row without anything is none.
+                    // An empty row would be skipped.
                     [""] => "\"\"".to_owned(),
                     cells => csv::line(cells),
                 }
@@ -150,7 +150,7 @@ impl Lines {
         }
     }
 
-    /// Text that a spreadsheet takes for text and not for a formula, where that is wanted.
+    /// Returns text that a spreadsheet takes as text and not as a formula, if requested.
     fn guarded(&self, text: &str) -> String {
         match self.is_guarded {
             true => csv::spreadsheet_text(text),
@@ -158,7 +158,7 @@ impl Lines {
         }
     }
 
-    /// For people nothing in it moves the cursor, or begins another column.
+    /// Escapes text for people: nothing in it moves the cursor, or begins another column.
     fn safe(&self, text: String) -> String {
         match self.form.is_for_people() {
             true => plain(&text),
@@ -171,7 +171,7 @@ impl Lines {
             None => String::new(),
             Some(Value::String(text)) if self.is_guarded => self.guarded(&text),
             Some(value) if self.form == Form::Csv => csv::cell(&value, ty, self.style),
-            // As it is: `safe` takes care of it.
+            // Unchanged: `safe` escapes it.
             Some(Value::String(text)) => text.to_string(),
             Some(value) => self.style.text(&value, ty, None),
         }
@@ -189,7 +189,7 @@ impl Lines {
         let (mut all, mut special) = (Map::new(), Map::new());
         for ((column, ty), name) in self.types.iter().enumerate().zip(&self.names) {
             let value = match block.cell(column, at) {
-                // Behind the end of the channel.
+                // After the end of the channel.
                 None => continue,
                 Some(Value::String(text)) => Json::from(text.to_string()),
                 Some(value) => {

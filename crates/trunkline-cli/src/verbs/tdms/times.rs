@@ -1,4 +1,4 @@
-//! Rows by the times that stand in a channel of their own, as recordings of variables have them.
+//! Rows by times in a separate channel, as in recordings of variables.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +10,26 @@ use super::columns::{Column, name_of};
 use super::opened::plain;
 use crate::problem::Problem;
 
-/// The channel of a group that says when each of its rows was.
+/// The channel of a group with the times of its rows.
 const TIME: &str = "time";
 
-/// What of a group says how many of its first rows are older than the file.
+/// Properties of a group with the number of first rows that are older than the file.
 const FROM_BEFORE: [&str; 2] = ["initial_rows", "carried_rows"];
 
 const NANOS: f64 = 1e9;
 
-/// Times that are looked at together.
+/// Number of times read at once.
 const BLOCK: u64 = 1 << 16;
 
-/// When the rows of a group were.
+/// The times of the rows of a group.
 #[derive(Debug)]
 pub(super) struct Times<'a, R> {
     channel: Channel<'a, R>,
-    /// First rows that were there before the file.
+    /// Number of first rows that are older than the file.
     from_before: u64,
 }
 
-/// Why rows cannot be found by time, and what to do instead.
+/// The reason why rows cannot be found by time, and the remedy.
 #[derive(Debug)]
 pub(super) struct NoTimes {
     pub(super) what: String,
@@ -37,10 +37,10 @@ pub(super) struct NoTimes {
 }
 
 impl<'a, R: ReadAt> Times<'a, R> {
-    /// The times of the rows of these columns.
+    /// Returns the times of the rows of these columns.
     ///
     /// # Errors
-    /// They are of several groups, or have none.
+    /// They belong to several groups, or have no times.
     pub(super) fn of(file: &'a TdmsFile<R>, columns: &[Column<'a, R>]) -> Result<Self, NoTimes> {
         let no = |what: String| NoTimes { what, remedy: None };
         let groups = columns.iter().filter_map(|one| one.channel.path().parent());
@@ -84,11 +84,11 @@ impl<'a, R: ReadAt> Times<'a, R> {
         })
     }
 
-    /// So many seconds behind the first row, of those that were not there before. Where there is no
-    /// row it is any time.
+    /// Returns the time `seconds` after the first row that is not older than the file. Without rows
+    /// it returns any time.
     ///
     /// # Errors
-    /// It cannot be read, or is none that can be counted from.
+    /// The time cannot be read, or cannot be used in a calculation.
     pub(super) fn behind(&self, seconds: f64) -> Result<TdmsTime, Problem> {
         let first = self.from_before.min(self.channel.len().saturating_sub(1));
         let Some(time) = self.read(first, 1)?.first().copied() else {
@@ -102,7 +102,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         Ok(begin.saturating_add_nanos(nanos).into())
     }
 
-    /// The first row that is not before this.
+    /// Returns the first row that is not before `time`.
     pub(super) fn first_from(&self, time: TdmsTime) -> Result<u64, Problem> {
         let mut from = None;
         self.each(|row, at| {
@@ -112,7 +112,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         Ok(from.unwrap_or_else(|| self.channel.len()))
     }
 
-    /// The row behind the last that is before this: times may go back where clocks did.
+    /// Returns the row after the last one before `time`: times may go back where clocks did.
     pub(super) fn behind_last_before(&self, time: TdmsTime) -> Result<u64, Problem> {
         let mut to = 0;
         self.each(|row, at| {
@@ -124,7 +124,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         Ok(to)
     }
 
-    /// Goes through the times as long as it is wanted.
+    /// Iterates over the times until `wants_more` returns false.
     fn each(&self, mut wants_more: impl FnMut(u64, TdmsTime) -> bool) -> Result<(), Problem> {
         let mut row = 0;
         while row < self.channel.len() {
@@ -151,7 +151,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
     }
 }
 
-/// A time as a file holds it.
+/// Converts to a time as a file holds it.
 pub(super) fn time_of(nanos: i64) -> TdmsTime {
     Timestamp::from_nanos(nanos).into()
 }

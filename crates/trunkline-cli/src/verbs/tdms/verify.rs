@@ -1,4 +1,4 @@
-//! `tdms verify`: reads every byte of a file, and says what is wrong and what to do about it.
+//! `tdms verify`: reads every byte of a file, and reports defects and their remedies.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use crate::problem::{Problem, Stop};
 use crate::terminal::Mood;
 use crate::verbs::Context;
 
-/// Something wrong, and what to do. Whatever looks at a file in another way adds its own.
+/// A defect and its remedy. Each way of checking a file adds its own.
 #[derive(Debug)]
 struct Found {
-    /// Where in the file; none where it is not of one place.
+    /// Position in the file; `None` if it is not at one place.
     byte: Option<u64>,
     what: String,
     advice: String,
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     interrupt::end_process_on_interrupt(&context.terminal)?;
     let file = match open_alone(&args.file) {
         Ok(file) => file,
-        // Nothing of it can be read, which is what was asked.
+        // That nothing can be read is a result of the check.
         Err(mut problem) if problem.code == "not-tdms" => {
             problem.exit = Exit::Found;
             return Err(problem.into());
@@ -117,13 +117,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
-/// What the checksums beside the file have found.
+/// Adds the findings of the checksums beside the file.
 fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
     let findings = compared.check.findings.iter().zip(&compared.segments);
     for (finding, segment) in findings {
         let mut one = Found::from(finding);
         match (&finding.fault, segment) {
-            // Nothing in the file itself.
+            // These are not in the file itself.
             (Fault::UnusableSums { .. } | Fault::SumsOfAnother | Fault::CutSums { .. }, _) => {
                 one.byte = None;
                 one.what = format!("{}: {}", shown(&compared.path), finding.fault);

@@ -1,4 +1,4 @@
-//! Mass and energy: exact in the books, and the same as an integration of the flows beside them.
+//! Mass and energy: exact in the books, and equal to an independent integration of the flows.
 
 use proptest::prelude::*;
 use trunkline_types::Value;
@@ -12,7 +12,7 @@ use super::super::steam::Table;
 use super::super::valve::Tag;
 use super::{AUTO, MANUAL, OFF};
 
-/// A sum that loses nothing to rounding worth speaking of (Neumaier).
+/// A sum with negligible rounding error (Neumaier).
 #[derive(Default)]
 struct Sum {
     value: f64,
@@ -35,7 +35,7 @@ impl Sum {
     }
 }
 
-/// Meters beside the books: they see flows and states, and know nothing of the accounts.
+/// Independent meters: they read flows and states, and do not use the accounts.
 #[derive(Default)]
 struct Meters {
     mass_in: Sum,
@@ -44,7 +44,7 @@ struct Meters {
     energy_out: Sum,
 }
 
-/// Enthalpies of what flows, J/kg.
+/// Specific enthalpies of the flows, J/kg.
 struct Enthalpies {
     steam: f64,
     water: f64,
@@ -106,7 +106,7 @@ fn held(plant: &Plant) -> (f64, f64) {
 }
 
 fn set(plant: &mut Plant, target: Target, value: Value) {
-    // A refusal is a legal answer here: what counts is what the plant does afterwards.
+    // A refusal is a legal answer here; the test is what the plant does afterwards.
     let _ = apply(plant, target, "test", "", &value);
 }
 
@@ -121,7 +121,7 @@ const NUMBERS: [Target; 8] = [
     Target::Valve(Tag::FV105),
 ];
 
-/// Something an operator may do: a number anywhere in its limits, a mode, a reset, the vent.
+/// Does something an operator may do: sets a number within its limits, a mode, a reset, the vent.
 fn act(plant: &mut Plant, what: u8, share: f64) {
     match NUMBERS.get(usize::from(what)) {
         Some(target) => {
@@ -193,7 +193,7 @@ fn mass_and_energy_are_conserved_over_24_hours() {
     let (mass_before, energy_before) = held(&plant);
     let mut rng = fastrand::Rng::with_seed(99);
     for step in 0..864_000u32 {
-        // An operator who never rests: something else every ten minutes.
+        // A restless operator: changes something every ten minutes.
         if step % 6_000 == 5_999 {
             act(&mut plant, rng.u8(0..12), rng.f64());
         }

@@ -1,5 +1,4 @@
-//! Tests of the boiler house: its properties of steam, its books, its physics, its face to the
-//! engine.
+//! Tests of the boiler house: steam properties, books, physics, and the interface to the engine.
 
 mod conservation;
 mod physics;
@@ -46,7 +45,7 @@ impl Rig {
             .unwrap_or_else(|| panic!("no item {name}"))
     }
 
-    /// Scans every 100 ms for this time.
+    /// Scans every 100 ms for `seconds` seconds.
     fn run(&mut self, seconds: f64) {
         for _ in 0..(seconds * 10.0).round() as u64 {
             self.nanos += 100_000_000;

@@ -1,4 +1,4 @@
-//! The plant does what a boiler does.
+//! Tests that the plant behaves like a boiler.
 
 use trunkline_types::Value;
 
@@ -8,7 +8,7 @@ use crate::SendRefusal;
 const RUN: Value = Value::Enum(3);
 const TRIP: Value = Value::Enum(4);
 
-/// Runs until a condition holds; the seconds it took.
+/// Runs until a condition holds. Returns the seconds it took.
 fn until(rig: &mut Rig, at_most: f64, mut holds: impl FnMut(&mut Rig) -> bool) -> Option<f64> {
     let mut seconds = 0.0;
     while seconds < at_most {
@@ -49,7 +49,7 @@ fn a_new_plant_is_in_normal_operation() {
     assert_eq!(rig.read("boiler/events").0, Value::U32(0));
 }
 
-/// The demo's promise: the level passes 85 % about 15 s after the feed is put to 80 %.
+/// The demo depends on this: the level passes 85 % about 15 s after the feed is set to 80 %.
 #[test]
 fn feed_at_80_percent_takes_the_level_past_85_within_20_seconds() {
     for seed in 0..12 {
@@ -108,10 +108,10 @@ fn without_the_pump_the_level_falls_and_low_water_trips_the_burner() {
         rig.read("boiler/burner/trip_cause").0,
         Value::String("low water".into())
     );
-    // The raw contact is the opposite of what scaling makes of it.
+    // The raw contact is the opposite of the scaled value.
     assert_eq!(rig.read("boiler/protection/chain").0, Value::Bool(true));
 
-    // It stays shut until the water is back and somebody resets it.
+    // It stays shut until the water is back and an operator resets it.
     let refusal = rig
         .put("boiler/burner/reset", Value::Bool(true))
         .unwrap_err();
@@ -160,7 +160,7 @@ fn more_fire_raises_the_pressure_until_the_safety_valve_lifts() {
     assert!(rig.number("boiler/safety_valve/flow") > 4.0);
     until(&mut rig, 120.0, |rig| !lifted(rig)).unwrap();
     assert!(rig.number("boiler/drum/pressure") < 12.1);
-    // It holds the pressure for as long as it takes, whatever the burner does.
+    // It holds the pressure as long as necessary, whatever the burner does.
     for _ in 0..600 {
         rig.run(1.0);
         assert!(rig.number("boiler/drum/pressure") < 13.5);

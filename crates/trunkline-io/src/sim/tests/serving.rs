@@ -9,7 +9,7 @@ use super::super::{CATCH_UP_MAX, Options, SimServer};
 use super::{AUTO, OFF, Rig};
 use crate::{HealthState, IoError, IoServer, ItemId, Scan, SendRefusal, Setting, Settings};
 
-/// What a scan published, with every bit of every number.
+/// Formats what a scan published, with every bit of every number.
 fn bits(scan: &Scan) -> Vec<String> {
     scan.iter()
         .map(|published| format!("{published:?}"))
@@ -187,7 +187,8 @@ fn a_setpoint_is_read_back_and_what_it_changes_is_published() {
         .iter()
         .map(|published| (published.item, published.value.clone()))
         .collect();
-    // Whoever sent it has it; the rest of the plant's answer comes with the scan.
+    // The sender has the value from the answer; the rest of the plant's reaction comes with the
+    // scan.
     assert!(!published.contains_key(&rig.item("boiler/feed")));
     assert_eq!(
         published[&rig.item("boiler/pump/mode")],

@@ -10,7 +10,7 @@ fn close(found: f64, expected: f64, relative: f64) {
     );
 }
 
-/// The values that IAPWS SR1-86(1992) gives for checking programs, table 1.
+/// The check values for programs in IAPWS SR1-86(1992), table 1.
 #[test]
 fn the_equations_give_the_releases_own_check_values() {
     let state = Saturation::at(373.1243 - KELVIN);

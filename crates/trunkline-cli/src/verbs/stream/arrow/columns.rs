@@ -1,4 +1,4 @@
-//! Values as an array of Arrow's.
+//! Converts values to an Arrow array.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use trunkline_types::{DataType, ElementType, Elements, StructType, Value};
 use super::{fields, item};
 use crate::problem::Problem;
 
-/// An array of values, which are of this type.
+/// Returns an array of values of this type.
 pub(super) fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef, Problem> {
     macro_rules! all {
         ($variant:ident) => {
@@ -61,7 +61,7 @@ pub(super) fn array(values: &[&Value], data_type: &DataType) -> Result<ArrayRef,
             Arc::new(ListArray::new(item(of.element)?, lengths, elements, None))
         }
         DataType::Struct(of) => structs(values, data_type, of)?,
-        // No other type has a form, and was let in.
+        // Other types have no Arrow form and were refused before.
         other => super::arrow_type(other).map(|of| arrow_array::new_empty_array(&of))?,
     })
 }
@@ -85,7 +85,7 @@ fn times(nanos: impl Iterator<Item = i64>) -> ArrayRef {
     Arc::new(TimestampNanosecondArray::from_iter_values(nanos).with_timezone("UTC"))
 }
 
-/// The elements of arrays, one array behind the other.
+/// Concatenates the elements of arrays.
 fn elements(arrays: &[&Elements], element: ElementType) -> ArrayRef {
     macro_rules! together {
         ($variant:ident) => {

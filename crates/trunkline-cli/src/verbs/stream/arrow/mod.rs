@@ -1,11 +1,12 @@
-//! Elements as Arrow IPC, the stream format: batches of columns that most programs for data read.
+//! Elements as Arrow IPC, the stream format: batches of columns that most data programs can read.
 //!
-//! A struct is a column per field, everything else the one column `value`. Nothing is converted but
-//! text, bytes, lists and times to the kind of Arrow's that holds the same; nothing may be null.
+//! A struct has a column per field, everything else the single column `value`. Only text, bytes,
+//! lists and times are converted, to the Arrow type that holds the same values; nothing may be
+//! null.
 //!
 //! # Layout
-//! - [`Batches`]: elements to batches; `columns` makes an array of values.
-//! - [`Parser`]: batches to elements; `values` takes an array apart.
+//! - [`Batches`]: elements to batches; `columns` builds an array of values.
+//! - [`Parser`]: batches to elements; `values` extracts the values of an array.
 
 mod columns;
 mod values;
@@ -26,10 +27,10 @@ use trunkline_types::{DataType, ElementType, Value};
 use super::text::WRITER;
 use crate::problem::{Problem, Stop};
 
-/// The column of elements that have no fields.
+/// The column of elements without fields.
 const COLUMN: &str = "value";
 
-/// Arrow's type with the same values.
+/// Returns Arrow's type for the same values.
 ///
 /// # Errors
 /// There is none.
@@ -46,7 +47,7 @@ fn arrow_type(data_type: &DataType) -> Result<ArrowType, Problem> {
         DataType::U64 => ArrowType::UInt64,
         DataType::F32 => ArrowType::Float32,
         DataType::F64 => ArrowType::Float64,
-        // An enum is its label.
+        // An enum is represented by its label.
         DataType::String | DataType::Enum(_) => ArrowType::Utf8,
         DataType::Bytes => ArrowType::Binary,
         DataType::Timestamp => ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
@@ -59,7 +60,7 @@ fn arrow_type(data_type: &DataType) -> Result<ArrowType, Problem> {
     })
 }
 
-/// The field of the elements of a list.
+/// Returns the field of the elements of a list.
 fn item(element: ElementType) -> Result<Arc<Field>, Problem> {
     let of = arrow_type(&element.data_type())?;
     Ok(Field::new_list_field(of, false).into())
@@ -83,7 +84,8 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Batches for these elements; behind the column of their writer where there are several.
+    /// Begins batches for elements of this type, after a column with their writer if there are
+    /// several.
     pub(super) fn new(out: File, data_type: &DataType, has_writer: bool) -> Result<Self, Stop> {
         let writer = has_writer.then(|| Arc::new(Field::new(WRITER, ArrowType::Utf8, false)));
         let fields = fields(data_type)?;
@@ -97,7 +99,7 @@ impl Batches {
         })
     }
 
-    /// Writes a batch, of one writer where there are several, and hands it on.
+    /// Writes a batch, of a single writer if there are several, and flushes it.
     pub(super) fn write(&mut self, values: &[Value], writer: Option<&str>) -> Result<(), Stop> {
         let writer = writer.map(|writer| {
             let names = std::iter::repeat_n(writer, values.len());
@@ -116,7 +118,7 @@ impl Batches {
         Ok(self.writer.get_mut().flush()?)
     }
 
-    /// Says that nothing follows.
+    /// Writes the end of the stream.
     pub(super) fn finish(mut self) -> Result<(), Stop> {
         self.writer.finish().map_err(unwritten)?;
         Ok(self.writer.get_mut().flush()?)
@@ -135,7 +137,7 @@ fn unwritten(error: ArrowError) -> Stop {
     }
 }
 
-/// Reads elements from batches that come in pieces.
+/// Parses elements from batches that arrive in pieces.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
     decoder: StreamDecoder,
@@ -153,10 +155,10 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Takes a piece of the batches and appends the elements of those that are whole.
+    /// Parses a piece of the batches and appends the elements of the complete ones.
     ///
     /// # Errors
-    /// What came is no Arrow, or of another type.
+    /// The input is not Arrow, or of another type.
     pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         let mut buffer = Buffer::from(piece);
         while !buffer.is_empty() {
@@ -167,7 +169,7 @@ impl<'a> Parser<'a> {
             };
             let array: ArrayRef = match (self.data_type, batch.columns()) {
                 (DataType::Struct(_), _) => Arc::new(StructArray::from(batch)),
-                // Whatever its name is.
+                // Its name does not matter.
                 (_, [column]) => Arc::clone(column),
                 (_, columns) => {
                     let count = columns.len();
@@ -182,7 +184,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Nothing follows.
+    /// Ends the input.
     ///
     /// # Errors
     /// It ends within a batch.
@@ -194,12 +196,12 @@ impl<'a> Parser<'a> {
 }
 
 thread_local! {
-    /// Whether a panic of this thread is one that is waited for.
+    /// True while a panic of this thread is expected.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The answer, or `None` where there is a panic instead, of which nothing is said: the decoder
-/// slices its buffers by lengths that it was sent, and does not always check them before.
+/// Returns the result, or `None` after a panic, which is not reported. The decoder slices its
+/// buffers by lengths in the input, and does not always check them before.
 fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -211,7 +213,7 @@ fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
         }));
     });
     IS_GUARDED.set(true);
-    // After a panic the decoder is not used again: what it was sent is refused.
+    // After a panic the decoder is not used again: the input is refused.
     let answer = panic::catch_unwind(AssertUnwindSafe(decode));
     IS_GUARDED.set(false);
     answer.ok()
@@ -230,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of these bytes that come in pieces.
+    /// Parses bytes that arrive in pieces.
     fn read(data_type: &DataType, bytes: &[u8], piece: usize) -> Result<Vec<Value>, Problem> {
         let mut sut = Parser::new(data_type)?;
         let mut found = Vec::new();
@@ -241,7 +243,7 @@ mod tests {
         Ok(found)
     }
 
-    /// The bytes of two batches.
+    /// Returns the bytes of two batches.
     fn written(data_type: &DataType, values: &[Value]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("elements.arrow");

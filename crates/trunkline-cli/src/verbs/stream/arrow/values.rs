@@ -1,4 +1,4 @@
-//! Values of an array of Arrow's.
+//! Extracts values from an Arrow array.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use trunkline_types::{
     Timestamp, Value,
 };
 
-/// The values, if they are of this type.
+/// Returns the values if they are of this type.
 pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value>, String> {
     if array.null_count() > 0 {
         return Err(format!(
@@ -102,7 +102,7 @@ fn blobs(array: &ArrayRef) -> Option<Vec<Value>> {
     Some(values.collect())
 }
 
-/// Times of any unit; a time zone says how they are shown, not when they are.
+/// Reads times of any unit; a time zone affects only how they are shown.
 fn times(array: &ArrayRef) -> Option<Result<Vec<Timestamp>, String>> {
     let ArrowType::Timestamp(unit, _) = array.data_type() else {
         return None;
@@ -129,7 +129,7 @@ fn times(array: &ArrayRef) -> Option<Result<Vec<Timestamp>, String>> {
     Some(numbers.iter().map(time).collect())
 }
 
-/// Lists of any of Arrow's kinds.
+/// Reads lists of any of Arrow's kinds.
 fn lists(array: &ArrayRef, of: &ArrayType) -> Result<Option<Vec<Value>>, String> {
     let each: Vec<ArrayRef> = if let Some(array) = array.as_list_opt::<i32>() {
         (0..array.len()).map(|at| array.value(at)).collect()
@@ -177,7 +177,7 @@ fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> 
         ElementType::F64 => numbers!(F64, Float64Type),
         _ => {}
     }
-    // The rest one by one, and with what is wrong about them.
+    // The other types are converted one by one, with errors for each.
     let found = values(array, &element.data_type())?.into_iter();
     Ok(match element {
         ElementType::Bool => Elements::Bool(

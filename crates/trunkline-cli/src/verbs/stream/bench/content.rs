@@ -1,16 +1,16 @@
-//! Elements whose content follows from their place in the stream: nothing that is lost, doubled or
-//! out of order looks right.
+//! Elements whose content is computed from their index in the stream, so that a lost, duplicated or
+//! reordered element is detected.
 
 use trunkline::stream::Plain;
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
-/// Numbers with a content.
+/// Numbers with a computed content.
 pub(super) trait Content: Plain + PartialEq {
-    /// The element at this place.
+    /// Returns the element at this index.
     fn at(index: u64) -> Self;
 }
 
-/// Every bit of the place counts in narrow types as well.
+/// Folds the index, so that all its bits affect narrow types as well.
 fn folded(index: u64) -> u64 {
     index ^ (index >> 8) ^ (index >> 16) ^ (index >> 24) ^ (index >> 32)
 }
@@ -35,15 +35,15 @@ content! {
     u32: index => index;
     i64: index => index;
     u64: index => index;
-    // As far as each number is one of its own.
+    // As far as each number is representable exactly.
     f32: index => index & 0x00ff_ffff;
     f64: index => index & 0x001f_ffff_ffff_ffff;
 }
 
-/// Elements of an array, samples of a waveform, where their number is free.
+/// Elements of an array or samples of a waveform whose length is free.
 const LEN: usize = 16;
 
-/// The element of any type at this place.
+/// Returns the element of any type at this index.
 pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
     match data_type {
         DataType::Bool => Value::Bool(folded(index) % 2 == 1),
@@ -68,7 +68,7 @@ pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
             let shape: Vec<u32> = array.shape.iter().map(|len| len.unwrap_or(4)).collect();
             let count = shape.iter().map(|len| *len as usize).product();
             let elements = elements_at(array.element, count, index);
-            // Of as many elements as its shape says.
+            // The number of elements matches the shape.
             Array::new(shape, elements).map_or_else(
                 |_| Value::default_of(data_type),
                 |array| Value::Array(array.into()),
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(found, value_at(&data_type, 1), "{ty}");
             assert_ne!(found, value_at(&data_type, 2), "{ty}");
         }
-        // A stretch that is lost does not hide behind a narrow type.
+        // A lost sequence is detected in narrow types too.
         assert_ne!(u8::at(0), u8::at(256));
         assert_ne!(u16::at(7), u16::at(7 + 65_536));
     }

@@ -1,4 +1,4 @@
-//! `stream bench`: how fast a stream is on this machine, with its content checked.
+//! `stream bench`: measures the speed of a stream on this machine, and checks its content.
 //!
 //! ```text
 //!   this process: reads, checks, prints
@@ -39,22 +39,22 @@ pub(super) enum Over {
     Local,
 }
 
-/// Bytes that are sent.
+/// Bytes sent.
 const BYTES: u64 = 1_000_000_000;
 
-/// Elements of one size that a buffer holds (NS-87).
+/// Elements of fixed size that a buffer holds (NS-87).
 const CAPACITY: u64 = 1_000_000;
 
-/// Elements of varying size: far fewer do (NS-81).
+/// Elements of varying size that a buffer holds; far fewer are enough (NS-81).
 const CAPACITY_VARYING: u64 = 100_000;
 
-/// Elements that are timed (NS-86).
+/// Number of timed elements (NS-86).
 const SAMPLES: u64 = 10_000;
 
-/// The port of the engine that is started, which is only a name: it listens on a socket.
+/// Port of the engine that is started. It is only a name: the engine listens on a socket.
 const ENGINE_PORT: u16 = 5850;
 
-/// An end that hears nothing of the other for so long gives up.
+/// An end that does not hear from the other for this long gives up.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     })
 }
 
-/// Elements that did not come as they were written.
+/// Returns the number of elements that did not arrive as written.
 fn lost(plan: &Plan, got: &Got) -> u64 {
     plan.elements
         .saturating_sub(got.elements)
@@ -100,7 +100,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
     });
     let mut chunk = args.chunk(capacity)?;
     if fixed.is_none() {
-        // As many as have room together with others.
+        // A quarter of what fits into the buffer, so that several chunks fit together.
         chunk = chunk.min((bytes_max / one / 4).max(1));
     }
     Ok(Plan {
@@ -115,7 +115,7 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
             timeout: Some(GONE_AFTER * 3),
             gone_after: Some(GONE_AFTER),
             directory_port: ENGINE_PORT,
-            // The other process knows it by the engine's socket.
+            // The other process finds it through the engine's socket.
             tcp_only: args.over == Over::Tcp && sockets.is_none(),
             sockets,
             program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -124,10 +124,10 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
     })
 }
 
-/// Where the two ends meet.
+/// The place where the two ends meet.
 struct Meeting {
     base: String,
-    /// Keeps the names, where no port does.
+    /// Keeps the names, if no port does.
     engine: Option<(Engine, Folder)>,
 }
 
@@ -183,7 +183,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is in the folder for what does not stay.
+        // Remains are in the folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -194,7 +194,7 @@ fn in_threads(plan: &Plan) -> Result<(Sent, Got), Stop> {
         let got = sides::read(plan).map_err(|error| problem(&error))?;
         match writer.join() {
             Ok(Ok(sent)) => Ok((sent, got)),
-            // Then the reader says what it got.
+            // The reader then reports what it received.
             Ok(Err(_)) if got.fault.is_some() => Ok((Sent::default(), got)),
             Ok(Err(error)) => Err(problem(&error).into()),
             Err(_) => Err(broken_writer("it ended with a panic")),
@@ -207,7 +207,7 @@ fn broken_writer(how: &str) -> Stop {
     Problem::new(Exit::SomeFailed, "writer", &sentence).into()
 }
 
-/// A child that is ended with this.
+/// A child process, killed on drop.
 struct Writer(Child);
 
 impl Drop for Writer {
@@ -236,7 +236,7 @@ fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Go
     }
 }
 
-/// The same program, with the same options.
+/// Returns the command of the same program with the same options.
 fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -255,7 +255,7 @@ fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::
     Ok(command)
 }
 
-/// This process is the writer: it tells the reader's process what it has done.
+/// Runs this process as the writer, and reports the result to the reader's process.
 fn write(plan: Plan, context: &Context) -> Result<Exit, Stop> {
     let sent = sides::write(&plan).map_err(|error| problem(&error))?;
     let mut object = Object::new();
@@ -273,7 +273,7 @@ fn sent_of(report: &str) -> Option<Sent> {
     })
 }
 
-/// The time below which so many of a hundred are; the times are sorted.
+/// Returns the time below which `percent` of the times are; the times are sorted.
 fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     times
         .get(times.len().saturating_mul(percent) / 100)
@@ -286,7 +286,7 @@ fn show(args: &Args, plan: &Plan, sent: Sent, got: &Got, context: &Context) -> R
         .unwrap_or_else(|| encoded_len(&value_at(&plan.data_type, 0)) + 4);
     let bytes = got.elements.saturating_mul(one as u64);
     let gigabytes = (bytes as f64 / 1e9).max(1e-9);
-    // One process does not tell its threads apart.
+    // Processor time is measured per process, so threads are not distinguished.
     let (writing, reading) = (sent.cpu.as_secs_f64(), got.cpu.as_secs_f64());
     let elements_per_second = per_second(got.elements, got.elapsed);
     let bytes_per_second = per_second(bytes, got.elapsed);

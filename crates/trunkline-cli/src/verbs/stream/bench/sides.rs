@@ -1,4 +1,4 @@
-//! The two ends of a measurement, each in a process or thread of its own.
+//! The two ends of a measurement, each in its own process or thread.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use trunkline_types::{DataType, Value};
 
 use super::content::{Content, value_at};
 
-/// Everything both ends know.
+/// The parameters known to both ends.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) data_type: DataType,
     pub(super) elements: u64,
     pub(super) chunk: usize,
-    /// Elements that are timed one by one.
+    /// Number of elements timed one by one.
     pub(super) samples: u64,
-    /// The beginning of the reader's URLs.
+    /// Prefix of the reader's URLs.
     pub(super) base: String,
     pub(super) options: Options,
 }
 
-/// What the writing end says.
+/// The result of the writing end.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Sent {
     /// Processor time of its process while it wrote.
@@ -29,22 +29,22 @@ pub(super) struct Sent {
     pub(super) left: u64,
 }
 
-/// What the reading end says.
+/// The result of the reading end.
 #[derive(Debug, Default)]
 pub(super) struct Got {
     pub(super) elements: u64,
-    /// Of those the ones that were not what belongs at their place.
+    /// Number of those elements that were not the expected ones.
     pub(super) wrong: u64,
     pub(super) elapsed: Duration,
     pub(super) cpu: Duration,
     pub(super) transport: &'static str,
     /// Times from writing to reading, sorted.
     pub(super) latencies: Vec<Duration>,
-    /// Why it did not come to its end.
+    /// The error that ended it early.
     pub(super) fault: Option<StreamError>,
 }
 
-/// No call waits for longer: something is broken then.
+/// Longest wait of a call: beyond it, something is broken.
 const WAIT: Option<Duration> = Some(Duration::from_secs(60));
 
 impl Plan {
@@ -52,7 +52,7 @@ impl Plan {
         format!("{}/{what}", self.base)
     }
 
-    /// Of the end that dials.
+    /// Returns the options of the end that dials.
     fn options_to(&self, what: &str) -> Options {
         Options {
             peer: Some(self.reader_url(what)),
@@ -60,7 +60,7 @@ impl Plan {
         }
     }
 
-    /// Of the measurement of times, which needs no large buffer.
+    /// Returns the options for measuring times, which needs no large buffer.
     fn small(&self, options: Options) -> Options {
         Options {
             capacity: 64,
@@ -92,21 +92,21 @@ macro_rules! for_type {
     };
 }
 
-/// Writes everything, then the elements that are timed.
+/// Writes all elements, then the timed ones.
 pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
     let sent = for_type!(plan.data_type, write_plain, write_values, plan)?;
     let options = plan.small(plan.options_to("latency"));
     let mut writer = Writer::<u64>::create("bench/latency", options)?;
     for _ in 0..plan.samples {
         writer.write(&monotonic_nanos(), WAIT)?;
-        // Sends it at once; the next one comes when this one was read.
+        // Sends it at once; the next one follows when this one was read.
         writer.flush(Until::Read, WAIT)?;
     }
     writer.close(WAIT);
     Ok(sent)
 }
 
-/// Reads and checks everything.
+/// Reads and checks all elements.
 pub(super) fn read(plan: &Plan) -> Result<Got, StreamError> {
     let mut got = for_type!(plan.data_type, read_plain, read_values, plan)?;
     if got.fault.is_none() && plan.samples > 0 {
@@ -188,8 +188,8 @@ fn read_values(plan: &Plan) -> Result<Got, StreamError> {
     }))
 }
 
-/// Reads to the end; `take` reads so many elements from a place on, and says how many they were and
-/// how many of them were wrong.
+/// Reads to the end. `take` reads up to a number of elements from an index on, and returns how many
+/// it read and how many of them were wrong.
 fn read_all(
     plan: &Plan,
     transport: &'static str,
@@ -218,12 +218,12 @@ fn read_all(
     got
 }
 
-/// The same for every process of the machine.
+/// Returns the monotonic time, which is the same for every process of the machine.
 fn monotonic_nanos() -> u64 {
     u64::try_from(duration_of(ClockId::Monotonic).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What this process, with all its threads, has taken of the processors.
+/// Returns the processor time of this process, with all its threads.
 fn cpu_time() -> Duration {
     duration_of(ClockId::ProcessCPUTime)
 }
@@ -236,7 +236,7 @@ fn duration_of(clock: ClockId) -> Duration {
 mod tests {
     use super::*;
 
-    /// What a reader says that gets these elements, two at a time.
+    /// Returns the result of a reader that gets these elements, two at a time.
     fn told(elements: &[u64]) -> Got {
         let plan = Plan {
             data_type: DataType::U64,
