@@ -80,6 +80,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,planted,CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim \
 		-p trunkline-sim --features planted --test planted)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
+	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)); \
 		$(call run_inside,shuttle,$(SHUTTLE_CRATES)))

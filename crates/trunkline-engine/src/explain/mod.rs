@@ -1,7 +1,7 @@
 //! Explains why a variable does not update, as far as its engine can see: a walk from its name to
 //! its subscribers.
 //!
-//! [`CHECKS`] lists the steps in order; each examines one thing. The asking session, and the path
+//! `CHECKS` lists the steps in order; each examines one thing. The asking session, and the path
 //! from it to the program, are examined elsewhere.
 //!
 //! - `source`: the source of the value; `writes`: outcomes of writes; `buffer`: queued updates.

@@ -35,7 +35,7 @@ const STEPS_MAX: usize = 64;
 /// A connection to a directory. [`is_first`](super::is_first) recognises its first frame.
 ///
 /// The memory per peer is bounded: one incomplete frame and one read from the transport as input,
-/// [`OUTPUT_MAX`] bytes and one answer as output. A peer that does not read its answers stops its
+/// `OUTPUT_MAX` bytes and one answer as output. A peer that does not read its answers stops its
 /// own input.
 pub struct DirectorySession {
     host: Arc<DirectoryHost>,

@@ -27,7 +27,7 @@ impl blocking::Client {
     /// affected.
     ///
     /// # Errors
-    /// As [`Client::forced`]; without an answer, the switch may still have happened.
+    /// As [`forced`](Self::forced); without an answer, the switch may still have happened.
     pub fn set_forcing(&self, on: bool, timeout: Duration) -> Result<ForcedList, CallError> {
         self.wait(self.shared.forcing(switch(on))?, timeout)
     }
@@ -35,14 +35,14 @@ impl blocking::Client {
     /// Unforces every variable of the engine.
     ///
     /// # Errors
-    /// As [`Client::set_forcing`].
+    /// As [`set_forcing`](Self::set_forcing).
     pub fn clear_forcing(&self, timeout: Duration) -> Result<ForcedList, CallError> {
         self.wait(self.shared.forcing(ForcingVerb::Clear)?, timeout)
     }
 }
 
 impl tasks::Client {
-    /// As [`Client::forced`](crate::Client::forced).
+    /// As [`forced`](Self::forced)(crate::Client::forced).
     ///
     /// # Errors
     /// As there.
