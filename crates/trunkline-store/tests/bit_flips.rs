@@ -140,10 +140,15 @@ fn a_flipped_bit_is_told_or_changes_nothing() {
             "{at}: {lost} values are gone"
         );
         assert_eq!(found.audit.len(), expected.audit.len(), "{at}");
-        for (entry, expected) in found.audit.iter().zip(&expected.audit) {
-            let is_told = entry.action == AuditAction::Lost && entry.number == expected.number;
-            assert!(entry == expected || is_told, "{at}: {entry:?}");
-        }
+        // The bit may also be one of the entry's number.
+        let entries = found.audit.iter().zip(&expected.audit);
+        let changed: Vec<_> = entries
+            .filter(|(entry, expected)| entry != expected)
+            .collect();
+        let are_reported = changed
+            .iter()
+            .all(|(entry, _)| entry.action == AuditAction::Lost);
+        assert!(changed.len() <= 1 && are_reported, "{at}: {changed:?}");
     }
     eprintln!("{refused} refused, {confined} confined to a row");
     assert!(confined > 100, "{confined} confined to a row");
