@@ -187,7 +187,7 @@ pub(super) fn is_life_of_known(
     is_next || before.incarnation == peer.incarnation
 }
 
-/// An incarnation that stands in for any life of this lineage.
+/// Returns an incarnation that matches every incarnation of this lineage.
 pub(super) fn any_life(lineage: [u8; 8]) -> Incarnation {
     let mut any = Incarnation::default();
     any.0[8..].copy_from_slice(&lineage);

@@ -41,43 +41,44 @@ use crate::terminal::{plain, shown};
 
 /// Record variables, or a stream, to a TDMS file
 ///
-/// `record start FILE PATTERN...` records every update of what matches, each with its time and
-/// quality, until Ctrl-C, a request to end, or --for. What is lost on the way stands in the file
-/// and is said at the end, with exit code 7. A disk that is full is waited for; --contract says how
-/// much may wait. What matches nothing is said at once and at the end, and recorded if it appears;
-/// a name that nothing had to the end makes the exit code 1.
+/// `record start FILE PATTERN...` records every update of the matching variables, with its time and
+/// quality, until Ctrl-C, `record stop` or --for. Variables that appear later are recorded too.
+/// Lost updates are marked in the file and reported at the end, with exit code 7. While the disk is
+/// full, the recorder waits for space; --contract sets how many updates may wait. Names and
+/// patterns without a match are reported at the beginning and at the end. If a name never matched,
+/// the exit code is 1.
 ///
-/// `record start FILE --stream URL --type TYPE` is the reading end of a stream and records elements
-/// of every type until the stream ends. The writer waits while the disk does, and while it is full:
-/// nothing is lost. Ended while the disk is full, it says how many elements are not in the file,
-/// with exit code 7.
+/// `record start FILE --stream URL --type TYPE` reads a stream and records elements of every type
+/// until the stream ends. While the disk is slow or full, the writer of the stream waits, so
+/// nothing is lost. If the recording ends while the disk is full, it reports the number of elements
+/// that are not in the file, with exit code 7.
 ///
-/// With --rotate-size or --rotate-time it goes on in FILE_0002, FILE_0003 and so on, each of which
-/// stands on its own; then also when a file cannot be written any more, and what may be missing is
-/// a gap of the next one.
+/// With --rotate-size or --rotate-time, the recording continues in FILE_0002, FILE_0003 and so on.
+/// Each file can be read alone. The recording also continues in the next file if writing fails;
+/// updates that may be missing are marked there as a gap.
 ///
-/// `record stop FILE` ends, from another terminal, a recording of the same user that runs; it waits
-/// until the file is whole, safe and closed, no longer than --timeout, and says what is in it.
+/// `record stop FILE` ends a recording that the same user started in another terminal. It waits, at
+/// most for --timeout, until the file is complete, safe and closed, and prints its summary.
 ///
-/// `record ls DIR` lists the recordings that run, with rate, queue and how long the disk lasts, and
-/// those of a folder. `record info FILE` tells what is in one: variables or channels, updates,
-/// gaps. A recording that was cut off is told as far as it goes.
+/// `record ls DIR` lists the running recordings, with rate, queue and the time until the disk is
+/// full, and the recordings in a folder. `record info FILE` shows the contents of a recording:
+/// variables or channels, updates, gaps. If a recording was cut off, it shows the readable part.
 ///
 /// Examples: `trunkline record start run.tdms 'boiler/**' --for 10m`, `trunkline record ls`,
 /// `trunkline record stop run.tdms`, `trunkline record info run.tdms`,
 /// `trunkline record start raw.tdms --stream daq/raw --type i16 --sums`.
 ///
-/// `record bench DIR` needs no engine: simulated devices fill memory, for 5 s unless --for says
-/// otherwise, as fast as there is room or at --rate; each is recorded to a file of its own, of
-/// which every value is checked before it is removed. It ends with the line `lost 0`, or how many
-/// rows a device had no room for.
+/// `record bench DIR` needs no engine. Simulated devices fill memory as fast as it is written, or
+/// at --rate, for 5 s or for --for. Each device is recorded to its own file; every value is checked
+/// before the file is removed. The last line is `lost 0`, or the number of rows for which a device
+/// had no room.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
     #[arg(value_name = "VERB")]
     verb: Order,
 
-    /// The file; of ls and bench the folder, this one unless said
+    /// The file; for ls and bench the folder (default: the current one)
     #[arg(value_name = "FILE", required_if_eq_any([("verb", "start"), ("verb", "info")]))]
     file: Option<PathBuf>,
 
@@ -85,11 +86,11 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// start: the name of this end of a stream that is recorded
+    /// start: record a stream; the name of this end
     #[arg(long, value_name = "URL", conflicts_with = "names")]
     stream: Option<String>,
 
-    /// start --stream: the writing end to read from; without it, any that names this one
+    /// start --stream: the writing end to read from (default: any that names this end)
     #[arg(long, value_name = "PEER", requires = "stream")]
     from: Option<String>,
 
@@ -97,7 +98,7 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
     data_type: DataType,
 
-    /// bench: simulated devices
+    /// bench: number of simulated devices
     #[arg(
         long,
         value_name = "N",
@@ -106,35 +107,35 @@ pub(crate) struct Args {
     )]
     devices: u16,
 
-    /// bench: bytes per second of each device, such as 500MB; unless said as fast as there is room
+    /// bench: bytes per second of each device, such as 500MB (default: as fast as possible)
     #[arg(long, value_name = "SIZE", value_parser = super::stream::units::size)]
     rate: Option<u64>,
 
-    /// start, bench: end after so long
+    /// start, bench: end after this time
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::longer_than_none)]
     span: Option<Duration>,
 
-    /// start: go on in another file, FILE_0002 and so on, when one has so many bytes, such as 1GB
+    /// start: begin the next file, FILE_0002 and so on, at this size, such as 1GB
     #[arg(long, value_name = "SIZE", value_parser = super::stream::units::size)]
     rotate_size: Option<u64>,
 
-    /// start: go on in another file when one is so old
+    /// start: begin the next file after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::longer_than_none)]
     rotate_time: Option<Duration>,
 
-    /// start --stream: elements per second, such as 48000, which `play` then keeps to
+    /// start --stream: elements per second, such as 48000; `play` keeps this rate
     #[arg(long, value_name = "HZ", value_parser = sample_rate, requires = "stream")]
     sample_rate: Option<f64>,
 
-    /// start: checksums beside the file, in FILE.sums, which `tdms verify` compares
+    /// start: write checksums to FILE.sums, for `tdms verify`
     #[arg(long)]
     sums: bool,
 
-    /// stop: all recordings of this user that run
+    /// stop: all running recordings of this user
     #[arg(long, conflicts_with = "file")]
     all: bool,
 
-    /// start: what is recorded of each variable: all, latest, last:N, first:N, sampled:PERIOD
+    /// start: updates to record of each variable: all, latest, last:N, first:N, sampled:PERIOD
     #[arg(long, value_name = "CONTRACT", default_value = "all")]
     contract: Contract,
 }
@@ -144,13 +145,13 @@ pub(crate) struct Args {
 enum Order {
     /// Record until Ctrl-C
     Start,
-    /// End a recording that runs elsewhere, and wait until it has
+    /// End a running recording, and wait until it is closed
     Stop,
-    /// List the recordings that run, and those of a folder
+    /// List running recordings, and those in a folder
     Ls,
-    /// What is in a recording
+    /// Show the contents of a recording
     Info,
-    /// Measure recording of simulated devices to this folder, and check every value
+    /// Measure the recording of simulated devices to a folder, and check every value
     Bench,
 }
 
