@@ -173,13 +173,22 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
 fn every_update_is_recorded_from_the_moment_that_the_recorder_follows() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::start(EngineOptions::default()).unwrap();
-    plant(&engine);
-    let level = engine.variable::<f64>("rig/level").unwrap();
+    // Many, so that the recorder needs a while to follow all of them.
+    let names = (0..500).map(|number| format!("of_many/{number}"));
+    let library = LibraryDefinition {
+        name: "rig".to_owned(),
+        description: String::new(),
+        variables: names
+            .map(|name| VariableDefinition::new(&name, DataType::F64))
+            .collect(),
+    };
+    engine.deploy(&library).unwrap();
+    let last = engine.variable::<f64>("rig/of_many/499").unwrap();
     let client = engine.client().unwrap();
     let patterns = [Pattern::parse("rig/**").unwrap()];
     let (_stopper, stopped) = stopper();
-    for round in 0..20 {
-        level.write(0.0).unwrap();
+    for round in 0..50 {
+        last.write(0.0).unwrap();
         let path = folder.path().join(format!("{round}.tdms"));
         let of_recorder = VariableRecorderOptions::default();
         let recorder =
@@ -188,7 +197,7 @@ fn every_update_is_recorded_from_the_moment_that_the_recorder_follows() {
         turns.for_each(|_| assert!(!stopped.within(Duration::from_millis(1))));
         assert!(recorder.status().is_following);
         for value in [1.0, 2.0, 3.0] {
-            level.write(value).unwrap();
+            last.write(value).unwrap();
         }
         let progress = recorder.stop().progress;
         // The value that it had, and those three.
