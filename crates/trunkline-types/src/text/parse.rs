@@ -161,6 +161,8 @@ fn parse_f64(text: &str) -> Result<f64, ConvertError> {
         Ok(number) if number.is_infinite() && is_decimal(text) => {
             Err(ConvertError::out_of_range(text, &ty, f64::MIN, f64::MAX))
         }
+        // Text has one NaN: `-nan` and `nan` are the same value.
+        Ok(number) if number.is_nan() => Ok(f64::NAN),
         Ok(number) => Ok(number),
         Err(_) => Err(ConvertError::wrong_type(text, &ty)),
     }
@@ -181,6 +183,8 @@ fn parse_f32(text: &str) -> Result<f32, ConvertError> {
         Ok(number) if number.is_infinite() && is_decimal(text) => {
             Err(ConvertError::out_of_range(text, &ty, f32::MIN, f32::MAX))
         }
+        // Text has one NaN: `-nan` and `nan` are the same value.
+        Ok(number) if number.is_nan() => Ok(f32::NAN),
         Ok(number) => Ok(number),
         Err(_) => Err(ConvertError::wrong_type(text, &ty)),
     }
