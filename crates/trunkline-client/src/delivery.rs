@@ -62,9 +62,9 @@ impl ClientCore {
                     self.changes += 1;
                     made_room = made_room.saturating_add(lost);
                 }
-                Fate::Unwanted => {
+                Fate::Unwanted { room } => {
                     counters.skipped += 1;
-                    made_room += 1;
+                    made_room += u32::from(room);
                 }
                 Fate::Repeated { room } => {
                     counters.repeated += 1;
@@ -290,8 +290,8 @@ enum Fate {
     /// Delivered. `lost` updates before it were sent and lost, so the credit they used is free
     /// again.
     Delivered { lost: u32 },
-    /// No item takes it.
-    Unwanted,
+    /// No item takes it. `room` is true if it used credit.
+    Unwanted { room: bool },
     /// The item already has it. `room` is true if it used credit.
     Repeated { room: bool },
     /// The program's queue is full.
@@ -325,13 +325,15 @@ fn update(
     record: &UpdateRecord<'_>,
 ) -> Result<Fate, Disconnect> {
     let Some(item) = wire.item_of(record.handle) else {
-        return Ok(Fate::Unwanted);
+        let room = !wire.pass_first(record.handle);
+        return Ok(Fate::Unwanted { room });
     };
-    if !item.takes_updates() {
-        return Ok(Fate::Unwanted);
-    }
     let next = item.next;
     item.next = Next::Update;
+    if !item.takes_updates() {
+        let room = next != Next::First;
+        return Ok(Fate::Unwanted { room });
+    }
     let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
     let value = match record.value {
         Some(bytes) => match decode_whole(data_type, bytes) {

@@ -99,6 +99,7 @@ impl ClientCore {
             let Some(wire) = self.wires.get_mut(id) else {
                 continue;
             };
+            wire.connected();
             let (pause, is_paused) = (wire.pause, wire.pause != Pause::No);
             if !same_epoch {
                 wire.forget_handles();

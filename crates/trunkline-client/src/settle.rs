@@ -53,7 +53,10 @@ impl ClientCore {
         if let Some(answer) = self.take(request) {
             return Some(answer);
         }
-        let pending = self.requests.take_out(request.0)?;
+        let Some(pending) = self.requests.take_out(request.0) else {
+            self.forget_flush(request.0);
+            return None;
+        };
         let answer = pending.wire.and_then(|_| pending.unknown_answer());
         self.requests.put_back(request.0, pending);
         self.forget(request);
@@ -160,7 +163,13 @@ impl ClientCore {
             }
             Verb::Provide { .. } => return self.provide_refused(&fault),
             Verb::Watch { key, .. } => return self.watch_refused(key, fault),
-            Verb::Unsubscribe { .. } | Verb::Unwatch { .. } | Verb::CheckAll => return,
+            Verb::Unsubscribe { wire, handles } => {
+                if let Some(wire) = self.wires.get_mut(wire) {
+                    wire.items_ended(&handles);
+                }
+                return;
+            }
+            Verb::Unwatch { .. } | Verb::CheckAll => return,
         };
         self.answer(id, wanted, answer);
     }

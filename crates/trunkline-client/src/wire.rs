@@ -4,7 +4,7 @@
 //! engine sends an update once, and the client hands it to every local subscription that wants it.
 //! Every other contract has its own wire subscription, because it has its own buffer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use trunkline_proto::message::contract::SubscribeFlags;
@@ -54,6 +54,9 @@ pub(crate) struct WireSubscription {
     pub(crate) life: u32,
     /// Number of updates taken since the last grant (`all` only).
     taken: u32,
+    /// Handles of items that were removed before their first reading, which uses no credit. They
+    /// stay until that reading has arrived or the engine has ended the item (`all` only).
+    unread: BTreeSet<u32>,
 }
 
 /// The reason why a wire subscription waits for the program.
@@ -180,6 +183,7 @@ impl WireSubscription {
             owner: None,
             life: 1,
             taken: 0,
+            unread: BTreeSet::new(),
         }
     }
 
@@ -233,8 +237,29 @@ impl WireSubscription {
         {
             self.by_handle.remove(&handle);
         }
+        if item.next == Next::First && matches!(self.terms.contract, Contract::All { .. }) {
+            self.unread.extend(item.handle);
+        }
         self.free.push(index);
         Some(item)
+    }
+
+    /// Records the arrival of an update that no item has. Returns true if it is a first reading,
+    /// which used no credit.
+    pub(crate) fn pass_first(&mut self, handle: u32) -> bool {
+        self.unread.remove(&handle)
+    }
+
+    /// Records that the engine sends no more updates of these items.
+    pub(crate) fn items_ended(&mut self, handles: &[u32]) {
+        for handle in handles {
+            self.unread.remove(handle);
+        }
+    }
+
+    /// Records that a new connection was made, on which nothing is subscribed yet.
+    pub(crate) fn connected(&mut self) {
+        self.unread.clear();
     }
 
     /// Marks the items as part of a request.

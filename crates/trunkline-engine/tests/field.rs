@@ -10,11 +10,12 @@
 mod rig;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rig::{Rig, Told, define, drain, library_of, updates};
 use trunkline_engine::field::FIELDS;
 use trunkline_engine::{AccessError, Refusal, Variable, Verb, Wakes, Write, WriteOutcome};
-use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Value};
+use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Timestamp, Value};
 
 fn open(rig: &Rig, name: &str) -> Arc<Variable> {
     let opened = rig
@@ -152,6 +153,42 @@ fn a_change_of_any_field_is_notified_with_a_number_of_its_own() {
     assert_eq!(forced, ["forced", "forced.by", "quality"]);
     rig.attempt(&x, &Write::order(Verb::Unforce));
     assert_eq!(news()[0], of("forced", 3, Value::Bool(false)));
+}
+
+/// A value that is marked keeps its times, and a variable without timestamps has none.
+#[test]
+fn fields_carry_the_time_at_which_they_changed() {
+    let untimed = Properties {
+        timestamps: false,
+        ..level("%", None)
+    };
+    let aging = Properties {
+        max_age: Some(Duration::from_secs(1)),
+        ..level("%", None)
+    };
+    let rig = Rig::with(vec![define("untimed", untimed), define("aging", aging)]);
+    let (untimed, aging) = (rig.variable("rig/untimed"), rig.variable("rig/aging"));
+    rig.write(&untimed, 1.0);
+    rig.write(&aging, 1.0);
+    let forced = open(&rig, "rig/untimed#forced");
+    let quality = open(&rig, "rig/aging#quality");
+
+    rig.advance(Duration::from_secs(1));
+    let mut force = Write::value(&Value::F64(4.0));
+    force.verb = Verb::Force;
+    rig.attempt(&untimed, &force);
+    assert_eq!(value(&forced), Value::Bool(true));
+    let update = forced.update();
+    let times = (update.source_timestamp, update.engine_timestamp);
+    assert_eq!(times, (rig.wall(), rig.wall()));
+    assert_eq!(untimed.update().engine_timestamp, Timestamp::UNIX_EPOCH);
+
+    rig.advance(Duration::from_secs(9));
+    rig.poll();
+    assert_eq!(value(&quality), Value::String("uncertain: stale".into()));
+    let update = quality.update();
+    let times = (update.source_timestamp, update.engine_timestamp);
+    assert_eq!(times, (rig.wall(), rig.wall()));
 }
 
 /// Behaviour: VS-01, VS-08.

@@ -72,6 +72,27 @@ fn a_device_acquires_at_its_rate_and_loses_what_has_no_room() {
     assert_eq!(sut.counts().lost, lost);
 }
 
+/// The last transfer of a device that ends is due once its own rows are there.
+#[test]
+fn a_short_last_transfer_is_due_when_its_rows_have_come_and_nothing_is_due_after_it() {
+    let made = RegionMemory::to_record(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
+    let (_memory, filler, _reader) = made.unwrap();
+    let options = DeviceOptions {
+        rows_max: Some(74),
+        ..DeviceOptions::new(7, 1000, 64)
+    };
+    let mut sut = SimDevice::new(filler, options).unwrap();
+    let start = Duration::from_secs(100);
+    assert_eq!(sut.run_until(start).unwrap(), 0);
+    for (rows, after) in [(64, 64 * MILLISECOND), (10, 74 * MILLISECOND)] {
+        let due = sut.next_due().unwrap();
+        assert!((start + after..=start + after + MILLISECOND).contains(&due));
+        assert_eq!(sut.run_until(due).unwrap(), rows);
+    }
+    assert!(sut.counts().is_over);
+    assert_eq!(sut.next_due(), None);
+}
+
 #[test]
 fn a_device_refuses_a_ring_that_is_not_whole_transfers_or_samples() {
     for (row_bytes, transfer) in [(SAMPLE_BYTES, 100), (SAMPLE_BYTES, 0), (4, 64)] {

@@ -409,3 +409,48 @@ fn a_count_that_cannot_be_true_is_found() {
         assert_eq!(producer.push(&[0; 4], 3), Err(Corrupt), "{nonsense}");
     }
 }
+
+#[test]
+fn a_count_that_cannot_be_true_is_found_by_each_of_several_readers() {
+    let shape = RingShape::variable(20, 4).unwrap();
+    let memory = Open::new();
+    let mut producer = memory.memory(shape).producer();
+    let sut = memory.memory(shape).cursors();
+    let ((mut one, _), (mut other, _)) = (sut.join(), sut.join());
+    assert!(producer.push(&[0; 8], 4).unwrap());
+    assert_eq!(one.written_elements(), Ok(4));
+    one.pass(2, 1);
+    let count = memory.word(WRITTEN + 1);
+    for nonsense in [6, u64::MAX] {
+        count.store(nonsense, Ordering::Relaxed);
+        assert_eq!(one.written_elements(), Err(Corrupt), "{nonsense}");
+        assert_eq!(other.written(), Err(Corrupt), "{nonsense}");
+    }
+    // Nothing of it was kept: one of four elements is behind the first reader.
+    count.store(5, Ordering::Relaxed);
+    assert_eq!(one.written_elements(), Ok(5));
+    assert_eq!(other.written_elements(), Err(Corrupt));
+}
+
+#[test]
+fn an_observer_finds_more_in_the_ring_than_fits() {
+    for (shape, word, most) in [
+        (RingShape::fixed(2, 10), WRITTEN, 20),
+        (RingShape::variable(20, 4), WRITTEN, 20),
+        (RingShape::variable(20, 4), WRITTEN + 1, 4),
+    ] {
+        let shape = shape.unwrap();
+        let memory = Open::new();
+        for behind in [0, 3] {
+            let mut sut = memory.memory(shape).observer();
+            memory.word(word + READ).store(behind, Ordering::Relaxed);
+            memory.word(WRITTEN).store(most + behind, Ordering::Relaxed);
+            memory.word(word).store(most + behind, Ordering::Relaxed);
+            assert!(sut.look().is_ok(), "{shape:?} is full");
+            for nonsense in [most + behind + 1, u64::MAX] {
+                memory.word(word).store(nonsense, Ordering::Relaxed);
+                assert_eq!(sut.look(), Err(Corrupt), "{shape:?}: {nonsense}");
+            }
+        }
+    }
+}

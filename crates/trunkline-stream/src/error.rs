@@ -54,6 +54,16 @@ pub enum StreamError {
         #[source]
         cause: io::Error,
     },
+    /// The system provides no random numbers, which identify the endpoint to its peer.
+    #[error(
+        "the system gives no random numbers, which keep other programs out of the stream: {cause}; \
+         allow this program the system call getrandom"
+    )]
+    Random {
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
     /// The system provides no descriptor or thread.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -12,6 +12,7 @@ mod fan;
 mod journaled;
 mod registration;
 
+use std::io;
 use std::sync::Arc;
 
 use trunkline_net::passing::Descriptors;
@@ -114,6 +115,10 @@ pub(crate) async fn reader(
     Ok(ReaderCore::new(met, ring))
 }
 
+fn no_random(cause: io::Error) -> StreamError {
+    StreamError::Random { cause }
+}
+
 impl Plan {
     fn new(
         machine: &Machine,
@@ -153,14 +158,8 @@ impl Plan {
         let link = LinkOptions {
             role,
             peer_url: peer.as_ref().map(StreamUrl::to_string).unwrap_or_default(),
-            incarnation: Incarnation(
-                machine
-                    .random()
-                    .map_err(|cause| StreamError::Memory { bytes: 16, cause })?,
-            ),
-            secret: machine
-                .secret()
-                .map_err(|cause| StreamError::Memory { bytes: 32, cause })?,
+            incarnation: Incarnation(machine.random().map_err(no_random)?),
+            secret: machine.secret().map_err(no_random)?,
             form,
             capacity: shape.capacity(),
             bytes_max: shape.bytes_max() as u64,
@@ -304,7 +303,7 @@ impl Plan {
         };
         match &self.peer {
             // This end only accepts connections.
-            None => Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into())),
+            None => Dialler::pipe(|| Err(io::ErrorKind::Unsupported.into())),
             Some(peer) => match peer.port() {
                 Some(port) => reach(peer.host(), port),
                 None => reach(peer.host(), self.directory_port(peer)),
@@ -319,5 +318,19 @@ impl Plan {
             true => self.options.directory_port,
             false => DIRECTORY_PORT,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_random_numbers_is_not_one_without_memory() {
+        let error = no_random(io::ErrorKind::Unsupported.into());
+        let text = error.to_string();
+        assert!(text.contains("no random numbers"), "{text}");
+        assert!(text.contains("getrandom"), "{text}");
+        assert!(!text.contains("memory"), "{text}");
     }
 }

@@ -46,8 +46,9 @@ impl Contract {
 /// The text is not a contract.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "\"{text}\" is not a contract; use latest, last:N, first:N, all, all:N or sampled:PERIOD \
-     (N from 1 to {BUFFER_ELEMENTS_MAX}, PERIOD such as 100ms or 1s, at least 100us)"
+    "\"{text}\" is not a contract; use latest, last:N, first:N, all, all:N, all:N:BYTES or \
+     sampled:PERIOD (N from 1 to {BUFFER_ELEMENTS_MAX}, BYTES from 1, PERIOD such as 100ms or 1s, \
+     at least 100us)"
 )]
 pub struct ContractError {
     /// The text as given.
@@ -60,10 +61,12 @@ impl fmt::Display for Contract {
             Contract::Latest => f.write_str("latest"),
             Contract::Last(n) => write!(f, "last:{n}"),
             Contract::First(n) => write!(f, "first:{n}"),
-            Contract::All { elements, .. } if *elements == ALL_ELEMENTS_DEFAULT => {
-                f.write_str("all")
-            }
-            Contract::All { elements, .. } => write!(f, "all:{elements}"),
+            &Contract::ALL => f.write_str("all"),
+            Contract::All {
+                elements,
+                bytes: ALL_BYTES_DEFAULT,
+            } => write!(f, "all:{elements}"),
+            Contract::All { elements, bytes } => write!(f, "all:{elements}:{bytes}"),
             Contract::Sampled(period) => {
                 let (number, unit) = match period.as_nanos() {
                     ns if ns.is_multiple_of(1_000_000_000) => (ns / 1_000_000_000, "s"),
@@ -88,13 +91,16 @@ impl FromStr for Contract {
             Some((kind, argument)) => (kind, Some(argument)),
             None => (text, None),
         };
-        let elements = || -> Result<u32, ContractError> {
-            let n: u32 = argument.and_then(|a| a.parse().ok()).ok_or_else(error)?;
-            (1..=BUFFER_ELEMENTS_MAX)
-                .contains(&n)
-                .then_some(n)
-                .ok_or_else(error)
+        // The bytes of `all` follow its elements.
+        let (argument, bytes) = match argument.and_then(|both| both.split_once(':')) {
+            Some((elements, bytes)) if kind == "all" => (Some(elements), Some(bytes)),
+            _ => (argument, None),
         };
+        let number = |text: &str, max: u32| -> Result<u32, ContractError> {
+            let n: u32 = text.parse().map_err(|_| error())?;
+            (1..=max).contains(&n).then_some(n).ok_or_else(error)
+        };
+        let elements = || number(argument.unwrap_or_default(), BUFFER_ELEMENTS_MAX);
         match kind {
             "latest" if argument.is_none() => Ok(Contract::Latest),
             "last" => Ok(Contract::Last(elements()?)),
@@ -102,7 +108,7 @@ impl FromStr for Contract {
             "all" if argument.is_none() => Ok(Contract::ALL),
             "all" => Ok(Contract::All {
                 elements: elements()?,
-                bytes: ALL_BYTES_DEFAULT,
+                bytes: bytes.map_or(Ok(ALL_BYTES_DEFAULT), |bytes| number(bytes, u32::MAX))?,
             }),
             "sampled" => {
                 let period = argument.and_then(parse_duration).ok_or_else(error)?;
@@ -162,9 +168,20 @@ mod tests {
             "first:10",
             "all",
             "all:5000",
+            "all:5000:1000000",
             "sampled:100ms",
         ] {
             assert_eq!(text.parse::<Contract>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn both_bounds_of_all_are_in_its_text() {
+        for elements in [1, ALL_ELEMENTS_DEFAULT, BUFFER_ELEMENTS_MAX] {
+            for bytes in [1, ALL_BYTES_DEFAULT, u32::MAX] {
+                let sut = Contract::All { elements, bytes };
+                assert_eq!(sut.to_string().parse(), Ok(sut), "{sut}");
+            }
         }
     }
 
@@ -176,6 +193,11 @@ mod tests {
             "last:0",
             "last:-1",
             "all:x",
+            "all:1:0",
+            "all:1:-1",
+            "all:1:",
+            "all:1:2:3",
+            "last:1:2",
             "sampled:1ns",
             "newest",
             "latest:1",

@@ -137,3 +137,17 @@ fn a_flush_that_nobody_waits_for_leaves_nothing_behind() {
     answer(&mut rig, &writes);
     assert!(!is_flushed(&mut rig, flush));
 }
+
+/// The engine has done its part, and the writes before the flush are not answered.
+#[test]
+fn a_flush_that_is_given_up_while_it_waits_for_writes_leaves_nothing_behind() {
+    let (mut rig, variable) = rig(1000);
+    put(&mut rig, variable, 1);
+    let flush = rig.client.flush().unwrap();
+    let writes = said(&mut rig);
+    assert_eq!(rig.client.give_up(flush), None);
+    assert_eq!(rig.client.pending(), 1, "only the write");
+    answer(&mut rig, &writes);
+    assert!(!rig.client.is_answered(flush));
+    assert_eq!(rig.client.pending(), 0);
+}

@@ -3,7 +3,7 @@
 use trunkline_client::{FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::watch::{AppearedBuilder, begin_vanished};
-use trunkline_proto::{Fault, FaultCode, Features};
+use trunkline_proto::{Fault, FaultCode, Features, FrameBuffer, FrameKind, FrameLimits};
 use trunkline_types::{Access, Contract, DataType, Pattern, Value};
 
 use super::rig::{Rig, Said};
@@ -264,6 +264,64 @@ fn a_name_that_appears_again_is_subscribed_at_once_where_others_wait_for_it_too(
     // No time has passed, and both have it.
     assert_eq!(take(&mut rig), 1);
     assert_eq!(rig.values(by_name), [7.0]);
+}
+
+/// The first reading took no credit, and each update behind it took one.
+#[test]
+fn an_item_that_leaves_before_its_first_reading_gives_back_no_credit_for_it() {
+    // The variable vanishes before the answer to OPEN, and between the answer and the reading.
+    for is_opened in [false, true] {
+        let mut rig = connected(&["a/kept", "a/x"]);
+        let pattern = [Pattern::parse("a/x").unwrap()];
+        let (all, options) = ("all:4".parse().unwrap(), SubscribeOptions::default());
+        let id = rig
+            .client
+            .follow(&["a/kept"], &pattern, &[], all, options)
+            .unwrap();
+        rig.exchange();
+        let wire = rig.wire(rig.client.followed(id).unwrap());
+        let (request, watch) = asked(&mut rig);
+        let x = rig.engine.handle_of("a/x");
+        let next = |rig: &mut Rig| while rig.client.next_followed(rig.now, id).is_some() {};
+        next(&mut rig);
+        rig.exchange();
+        assert_eq!(rig.engine.subscriptions[&wire].granted, 4);
+
+        rig.engine.hold(FrameKind::Open);
+        appear(&mut rig, request, watch, &[(x, "a/x", DataType::F64)], true);
+        next(&mut rig);
+        rig.exchange();
+        let said = rig.said().into_iter();
+        let mut opens = said.filter(|said| said.kind() == FrameKind::Open);
+        let open = opens.next_back().unwrap();
+        rig.engine.hold(FrameKind::Unsubscribe);
+        rig.engine.answer(&open);
+        let answer = std::mem::take(&mut rig.engine.out);
+        let mut frames = FrameBuffer::new(FrameLimits::default());
+        let mut rest = &answer[..];
+        frames.next_frame(rig.now, &mut rest).unwrap().unwrap();
+        let (opened, reading) = answer.split_at(answer.len() - rest.len());
+        if is_opened {
+            rig.tell(|out| out.extend_from_slice(opened));
+        }
+        vanish(&mut rig, watch, &[x]);
+        next(&mut rig);
+        if !is_opened {
+            rig.tell(|out| out.extend_from_slice(opened));
+        }
+        rig.tell(|out| out.extend_from_slice(reading));
+        assert_eq!(rig.client.counters().skipped, 1);
+        assert_eq!(rig.engine.subscriptions[&wire].granted, 4);
+        // It was sent before the engine knew that the variable is not wanted any more.
+        rig.set("a/x", 1.0);
+        assert_eq!(rig.client.counters().skipped, 2);
+        assert_eq!(rig.engine.subscriptions[&wire].granted, 5);
+        let unsubscribe = rig.said().into_iter();
+        let mut unsubscribe = unsubscribe.filter(|said| said.kind() == FrameKind::Unsubscribe);
+        let unsubscribe = unsubscribe.next().unwrap();
+        rig.engine.answer(&unsubscribe);
+        rig.exchange();
+    }
 }
 
 /// A watch that fell behind what the engine keeps is listed anew: only the difference is told.

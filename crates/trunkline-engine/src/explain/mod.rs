@@ -250,7 +250,7 @@ impl Walk<'_> {
         }
         let sentence = format!("its value is {quality}: {}", quality.reason().sentence());
         if let Some(unscaled) = self.unscaled() {
-            let next = "correct its `scaling`, or what its source sends";
+            let next = "correct its `scale`, or what its source sends";
             return fault(subject, format!("{sentence}; {unscaled}"), next);
         }
         let next = match (quality.reason(), source.split_once(':')) {

@@ -95,7 +95,7 @@ pub(crate) fn publish_locked(
     let sequence = variable.publish(state, &mut update);
     state.announce(&update, true, None, wakes);
     if !state.fields().is_empty() {
-        variable.refresh_fields(state, now, update.engine_timestamp, wakes);
+        variable.refresh_fields(state, now, wall, wakes);
     }
     if !state.followers().is_empty() {
         let following = Following {

@@ -26,7 +26,7 @@ pub(super) const TURN_TIME: Duration = Duration::from_micros(200);
 /// Maximum time that one turn counts. Time beyond it is more often due to the system, which ran
 /// another thread meanwhile, than to the session. If it counted, a session that needs little would
 /// have to wait until all others had used as much.
-const COUNTED_MAX: Duration = Duration::from_micros(400);
+pub(super) const COUNTED_MAX: Duration = Duration::from_micros(400);
 
 /// The lead of a session that was woken over those that are active.
 const HEAD_START: Duration = Duration::from_millis(1);
@@ -41,6 +41,11 @@ impl Share {
     /// Adds the time of a turn.
     pub(super) fn use_up(&mut self, time: Duration) {
         self.used = self.used.saturating_add(time.min(COUNTED_MAX));
+    }
+
+    #[cfg(test)]
+    pub(super) fn used(self) -> Duration {
+        self.used
     }
 }
 

@@ -562,3 +562,7 @@ impl SessionKey {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;

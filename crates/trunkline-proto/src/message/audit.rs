@@ -13,7 +13,7 @@
 //!    12 sentence text      13 lost varint
 //!          action   1 put  2 set  3 send  4 force  5 unforce  10 forcing on  11 forcing off
 //!                  12 forcing clear  20 deploy  21 undeploy  22 start  23 stop
-//!                  30 engine start  31 engine stop  40 lost
+//!                  30 engine start  31 engine stop  40 lost  41 removed
 //!          outcome  1 done  2 applied (position)  3 unchanged (position)  4 refused (sentence)
 //!                   5 unknown (sentence)  6 lost (lost)
 //! ```
@@ -306,4 +306,21 @@ fn read_entry(fields: &mut Payload<'_>) -> Result<AuditEntry, DecodeError> {
         _ => AuditOutcome::Unknown(sentence),
     };
     Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_is_in_the_drawing() {
+        let drawing = include_str!("audit.rs").lines();
+        let drawing = drawing.take_while(|line| line.starts_with("//!"));
+        // Between the name and the next number there are two spaces or the end of the line.
+        let drawing: String = drawing.map(|line| format!("{line}  ")).collect();
+        for action in AuditAction::ALL {
+            let drawn = format!(" {} {}  ", action.number(), action.name());
+            assert!(drawing.contains(&drawn), "{drawn}is not in the drawing");
+        }
+    }
 }

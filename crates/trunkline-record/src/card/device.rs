@@ -100,16 +100,13 @@ impl SimDevice {
     pub fn run_until(&mut self, now: Duration) -> Result<u64, NoRegion> {
         let before = self.filler.written();
         let elapsed = now.saturating_sub(*self.began.get_or_insert(now));
-        let transfer = self.options.transfer_rows;
-        let most = self.options.rows_max.unwrap_or(u64::MAX);
         let due = match self.options.rate {
             0 => u64::MAX,
             rate => rows_in(elapsed, rate),
         };
-        while self.acquired < most {
-            // The last transfer of a device that ends may be short.
-            let rows = transfer.min(most - self.acquired);
-            if due - self.acquired < rows {
+        loop {
+            let rows = self.next_rows();
+            if rows == 0 || due - self.acquired < rows {
                 break;
             }
             let has_room = self.filler.room()? >= rows;
@@ -125,6 +122,13 @@ impl SimDevice {
         Ok(self.filler.written() - before)
     }
 
+    /// Returns the rows of the next transfer. The last one of a device that ends may be short; 0
+    /// once it has ended.
+    fn next_rows(&self) -> u64 {
+        let most = self.options.rows_max.unwrap_or(u64::MAX);
+        self.options.transfer_rows.min(most - self.acquired)
+    }
+
     fn transfer(&mut self, rows: u64) -> Result<(), NoRegion> {
         let number = self.acquired * self.samples_per_row;
         fill_samples(self.options.device, number, self.filler.next(rows)?);
@@ -133,10 +137,14 @@ impl SimDevice {
     }
 
     /// Returns the time of the next transfer on the clock of [`run_until`](Self::run_until), or
-    /// `None` if it does not depend on time.
+    /// `None` if it does not depend on time or the device has ended.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
-        let rows = self.acquired + self.options.transfer_rows;
+        let next = self.next_rows();
+        if next == 0 {
+            return None;
+        }
+        let rows = self.acquired + next;
         let nanoseconds = (u128::from(rows) * 1_000_000_000)
             .checked_div(u128::from(self.options.rate))
             .and_then(|nanoseconds| u64::try_from(nanoseconds).ok())?;

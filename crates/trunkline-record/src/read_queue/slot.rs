@@ -8,8 +8,8 @@ use trunkline_ring::WriteRegion;
 use super::error::ReadFault;
 use crate::backend::Span;
 
-/// Maximum number of times that a read is repeated because the system postponed it or made no
-/// progress.
+/// Maximum number of times that a read is repeated because the system postponed it, and maximum
+/// number of times because it made no progress.
 const TRIES_MAX: u8 = 100;
 
 /// The separately read parts of a region.
@@ -92,7 +92,9 @@ pub(super) struct Slot {
     body: Piece,
     bounced: [Piece; 2],
     pub(super) is_running: [bool; 2],
-    tries: [u8; 2],
+    /// How often each part was postponed, and how often it was read short, since it made progress.
+    put_off: [u8; 2],
+    short: [u8; 2],
 }
 
 impl Default for Slot {
@@ -103,7 +105,8 @@ impl Default for Slot {
             body: Piece::NOTHING,
             bounced: [Piece::NOTHING; 2],
             is_running: [false; 2],
-            tries: [0; 2],
+            put_off: [0; 2],
+            short: [0; 2],
         }
     }
 }
@@ -159,11 +162,17 @@ impl Slot {
         odd: usize,
         block_bytes: usize,
     ) -> Result<usize, ReadFault> {
-        let tries = &mut self.tries[part as usize];
+        let (put_off, short) = (
+            &mut self.put_off[part as usize],
+            &mut self.short[part as usize],
+        );
         let read = match result {
             Ok(0) => return Err(ReadFault::Ended),
             Ok(bytes) => bytes,
-            Err(error) if is_put_off(&error) && *tries < TRIES_MAX => 0,
+            Err(error) if is_put_off(&error) && *put_off < TRIES_MAX => {
+                *put_off += 1;
+                return Ok(0);
+            }
             Err(error) => return Err(ReadFault::of(&error)),
         };
         let piece = match part {
@@ -179,15 +188,15 @@ impl Slot {
             Part::Bounced => read.saturating_sub(odd).min(all),
         };
         *piece = piece.after(bytes);
-        *tries = match bytes {
-            0 => *tries + 1,
-            _ => 0,
-        };
-        match *tries > TRIES_MAX {
+        if bytes > 0 {
+            (*put_off, *short) = (0, 0);
+        } else if *short < TRIES_MAX {
+            *short += 1;
+        } else {
             // Repeated reads of less than a block: the file, read in blocks, ends here.
-            true => Err(ReadFault::Ended),
-            false => Ok(bytes),
+            return Err(ReadFault::Ended);
         }
+        Ok(bytes)
     }
 }
 
@@ -203,6 +212,39 @@ mod tests {
     #![allow(clippy::indexing_slicing, reason = "a test may panic")]
 
     use super::*;
+
+    /// A read that is put off says nothing about the length of the file.
+    ///
+    /// Behaviour: ZC-25.
+    #[test]
+    fn a_read_that_is_put_off_again_and_again_is_no_end_of_the_file() {
+        let error = rustix::io::Errno::AGAIN.raw_os_error();
+        let put_off = || Err(io::Error::from_raw_os_error(error));
+        let mut memory = vec![0_u8; 8192];
+        let begin = memory.as_ptr().align_offset(4096);
+        let mut sut = Slot {
+            body: Piece {
+                position: 0,
+                memory: Span {
+                    start: NonNull::from(&mut memory[begin..][..4096]).cast(),
+                    bytes: 4096,
+                },
+            },
+            ..Slot::default()
+        };
+        let mut take = |result| sut.take(Part::Body, result, 0, 4096);
+        for _ in 0..TRIES_MAX {
+            assert_eq!(take(put_off()), Ok(0));
+        }
+        // Less than a block was read, once.
+        assert_eq!(take(Ok(100)), Ok(0));
+        assert_eq!(take(put_off()), Err(ReadFault::System(error)));
+        // As often as it is repeated: the file, read in blocks, ends there.
+        for _ in 1..TRIES_MAX {
+            assert_eq!(take(Ok(100)), Ok(0));
+        }
+        assert_eq!(take(Ok(100)), Err(ReadFault::Ended));
+    }
 
     /// Behaviour: ZC-13.
     #[test]

@@ -239,7 +239,9 @@ impl ElementCursor {
             // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
             // loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
-            if elements < self.written_seen.elements {
+            // As with the bytes below: this cursor holds its place.
+            let most = self.place.elements.saturating_add(shape.capacity());
+            if !(self.written_seen.elements..=most).contains(&elements) {
                 return Err(Corrupt);
             }
             self.written_seen.elements = elements;

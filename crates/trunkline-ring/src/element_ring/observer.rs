@@ -49,14 +49,20 @@ impl ElementObserver {
         };
         let read = see(&header.read);
         let written = see(&header.written);
+        // Loaded again, because the consumer may have advanced: the producer has seen no more of
+        // its progress than this.
+        let room_from = see(&header.read);
         let is_forward = |old: RingStart, new: RingStart| {
             old.position <= new.position && old.elements <= new.elements
         };
-        // Both ends may have advanced between the two loads, so only the order of the places is
-        // certain.
+        let most = RingStart {
+            position: room_from.position.saturating_add(shape.bytes_max() as u64),
+            elements: room_from.elements.saturating_add(shape.capacity()),
+        };
         if !is_forward(self.read, read)
             || !is_forward(self.written, written)
             || read.position > written.position
+            || !is_forward(written, most)
         {
             return Err(Corrupt);
         }

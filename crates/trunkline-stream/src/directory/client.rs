@@ -1,9 +1,11 @@
 //! Lists the endpoints that a directory knows.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::Duration;
 
 use trunkline_net::{Clock, near};
@@ -78,8 +80,7 @@ impl Connection for TcpStream {
 /// Lists the endpoints of the directory at a port of `host`, ordered by URL. Reaches this machine's
 /// engine over its socket in `sockets` (`None`: the current user's folder), other machines over
 /// TCP. `only`: lists that endpoint alone, if it exists. Blocks the calling thread for at most
-/// `timeout`, plus the resolution of the name and up to `timeout` for each further TCP address of
-/// the host.
+/// `timeout`. The addresses of a host share the time: each gets its part of what is left.
 ///
 /// # Errors
 /// The directory cannot be reached, does not answer in time, or does not understand.
@@ -92,7 +93,7 @@ pub fn list(
 ) -> Result<Vec<EndpointStatus>, ListError> {
     let address = format!("{host}:{port}");
     let deadline = Clock::new().now().saturating_add(timeout);
-    let connection = connect(host, port, sockets, timeout);
+    let connection = connect(host, port, sockets, deadline);
     let mut asking = Asking {
         connection: connection.map_err(|cause| ListError::Unreachable {
             address: address.clone(),
@@ -124,7 +125,7 @@ fn connect(
     host: &str,
     port: u16,
     sockets: Option<&Path>,
-    timeout: Duration,
+    deadline: Tick,
 ) -> io::Result<Box<dyn Connection>> {
     let is_here = crate::listener::own_address(host).is_some_and(|address| address.is_loopback());
     // `near::connect` does not use a socket that belongs to another user; the TCP port is tried
@@ -132,9 +133,42 @@ fn connect(
     if let Some(stream) = is_here.then(|| near::connect(sockets, port).ok()).flatten() {
         return Ok(Box::new(stream));
     }
+    let addresses = match host.parse::<IpAddr>() {
+        Ok(address) => vec![SocketAddr::new(address, port)],
+        Err(_) => look_up(host, port, deadline)?,
+    };
+    first_of(&addresses, deadline)
+}
+
+/// Looks `host` up in a separate thread, because the system's resolver blocks without a limit. The
+/// thread ends when the resolver returns.
+fn look_up(host: &str, port: u16, deadline: Tick) -> io::Result<Vec<SocketAddr>> {
+    let (sender, answer) = sync_channel(1);
+    let name = host.to_owned();
+    thread::Builder::new()
+        .name("trunkline-lookup".to_owned())
+        .spawn(move || {
+            let found = (name.as_str(), port).to_socket_addrs();
+            // Nothing receives the answer if the look-up took too long.
+            let _ = sender.send(found.map(Iterator::collect));
+        })?;
+    let left = deadline.since(Clock::new().now());
+    answer.recv_timeout(left).unwrap_or_else(|_| {
+        let text = "the look-up of the host's name gave no answer in time";
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
+}
+
+/// Connects to the first address that answers.
+fn first_of(addresses: &[SocketAddr], deadline: Tick) -> io::Result<Box<dyn Connection>> {
     let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
+    for (address, others) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        // An address that does not answer leaves time for the others.
+        let part = deadline.since(Clock::new().now()) / others;
+        if part.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(address, part) {
             Ok(stream) => return Ok(Box::new(stream)),
             Err(cause) => error = cause,
         }
@@ -222,5 +256,22 @@ impl Asking {
             },
             _ => ListError::Unreachable { address, cause },
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// The address of a listener, which would answer, is not tried any more.
+    #[test]
+    fn no_address_is_tried_after_the_callers_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let error = first_of(&[address; 3], Clock::new().now());
+        assert_eq!(error.err().unwrap().kind(), io::ErrorKind::TimedOut);
     }
 }

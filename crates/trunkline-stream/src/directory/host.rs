@@ -1,6 +1,7 @@
 //! The directory and the connections to it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use trunkline_proto::message::stream::directory::{Arrived, Lookup, Register, Tic
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
 use trunkline_proto::{Fault, FaultCode};
-use trunkline_types::StreamUrl;
+use trunkline_types::{StreamUrl, Tick};
 
 use super::Bell;
 use crate::machine::Machine;
@@ -18,6 +19,9 @@ use crate::report::Reporter;
 
 /// Transports on their way to endpoints at a time; each takes only a moment.
 const ON_THE_WAY_MAX: usize = 1024;
+
+/// Stands for a ticket that could not be drawn.
+const NO_TICKET: Ticket = [0; 16];
 
 /// Receives the connections that arrive for an endpoint.
 pub(crate) trait Arrivals: Send + Sync {
@@ -35,10 +39,17 @@ pub(crate) trait Arrivals: Send + Sync {
 }
 
 /// A directory, shared by the connections to it.
-#[derive(Default)]
 pub struct DirectoryHost {
     machine: Machine,
+    /// Draws a ticket. Tests replace it with one that fails.
+    pub(super) random: fn(&Machine) -> io::Result<Ticket>,
     state: Mutex<State>,
+}
+
+impl Default for DirectoryHost {
+    fn default() -> Self {
+        Self::new(DirectoryLimits::default())
+    }
 }
 
 #[derive(Default)]
@@ -46,7 +57,7 @@ struct State {
     directory: Directory,
     owners: BTreeMap<u64, Owner>,
     /// Lookups that wait, with the answer once there is one.
-    asked: BTreeMap<u64, (Bell, Option<TicketGrant>)>,
+    asked: BTreeMap<u64, (Bell, Option<Result<TicketGrant, Fault>>)>,
     /// Transports on their way to an endpoint, by number.
     on_the_way: BTreeMap<u64, OnTheWay>,
     last: u64,
@@ -104,6 +115,7 @@ impl DirectoryHost {
         };
         Self {
             machine: Machine::Real,
+            random: Machine::random,
             state: Mutex::new(state),
         }
     }
@@ -179,9 +191,11 @@ impl DirectoryHost {
         let now = self.machine.now();
         let is_here = matches!(owner.way, Way::Here(_));
         let url = url.within_host();
+        let mut fault = None;
         let answers = state
             .directory
-            .register(now, number, &url, incarnation, || self.ticket())?;
+            .register(now, number, &url, incarnation, || self.ticket(&mut fault))?;
+        state.take_back(now, fault.as_ref());
         if is_here {
             state.directory.keep(number);
         }
@@ -189,7 +203,7 @@ impl DirectoryHost {
         let mut told = Vec::new();
         for (asker, grant) in answers {
             if let Some((notifier, answer)) = state.asked.get_mut(&asker) {
-                *answer = Some(grant);
+                *answer = Some(fault.clone().map_or(Ok(grant), Err));
                 told.push(notifier.clone());
             }
         }
@@ -209,9 +223,16 @@ impl DirectoryHost {
         let url = parse(&lookup.url)?.within_host();
         let mut state = self.lock();
         let now = self.machine.now();
+        let mut fault = None;
         let asked = state
             .directory
-            .lookup(now, number, &url, lookup.incarnation, || self.ticket())?;
+            .lookup(now, number, &url, lookup.incarnation, || {
+                self.ticket(&mut fault)
+            })?;
+        state.take_back(now, fault.as_ref());
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         match asked {
             Answer::Found(grant) => Ok(Some(grant)),
             Answer::Waits => {
@@ -221,11 +242,18 @@ impl DirectoryHost {
         }
     }
 
-    pub(super) fn answer(&self, number: u64) -> Option<TicketGrant> {
+    /// Returns true if a lookup waits for its endpoint.
+    #[cfg(test)]
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.lock().asked.is_empty()
+    }
+
+    /// The answer to a lookup that waited, once.
+    pub(super) fn answer(&self, number: u64) -> Option<Result<TicketGrant, Fault>> {
         let mut state = self.lock();
-        let grant = state.asked.get(&number)?.1?;
+        let answer = state.asked.get_mut(&number)?.1.take()?;
         state.asked.remove(&number);
-        Some(grant)
+        Some(answer)
     }
 
     /// Redeems a ticket. Returns the number to pass to [`hand_over`](Self::hand_over).
@@ -387,10 +415,17 @@ impl DirectoryHost {
         state.asked.remove(&number);
     }
 
-    fn ticket(&self) -> Ticket {
-        // The system provides random bytes from boot on. Without them the ticket is all zeros, and
-        // still only valid for the endpoint that it was given to.
-        self.machine.random().unwrap_or_default()
+    /// Draws a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
+    /// [takes back](State::take_back).
+    fn ticket(&self, fault: &mut Option<Fault>) -> Ticket {
+        (self.random)(&self.machine).unwrap_or_else(|cause| {
+            let sentence = format!(
+                "the directory's machine gives no random numbers ({cause}), and without them a \
+                 ticket could be guessed: allow the directory's program the system call getrandom"
+            );
+            *fault = Some(Fault::new(FaultCode::Internal, sentence));
+            NO_TICKET
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -399,6 +434,17 @@ impl DirectoryHost {
 }
 
 impl State {
+    /// Takes back what was given instead of a ticket if there was a `fault`, before anybody can
+    /// present it.
+    fn take_back(&mut self, now: Tick, fault: Option<&Fault>) {
+        if fault.is_some() {
+            // A ticket is used up, whoever redeems it.
+            let _ = self
+                .directory
+                .redeem(now, &NO_TICKET, Incarnation::default());
+        }
+    }
+
     fn next(&mut self) -> u64 {
         self.last = self.last.wrapping_add(1);
         self.last

@@ -17,6 +17,9 @@
 mod bell;
 mod client;
 mod host;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod random_tests;
 mod session;
 
 pub(crate) use self::bell::Bell;

@@ -357,8 +357,10 @@ impl Endpoint for DirectorySession {
     }
 
     fn poll_output(&mut self, now: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
-        if let Some(grant) = self.host.answer(self.number) {
-            self.grant(&grant);
+        match self.host.answer(self.number) {
+            Some(Ok(grant)) => self.grant(&grant),
+            Some(Err(fault)) => self.refuse(fault),
+            None => {}
         }
         let had_room = self.has_room();
         let unsent = self.output.get(self.sent..).unwrap_or_default();

@@ -133,7 +133,8 @@ impl FanOutValueWriter {
     /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
     /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
     /// memory layout, little-endian, and returns the number of bytes written; a partial element at
-    /// the end is ignored. Returns the number of elements written.
+    /// the end is ignored. Returns the number of elements written. With `most` 0 it does not wait,
+    /// and `fill` gets an empty slice.
     ///
     /// # Errors
     /// The error of `fill`; nothing was written then. [`StreamError::Varying`] if elements vary in

@@ -20,6 +20,18 @@ pub enum JournalError {
         #[source]
         cause: Arc<io::Error>,
     },
+    /// No thread could be started that makes the journal safe.
+    #[error(
+        "the system starts no thread for the journal in {}: {cause}; too many run, or memory is \
+         short: end some, then create the endpoint again", folder.display()
+    )]
+    Thread {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: Arc<io::Error>,
+    },
     /// The files are not as this program wrote them.
     #[error(
         "the journal in {} is damaged: {what}; keep a copy of the folder if it matters, then remove \

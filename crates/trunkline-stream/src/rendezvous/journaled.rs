@@ -1,6 +1,7 @@
 //! Endpoints that continue from their journals.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
@@ -9,7 +10,7 @@ use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterSt
 use trunkline_proto::stream::{ElementForm, Pair, ReaderLink, Secret, WriterLink};
 use trunkline_ring::RingStart;
 
-use super::Plan;
+use super::{Plan, no_random};
 use crate::end::{ReaderEnd, ReaderStore, WriterEnd, WriterStore};
 use crate::error::StreamError;
 use crate::journal::disk::{Disk, RealDisk};
@@ -63,7 +64,8 @@ pub(super) async fn writer(
         link.close();
     }
     let met = plan.meet(waits, link, inner, None).await?;
-    met.link.start_syncing(wakes).map_err(no_thread)?;
+    let started = met.link.start_syncing(wakes);
+    started.map_err(|cause| no_thread(&options.folder, cause))?;
     // The program's end of the ring belongs to the journal's store. Only the shape of this ring is
     // used, so another ring will do: no memory is touched for it, and it is full from the start, so
     // nothing can be written into it and lost.
@@ -120,13 +122,16 @@ pub(super) async fn reader(
     inner.store = Some(ReaderStore::new(journal, start.peer, wake));
     inner.idle = plan.idle(&memory);
     let met = plan.meet(waits, link, inner, None).await?;
-    met.link.start_syncing(wakes).map_err(no_thread)?;
+    let started = met.link.start_syncing(wakes);
+    started.map_err(|cause| no_thread(&options.folder, cause))?;
     let core = ReaderCore::new(met, consumer);
     Ok(core.with_journal(options))
 }
 
-fn no_thread(cause: io::Error) -> StreamError {
-    StreamError::Memory { bytes: 0, cause }
+fn no_thread(folder: &Path, cause: io::Error) -> StreamError {
+    let folder = folder.to_owned();
+    let cause = Arc::new(cause);
+    JournalError::Thread { folder, cause }.into()
 }
 
 impl Plan {
@@ -185,8 +190,7 @@ impl Plan {
     }
 
     fn new_lineage(&self) -> Result<Lineage, StreamError> {
-        let lineage = self.machine.new_lineage();
-        lineage.map_err(|cause| StreamError::Memory { bytes: 8, cause })
+        self.machine.new_lineage().map_err(no_random)
     }
 
     fn memory_from(&self, start: RingStart) -> Result<Arc<StreamMemory>, StreamError> {
@@ -200,5 +204,19 @@ impl Plan {
             bytes: self.shape.bytes_max(),
             cause,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_without_a_thread_is_not_one_without_memory() {
+        let error = no_thread(Path::new("/j"), io::ErrorKind::WouldBlock.into());
+        let text = error.to_string();
+        assert!(text.contains("the journal in /j"), "{text}");
+        assert!(text.contains("starts no thread"), "{text}");
+        assert!(!matches!(error, StreamError::Memory { .. }), "{error:?}");
     }
 }

@@ -149,10 +149,11 @@ impl ValueWriter {
     /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
     /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
     /// memory layout, little-endian, and returns the number of bytes written; a partial element at
-    /// the end is ignored. Returns the number of elements written.
+    /// the end is ignored. Returns the number of elements written. With `most` 0 it does not wait,
+    /// and `fill` gets an empty slice.
     ///
     /// With a journal, elements that `fill` has produced but that could not be written are kept:
-    /// the next call writes them, and does not call `fill`.
+    /// the next call writes them, whatever its `most`, and does not call `fill`.
     ///
     /// # Errors
     /// The error of `fill`; nothing was written then. [`StreamError::Varying`] if elements vary in
@@ -169,7 +170,7 @@ impl ValueWriter {
             return self.write_bytes_journaled(size, most, timeout, fill);
         }
         let room = match self.core.room().min(most) {
-            0 => {
+            0 if most > 0 => {
                 block(self.core.wait_for_room(&Blocking, size, 1, timeout))?;
                 self.core.room().min(most)
             }
@@ -217,6 +218,10 @@ impl ValueWriter {
             self.unwritten = space;
         }
         let count = self.unwritten.len() / size;
+        if count == 0 {
+            // Even an empty record would take room in the journal.
+            return Ok(0);
+        }
         block(self.core.write(&Blocking, &self.unwritten, count, timeout))?;
         self.unwritten.clear();
         Ok(count)

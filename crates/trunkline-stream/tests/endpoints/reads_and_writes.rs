@@ -5,7 +5,8 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_stream::{Element, Options, StreamError, Until, Writer};
+use trunkline_stream::{Element, Options, Reader, StreamError, Until, ValueWriter, Writer};
+use trunkline_types::{DataType, Value};
 
 use crate::rig::*;
 
@@ -267,6 +268,26 @@ fn nothing_is_written_and_read_as_easily() {
     assert!(reader.read_many(0, NONE).unwrap().is_empty());
     writer.write(&String::new(), LONG).unwrap();
     assert_eq!(reader.read(LONG).unwrap(), "");
+}
+
+/// Behaviour: NS-30.
+#[test]
+fn nothing_is_written_into_a_full_buffer_at_once() {
+    let [at, url] = [fresh("reader"), fresh("writer")];
+    let (mut writer, mut reader) = thread::scope(|scope| {
+        let reader = scope.spawn(|| Reader::<u64>::create(&at, options(4)).unwrap());
+        let options = naming(&at, options(4));
+        let writer = ValueWriter::create(&url, &DataType::U64, options).unwrap();
+        (writer, reader.join().unwrap())
+    });
+    // Both buffers are full.
+    while writer.write(&Value::U64(1), SHORT).is_ok() {}
+    let written = writer.write_bytes_with(0, NONE, |space| {
+        assert!(space.is_empty());
+        Ok::<usize, StreamError>(space.len())
+    });
+    assert_eq!(written.unwrap(), 0);
+    assert_eq!(reader.read(LONG).unwrap(), 1);
 }
 
 /// Behaviour: NS-35.

@@ -7,7 +7,7 @@ use trunkline_stream::{
     Durability, JournalOptions, Options, Reader, StreamError, StreamFault, Until, ValueWriter,
     Writer,
 };
-use trunkline_types::DataType;
+use trunkline_types::{DataType, Value};
 
 use crate::pair::{CAPACITY, CUT_OFF, Pair, free_port};
 
@@ -308,6 +308,26 @@ fn bytes_of_a_type_known_only_when_it_runs_go_through_the_journal_too() {
     }
     for i in 0..next {
         assert_eq!(reader.read(CUT_OFF).unwrap(), i);
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn nothing_is_written_into_a_full_journal_at_once() {
+    let pair = Pair::new(Durability::Process);
+    let mut of_writer = pair.options(0);
+    of_writer.journal.as_mut().unwrap().bytes_max = 1 << 20;
+    let (mut writer, _reader) = thread::scope(|scope| {
+        let reader = scope.spawn(|| pair.reader::<u64>());
+        let writer = ValueWriter::create(&pair.url(0), &DataType::U64, of_writer).unwrap();
+        (writer, reader.join().unwrap())
+    });
+    let at_once = Some(Duration::ZERO);
+    let all = vec![Value::U64(7); CAPACITY];
+    while writer.write_many(&all, at_once).is_ok() {}
+    for _ in 0..1000 {
+        let written = writer.write_bytes_with::<StreamError>(0, at_once, |bytes| Ok(bytes.len()));
+        assert_eq!(written.unwrap(), 0);
     }
 }
 

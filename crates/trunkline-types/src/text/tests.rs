@@ -259,8 +259,16 @@ mod values {
             assert_eq!(bits(&parse(text, name)), bits(&value), "{text} as {name}");
         }
         for text in ["nan", "-nan", "+NaN"] {
-            assert_eq!(bits(&parse(text, "f64")), bits(&Value::F64(f64::NAN)), "{text}");
-            assert_eq!(bits(&parse(text, "f32")), bits(&Value::F32(f32::NAN)), "{text}");
+            assert_eq!(
+                bits(&parse(text, "f64")),
+                bits(&Value::F64(f64::NAN)),
+                "{text}"
+            );
+            assert_eq!(
+                bits(&parse(text, "f32")),
+                bits(&Value::F32(f32::NAN)),
+                "{text}"
+            );
         }
         assert_eq!(parse("-inf", "f32"), Value::F32(f32::NEG_INFINITY));
     }

@@ -33,7 +33,7 @@ use crate::verbs::stream::units::per_second;
 const ASKING: Duration = Duration::from_secs(1);
 /// Longest request word.
 const WORD_BYTES: usize = 16;
-/// Maximum number of commands waiting for the end; further ones are turned away.
+/// Maximum number of commands waiting for the end; a further one gets its answer at once.
 const WAITING_MAX: usize = 16;
 /// Time over which the rate is measured.
 const RATE_OVER: Duration = Duration::from_secs(2);
@@ -345,11 +345,42 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
         if let Some(line) = &shared.ended {
             return writeln!(stream, "{line}");
         }
-        if shared.waiting.len() < WAITING_MAX {
-            shared.waiting.push(stream);
+        if shared.waiting.len() == WAITING_MAX {
+            shared.waiting.retain(waits);
         }
+        if shared.waiting.len() == WAITING_MAX {
+            let problem = too_many_waiting();
+            let line = json!({
+                "exit": problem.exit.number(),
+                "problem": problem.to_json(),
+            });
+            return writeln!(stream, "{line}");
+        }
+        shared.waiting.push(stream);
     }
     Ok(())
+}
+
+/// Returns false if the command at the other end has gone.
+fn waits(stream: &UnixStream) -> bool {
+    let read = stream
+        .set_nonblocking(true)
+        .and_then(|()| (&*stream).read(&mut [0]));
+    let is_there = match read {
+        Ok(bytes) => bytes > 0,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    };
+    is_there && stream.set_nonblocking(false).is_ok()
+}
+
+fn too_many_waiting() -> Problem {
+    let mut problem = Problem::new(Exit::SomeFailed, "too-many-waiting", "");
+    problem.message = format!(
+        "the recording is ending, but {WAITING_MAX} other commands already wait for its end, which \
+         is the maximum"
+    );
+    problem.hint = Some("`trunkline record ls` shows whether it still runs".to_owned());
+    problem
 }
 
 impl Figures {
@@ -448,6 +479,41 @@ mod tests {
         // Known results of the function.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    /// Sends `stop` to a recorder, and returns the command's end of the connection.
+    fn stop(shared: &Mutex<Shared>) -> UnixStream {
+        let (mut command, recorder) = UnixStream::pair().unwrap();
+        command.write_all(STOP).unwrap();
+        command.set_nonblocking(true).unwrap();
+        answer(recorder, shared).unwrap();
+        command
+    }
+
+    fn answered(mut command: &UnixStream) -> Option<String> {
+        let mut text = String::new();
+        match command.read_to_string(&mut text) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            result => Some(result.map(|_| text).unwrap()),
+        }
+    }
+
+    #[test]
+    fn one_command_too_many_that_waits_gets_an_answer_at_once() {
+        let sut = Mutex::<Shared>::default();
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| stop(&sut)).collect();
+        let line = answered(&stop(&sut)).unwrap();
+        let told: Json = serde_json::from_str(&line).unwrap();
+        assert_eq!(told["exit"], Exit::SomeFailed.number());
+        assert_eq!(told["problem"]["code"], "too-many-waiting");
+        let message = told["problem"]["message"].as_str().unwrap();
+        assert!(message.contains("is ending"), "{message}");
+        // One gives up, and another takes its place.
+        waiting.pop();
+        let last = stop(&sut);
+        assert_eq!(answered(&last), None);
+        waiting.push(last);
+        assert!(waiting.iter().all(|one| answered(one).is_none()));
     }
 
     #[test]

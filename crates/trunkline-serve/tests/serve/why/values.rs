@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Source,
         "wrong side of 0",
-        "correct its `scaling`",
+        "correct its `scale`",
     ),
     row(
         "nothing was ever written",
