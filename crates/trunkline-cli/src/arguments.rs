@@ -55,7 +55,8 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     Play(verbs::play::Args),
     Tdms(verbs::tdms::Args),
-    Io(verbs::io::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Io(verbs::io::Subcommand),
     Init(verbs::init::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

@@ -1,6 +1,6 @@
 //! Refuses options that belong to another subcommand of the same command.
 //!
-//! `io`, `stream` and `record` take their subcommand as a positional word, so the command line
+//! `stream` and `record` take their subcommand as a positional word, so the command line
 //! accepts the options of all of them. Options that the subcommand in use would ignore are refused
 //! here.
 
@@ -11,12 +11,7 @@ use crate::problem::Problem;
 
 /// Command, argument, and the subcommands that it applies to. Arguments not listed apply to all, or
 /// the command checks them itself.
-const ARGUMENTS: [(&str, &str, &[&str]); 21] = [
-    ("io", "driver", &["run"]),
-    ("io", "settings", &["run"]),
-    ("io", "name", &["run"]),
-    ("io", "period", &["run"]),
-    ("io", "publish", &["run"]),
+const ARGUMENTS: [(&str, &str, &[&str]); 16] = [
     ("stream", "quota", &["write"]),
     ("stream", "data_type", &["write", "read", "bench"]),
     ("stream", "element_form", &["write", "read"]),
@@ -100,11 +95,6 @@ mod tests {
     #[test]
     fn options_of_other_subcommands_are_refused() {
         for (line, message) in [
-            ("trunkline io drivers sim", "DRIVER is for `io run`"),
-            (
-                "trunkline io drivers --publish",
-                "--publish is for `io run`",
-            ),
             (
                 "trunkline stream write a/b --threads --bytes 1GB",
                 "--bytes is for `stream bench`",

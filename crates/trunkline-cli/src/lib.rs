@@ -60,7 +60,7 @@ pub fn run() -> ExitCode {
     let result = match parse(&words) {
         Ok(Parsed::Command(cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
         Ok(Parsed::Foreign(problem)) => Err(problem.into()),
-        Err(error) => refuse(&with_suggestion(error), &terminal, is_json),
+        Err(error) => refuse(&with_suggestion(error, &words), &words, &terminal),
     };
     end(result, &terminal).into()
 }
@@ -114,8 +114,13 @@ fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
     }
 }
 
-/// Adds the command that was probably meant, if clap suggested none.
-fn with_suggestion(mut error: clap::Error) -> clap::Error {
+/// Adds what was probably meant: a command, if clap suggested none, or the verb that takes the
+/// option.
+fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if let Some(tip) = tip(&error, words) {
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
     if error.kind() != ErrorKind::InvalidSubcommand
         || error.get(ContextKind::SuggestedSubcommand).is_some()
     {
@@ -125,7 +130,9 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
         return error;
     };
     let cli = Cli::command();
-    let names = cli.get_subcommands().map(clap::Command::get_name);
+    let before = words.iter().position(|word| word.to_str() == Some(typed));
+    let command = named(&cli, &words[..before.unwrap_or_default()]).unwrap_or(&cli);
+    let names = command.get_subcommands().map(clap::Command::get_name);
     if let Some(name) = suggest(typed, names) {
         let suggestion = ContextValue::Strings(vec![name]);
         error.insert(ContextKind::SuggestedSubcommand, suggestion);
@@ -133,8 +140,37 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Returns which verbs of the same command take an option that this one does not.
+fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let long = option.strip_prefix("--")?;
+    let cli = Cli::command();
+    let command = named(&cli, words)?;
+    let takes = |verb: &&clap::Command| {
+        let mut arguments = verb.get_arguments();
+        arguments.any(|one| one.get_long() == Some(long) && !one.is_hide_set())
+    };
+    let verbs = command.get_subcommands().filter(takes);
+    let verbs: Vec<String> = verbs
+        .map(|verb| format!("`{} {}`", command.get_name(), verb.get_name()))
+        .collect();
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument && !verbs.is_empty();
+    is_unknown.then(|| format!("{option} is for {}", verbs.join(", ")))
+}
+
+/// Returns the first command that the words name.
+fn named<'a>(cli: &'a clap::Command, words: &[OsString]) -> Option<&'a clap::Command> {
+    words
+        .iter()
+        .skip(1)
+        .find_map(|word| cli.find_subcommand(word))
+}
+
 /// Shows the error of the command line, or the help requested.
-fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exit, Stop> {
+fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Result<Exit, Stop> {
+    let is_json = wants_json(words);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             terminal.raw(error.render().to_string().as_bytes())?;
@@ -144,17 +180,22 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if !is_json =>
         {
-            terminal.note(help::command().render_help().to_string().trim_end())?;
+            let mut cli = help::command();
+            cli.build();
+            let mut command = named(&cli, words).cloned().unwrap_or(cli);
+            terminal.note(command.render_help().to_string().trim_end())?;
             Ok(Exit::Usage)
         }
         _ if is_json => {
             let text = error.render().to_string();
-            // The message without the usage below it.
-            let first = text.split("\n\n").next().unwrap_or_default();
-            let words: Vec<&str> = first.split_whitespace().collect();
-            let message = words.join(" ");
+            let line = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+            // The message, perhaps a tip, and the usage.
+            let mut parts = text.split("\n\n").map(line);
+            let message = parts.next().unwrap_or_default();
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
-            problem.hint = Some("`trunkline help` shows how it is written".to_owned());
+            let tip = parts.find_map(|part| Some(part.strip_prefix("tip: ")?.to_owned()));
+            let general = || "`trunkline help` shows how it is written".to_owned();
+            problem.hint = Some(tip.unwrap_or_else(general));
             Err(problem.into())
         }
         _ => {

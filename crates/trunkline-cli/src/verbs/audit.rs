@@ -52,6 +52,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::NotPermitted,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 const COLUMNS: &[&str] = &[

@@ -22,6 +22,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "completion",
     writes: false,
     exits: &[Exit::Done, Exit::Usage],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

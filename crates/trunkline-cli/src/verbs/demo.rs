@@ -39,6 +39,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Usage,
         Exit::NotPermitted,
     ],
+    verbs: &[],
 };
 
 /// A variable that moves from the first second on.

@@ -42,6 +42,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Unknown,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

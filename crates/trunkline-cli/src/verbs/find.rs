@@ -55,6 +55,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::TimedOut,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

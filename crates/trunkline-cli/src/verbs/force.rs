@@ -40,6 +40,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "force",
     writes: true,
     exits: put::EXITS,
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

@@ -34,6 +34,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::NotPermitted,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

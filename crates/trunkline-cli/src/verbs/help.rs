@@ -1,6 +1,8 @@
 //! `help`: prints help for people. With `--json` it prints the whole command line and configuration
 //! as data, from which the reference pages are generated.
 
+use std::collections::BTreeSet;
+
 use clap::{Arg, ArgAction, CommandFactory};
 use serde_json::{Value as Json, json};
 use trunkline_config::keys::{SECTIONS, Section};
@@ -31,6 +33,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "help",
     writes: false,
     exits: &[Exit::Done, Exit::Usage],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -62,8 +65,13 @@ pub(crate) fn command() -> clap::Command {
     let start = cli.get_after_help().map(ToString::to_string);
     let start = format!("{}\n{hint}", start.unwrap_or_default());
     cli.mut_subcommands(|command| {
-        let examples = examples::shown(command.get_name());
-        command.after_help(format!("{examples}{hint}"))
+        let name = command.get_name().to_owned();
+        let end = |verb: Option<&str>| format!("{}{hint}", examples::shown(&name, verb));
+        let command = command.mut_subcommands(|verb| {
+            let end = end(Some(verb.get_name()));
+            verb.after_help(end)
+        });
+        command.after_help(end(None))
     })
     .after_help(start)
 }
@@ -130,7 +138,15 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
         )));
     };
     let mut found = found.clone();
-    if let Some(verb) = verb {
+    if let Some(verb) = verb.filter(|_| found.has_subcommands()) {
+        let Some(own) = found.find_subcommand(verb) else {
+            let names: Vec<&str> = found.get_subcommands().map(|one| one.get_name()).collect();
+            let names = names.join(", ");
+            let sentence = format!("{name} has no {verb}; it has {names}");
+            return Err(Problem::usage(&sentence));
+        };
+        found = own.clone();
+    } else if let Some(verb) = verb {
         let words = match name == VERB.name {
             true => Vec::new(),
             false => verbs_of(&found),
@@ -166,31 +182,46 @@ fn verbs_of(command: &clap::Command) -> Vec<String> {
 /// Returns the command line and the configuration, in version 1 of the structure.
 fn everything() -> Json {
     let cli = Cli::command();
-    let commands: Vec<Json> = VERBS
-        .iter()
-        .filter_map(|verb| Some(describe(verb, cli.find_subcommand(verb.name)?)))
-        .collect();
     json!({
         "v": 1,
         "program": "trunkline",
         "version": env!("CARGO_PKG_VERSION"),
         "args": arguments(&cli),
-        "commands": commands,
+        "commands": describe_all(VERBS, &cli),
         "configuration": SECTIONS.iter().map(|section| configured(*section)).collect::<Vec<_>>(),
     })
+}
+
+/// Describes the subcommands of a command.
+fn describe_all(verbs: &[Verb], of: &clap::Command) -> Vec<Json> {
+    let commands = verbs
+        .iter()
+        .map(|verb| (verb, of.find_subcommand(verb.name)));
+    commands
+        .filter_map(|(verb, command)| Some(describe(verb, command?)))
+        .collect()
 }
 
 fn describe(verb: &Verb, command: &clap::Command) -> Json {
     let about = command.get_long_about().or(command.get_about());
     let aliases: Vec<&str> = command.get_visible_aliases().collect();
-    json!({
+    let all = || std::iter::once(verb).chain(verb.verbs);
+    let exits: BTreeSet<u8> = all()
+        .flat_map(|verb| verb.exits)
+        .map(|exit| exit.number())
+        .collect();
+    let mut described = json!({
         "name": verb.name,
         "aliases": aliases,
         "about": about.map(|about| sentences(&about.to_string())).unwrap_or_default(),
-        "tag": if verb.writes { "rw" } else { "ro" },
+        "tag": if all().any(|verb| verb.writes) { "rw" } else { "ro" },
         "args": arguments(command),
-        "exit_codes": verb.exits.iter().map(|exit| exit.number()).collect::<Vec<_>>(),
-    })
+        "exit_codes": exits,
+    });
+    if !verb.verbs.is_empty() {
+        described["commands"] = describe_all(verb.verbs, command).into();
+    }
+    described
 }
 
 fn arguments(command: &clap::Command) -> Vec<Json> {

@@ -29,6 +29,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "init",
     writes: true,
     exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage],
+    verbs: &[],
 };
 
 const EXAMPLE: &str = include_str!("init.toml");

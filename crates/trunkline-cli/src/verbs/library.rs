@@ -53,6 +53,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "library",
     writes: true,
     exits: EXITS,
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

@@ -35,6 +35,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::TimedOut,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 /// The engine's own measurements, in the order of the request.

@@ -41,6 +41,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::TimedOut,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 /// Maximum number of libraries in one answer of an engine; beyond it, they are collected from the

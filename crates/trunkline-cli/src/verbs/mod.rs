@@ -59,6 +59,20 @@ pub(crate) struct Verb {
     pub(crate) writes: bool,
     /// Its possible exit codes.
     pub(crate) exits: &'static [Exit],
+    /// Its subcommands. If it has any, its other metadata are theirs.
+    pub(crate) verbs: &'static [Verb],
+}
+
+impl Verb {
+    /// Describes a command that does nothing without one of its subcommands.
+    pub(crate) const fn group(name: &'static str, verbs: &'static [Verb]) -> Self {
+        Self {
+            name,
+            writes: false,
+            exits: &[],
+            verbs,
+        }
+    }
 }
 
 /// Every verb, in the order of the help.

@@ -109,6 +109,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 /// Interval at which the progress is updated.

@@ -18,6 +18,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "request",
     writes: true,
     exits: put::EXITS,
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

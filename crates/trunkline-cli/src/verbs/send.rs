@@ -20,6 +20,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "send",
     writes: true,
     exits: put::EXITS,
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

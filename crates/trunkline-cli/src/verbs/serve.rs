@@ -71,6 +71,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::NotPermitted,
         Exit::Found,
     ],
+    verbs: &[],
 };
 
 const LISTEN_FORM: &str =

@@ -33,6 +33,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "undeploy",
     writes: true,
     exits: super::library::EXITS,
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

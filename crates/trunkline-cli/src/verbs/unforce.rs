@@ -22,6 +22,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "unforce",
     writes: true,
     exits: put::EXITS,
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

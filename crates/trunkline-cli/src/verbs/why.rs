@@ -40,6 +40,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "why",
     writes: false,
     exits: &[Exit::Done, Exit::Usage, Exit::Found, Exit::Interrupted],
+    verbs: &[],
 };
 
 /// Largest clock difference, in seconds, that is not worth a note.

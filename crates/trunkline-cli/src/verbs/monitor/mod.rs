@@ -75,6 +75,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 /// Interval at which `--rate` prints.

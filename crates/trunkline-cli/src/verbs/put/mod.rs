@@ -88,6 +88,7 @@ pub(crate) const VERB: Verb = Verb {
     name: "put",
     writes: true,
     exits: EXITS,
+    verbs: &[],
 };
 
 /// Possible exit codes of writes.

@@ -167,6 +167,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

@@ -215,6 +215,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 /// Elements that a buffer holds by default.

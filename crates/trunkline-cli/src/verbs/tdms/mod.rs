@@ -175,6 +175,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Found,
         Exit::Interrupted,
     ],
+    verbs: &[],
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
