@@ -37,7 +37,8 @@ pub(crate) enum Command {
     Request(verbs::request::Args),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
-    Snapshot(verbs::snapshot::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Snapshot(verbs::snapshot::Subcommand),
     Monitor(verbs::monitor::Args),
     Info(verbs::info::Args),
     Ls(verbs::ls::Args),
@@ -46,7 +47,8 @@ pub(crate) enum Command {
     Limits(verbs::limits::Args),
     Deploy(verbs::deploy::Args),
     Undeploy(verbs::undeploy::Args),
-    Library(verbs::library::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Library(verbs::library::Subcommand),
     Audit(verbs::audit::Args),
     // Boxed, because it has far more options than the others.
     Stream(Box<verbs::stream::Args>),

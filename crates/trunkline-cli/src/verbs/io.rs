@@ -29,8 +29,8 @@ pub(crate) enum Subcommand {
 /// Run an I/O server until Ctrl-C or SIGTERM
 ///
 /// The I/O server delivers every variable of the engine whose `source` names it, including
-/// variables that are deployed later. When it ends, for whatever reason, these variables become bad and name
-/// the cause. When it runs again, on this host or another, they continue.
+/// variables that are deployed later. When it ends, for whatever reason, these variables become bad
+/// and name the cause. When it runs again, on this host or another, they continue.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The driver; `trunkline io drivers` lists them
