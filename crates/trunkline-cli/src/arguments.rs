@@ -56,7 +56,8 @@ pub(crate) enum Command {
     Record(verbs::record::Args),
     #[cfg(target_os = "linux")]
     Play(verbs::play::Args),
-    Tdms(verbs::tdms::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Tdms(verbs::tdms::Subcommand),
     #[command(subcommand, disable_help_subcommand = true)]
     Io(verbs::io::Subcommand),
     Init(verbs::init::Args),

@@ -49,7 +49,7 @@ use crate::arguments::Cli;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, plain, plain_lines};
 use crate::verbs::{Context, help};
 
 /// Runs the command line of this process. `docs/reference/exit-codes.md` describes the exit codes.
@@ -60,7 +60,7 @@ pub fn run() -> ExitCode {
     let result = match parse(&words) {
         Ok(Parsed::Command(cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
         Ok(Parsed::Foreign(problem)) => Err(problem.into()),
-        Err(error) => refuse(&with_suggestion(error, &words), &words, &terminal),
+        Err(error) => refuse(&escaped(with_suggestion(error, &words)), &words, &terminal),
     };
     end(result, &terminal).into()
 }
@@ -187,7 +187,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
             Ok(Exit::Usage)
         }
         _ if is_json => {
-            let text = error.render().to_string();
+            let text = rendered(error);
             let line = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
             // The message, perhaps a tip, and the usage.
             let mut parts = text.split("\n\n").map(line);
@@ -199,10 +199,30 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
             Err(problem.into())
         }
         _ => {
-            terminal.note(error.render().to_string().trim_end())?;
+            terminal.note(rendered(error).trim_end())?;
             Ok(Exit::Usage)
         }
     }
+}
+
+/// Escapes the words of the command line that the error repeats.
+fn escaped(mut error: clap::Error) -> clap::Error {
+    for kind in [
+        ContextKind::InvalidArg,
+        ContextKind::InvalidSubcommand,
+        ContextKind::InvalidValue,
+    ] {
+        if let Some(ContextValue::String(word)) = error.get(kind) {
+            let word = ContextValue::String(plain(word));
+            error.insert(kind, word);
+        }
+    }
+    error
+}
+
+/// Returns the error as text.
+fn rendered(error: &clap::Error) -> String {
+    plain_lines(&error.render().to_string())
 }
 
 /// Returns true if errors are to be JSON. It works on the raw words, because the command line may
