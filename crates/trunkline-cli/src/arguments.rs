@@ -53,7 +53,8 @@ pub(crate) enum Command {
     // Boxed, because it has far more options than the others.
     Stream(Box<verbs::stream::Args>),
     #[cfg(target_os = "linux")]
-    Record(verbs::record::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Record(verbs::record::Subcommand),
     #[cfg(target_os = "linux")]
     Play(verbs::play::Args),
     #[command(subcommand, disable_help_subcommand = true)]

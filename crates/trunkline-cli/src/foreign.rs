@@ -1,8 +1,7 @@
 //! Refuses options that belong to another subcommand of the same command.
 //!
-//! `stream` and `record` take their subcommand as a positional word, so the command line
-//! accepts the options of all of them. Options that the subcommand in use would ignore are refused
-//! here.
+//! `stream` takes its subcommand as a positional word, so the command line accepts the options of
+//! all of them. Options that the subcommand in use would ignore are refused here.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -11,7 +10,7 @@ use crate::problem::Problem;
 
 /// Command, argument, and the subcommands that it applies to. Arguments not listed apply to all, or
 /// the command checks them itself.
-const ARGUMENTS: [(&str, &str, &[&str]); 16] = [
+const ARGUMENTS: [(&str, &str, &[&str]); 13] = [
     ("stream", "quota", &["write"]),
     ("stream", "data_type", &["write", "read", "bench"]),
     ("stream", "element_form", &["write", "read"]),
@@ -25,9 +24,6 @@ const ARGUMENTS: [(&str, &str, &[&str]); 16] = [
     ("stream", "over", &["bench"]),
     ("stream", "threads", &["bench"]),
     ("stream", "samples", &["bench"]),
-    ("record", "data_type", &["start"]),
-    ("record", "devices", &["bench"]),
-    ("record", "contract", &["start"]),
 ];
 
 /// Refuses an argument that the subcommand in use would ignore.
@@ -102,14 +98,6 @@ mod tests {
             (
                 "trunkline stream ls --type i32",
                 "--type is for `stream write`, `read`, `bench`",
-            ),
-            (
-                "trunkline record ls --devices 4",
-                "--devices is for `record bench`",
-            ),
-            (
-                "trunkline record info f --contract latest",
-                "--contract is for `record start`",
             ),
         ] {
             assert_eq!(refused(line).as_deref(), Some(message), "{line}");

@@ -58,6 +58,10 @@ impl<'a> Page<'a> {
         command
             .current_dir(self.folder)
             .env("TRUNKLINE_URL", format!("tl://{}", self.address));
+        if words.starts_with(&["record", "ls"]) {
+            // It lists the running recordings of the user, and other tests have some.
+            command.env("XDG_RUNTIME_DIR", self.folder);
+        }
         command
     }
 
