@@ -50,8 +50,8 @@ pub(crate) enum Command {
     #[command(subcommand, disable_help_subcommand = true)]
     Library(verbs::library::Subcommand),
     Audit(verbs::audit::Args),
-    // Boxed, because it has far more options than the others.
-    Stream(Box<verbs::stream::Args>),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Stream(verbs::stream::Subcommand),
     #[cfg(target_os = "linux")]
     #[command(subcommand, disable_help_subcommand = true)]
     Record(verbs::record::Subcommand),

@@ -269,8 +269,7 @@ mod tests {
             for line in lines {
                 assert_eq!(line.split(' ').nth(1), Some(name), "{line}");
                 let parsed = cli.clone().try_get_matches_from(words(line));
-                let matches = parsed.unwrap_or_else(|error| panic!("{line}: {error}"));
-                assert!(crate::foreign::check(&cli, &matches).is_ok(), "{line}");
+                assert!(parsed.is_ok(), "{line}: {parsed:?}");
             }
         }
     }

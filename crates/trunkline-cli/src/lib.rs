@@ -14,7 +14,7 @@
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
 //! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
 //!   prints.
-//! - `examples`: the examples of the help. `foreign`: refuses arguments of another subcommand.
+//! - `examples`: the examples of the help.
 //! - `problem`, `exit`: errors, and their exit codes. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
@@ -25,7 +25,6 @@ mod condition;
 mod connection;
 mod examples;
 mod exit;
-mod foreign;
 mod instant;
 mod interrupt;
 mod output;
@@ -58,31 +57,18 @@ pub fn run() -> ExitCode {
     let is_json = wants_json(&words);
     let terminal = Terminal::new(is_json);
     let result = match parse(&words) {
-        Ok(Parsed::Command(cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
-        Ok(Parsed::Foreign(problem)) => Err(problem.into()),
+        Ok((cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
         Err(error) => refuse(&escaped(with_suggestion(error, &words)), &words, &terminal),
     };
     end(result, &terminal).into()
 }
 
-/// A command line that clap accepts.
-enum Parsed {
-    /// The flag is true if the command line or the environment sets the timeout.
-    Command(Box<Cli>, bool),
-    /// It has an argument that its subcommand would ignore.
-    Foreign(Problem),
-}
-
-fn parse(words: &[OsString]) -> Result<Parsed, clap::Error> {
-    let command = help::command();
-    let matches = command.clone().try_get_matches_from(words)?;
-    if let Err(problem) = foreign::check(&command, &matches) {
-        return Ok(Parsed::Foreign(problem));
-    }
+/// Returns the parsed command line, and true if it or the environment sets the timeout.
+fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
+    let matches = help::command().try_get_matches_from(words)?;
     let source = matches.value_source("timeout");
     let is_timeout_given = source.is_some_and(|source| source != ValueSource::DefaultValue);
-    let cli = Cli::from_arg_matches(&matches)?;
-    Ok(Parsed::Command(Box::new(cli), is_timeout_given))
+    Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
 }
 
 fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, Stop> {
@@ -268,5 +254,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// clap would take the value of one for the other.
+    #[test]
+    fn no_argument_has_the_id_of_a_global_option() {
+        let cli = Cli::command();
+        let globals = cli.get_arguments().filter(|one| one.is_global_set());
+        let globals: Vec<&clap::Id> = globals.map(clap::Arg::get_id).collect();
+        for command in cli.get_subcommands() {
+            for verb in std::iter::once(command).chain(command.get_subcommands()) {
+                for argument in verb.get_arguments() {
+                    let id = argument.get_id();
+                    assert!(!globals.contains(&id), "{} {id}", verb.get_name());
+                }
+            }
+        }
     }
 }

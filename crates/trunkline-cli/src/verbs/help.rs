@@ -11,9 +11,9 @@ use trunkline_types::name::suggest;
 
 use super::{Context, VERBS, Verb};
 use crate::arguments::{Cli, Form};
+use crate::examples;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::{examples, foreign};
 
 /// Explain a command; with `--json`, everything about all of them for programs
 #[derive(Clone, Debug, clap::Args)]
@@ -137,46 +137,21 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             "there is no command {name}; {hint}"
         )));
     };
-    let mut found = found.clone();
-    if let Some(verb) = verb.filter(|_| found.has_subcommands()) {
-        let Some(own) = found.find_subcommand(verb) else {
-            let names: Vec<&str> = found.get_subcommands().map(|one| one.get_name()).collect();
-            let names = names.join(", ");
-            let sentence = format!("{name} has no {verb}; it has {names}");
-            return Err(Problem::usage(&sentence));
+    let Some(verb) = verb else {
+        return Ok(found.clone().render_long_help().to_string());
+    };
+    let Some(own) = found.find_subcommand(verb) else {
+        let names: Vec<&str> = found
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        let hint = match names.is_empty() {
+            true => format!("`trunkline help {name}` says what it takes"),
+            false => format!("it has {}", names.join(", ")),
         };
-        found = own.clone();
-    } else if let Some(verb) = verb {
-        let words = match name == VERB.name {
-            true => Vec::new(),
-            false => verbs_of(&found),
-        };
-        if !words.iter().any(|word| word == verb) {
-            let hint = match words.is_empty() {
-                true => format!("`trunkline help {name}` says what it takes"),
-                false => format!("it has {}", words.join(", ")),
-            };
-            return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
-        }
-        found = found.mut_args(|argument| {
-            match foreign::is_for(name, argument.get_id().as_str(), verb) {
-                true => argument,
-                false => argument.hide(true),
-            }
-        });
-    }
-    Ok(found.render_long_help().to_string())
-}
-
-/// Returns the words that a command takes in place of subcommands.
-fn verbs_of(command: &clap::Command) -> Vec<String> {
-    let mut arguments = command.get_arguments();
-    let words = arguments.find(|argument| argument.get_id() == "verb");
-    let words = words.map(Arg::get_possible_values).unwrap_or_default();
-    words
-        .iter()
-        .map(|word| word.get_name().to_owned())
-        .collect()
+        return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
+    };
+    Ok(own.clone().render_long_help().to_string())
 }
 
 /// Returns the command line and the configuration, in version 1 of the structure.

@@ -184,15 +184,15 @@ fn options_of_other_verbs_are_refused() {
         ),
         (
             &["stream", "write", "a/b", "--threads"],
-            "--threads is for `stream bench`",
+            "tip: --threads is for `stream bench`",
         ),
         (
             &["record", "ls", "--devices", "4"],
-            "--devices is for `record bench`",
+            "tip: --devices is for `record bench`",
         ),
         (
             &["record", "info", "f", "--contract", "latest"],
-            "--contract is for `record start`",
+            "tip: --contract is for `record start`",
         ),
     ] {
         let output = run(arguments);
