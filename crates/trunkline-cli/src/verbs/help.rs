@@ -29,12 +29,7 @@ pub(crate) struct Args {
     verb: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "help",
-    writes: false,
-    exits: &[Exit::Done, Exit::Usage],
-    verbs: &[],
-};
+pub(crate) const VERB: Verb = Verb::reading("help", &[Exit::Done, Exit::Usage]);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let is_json = matches!(context.settings.form, Form::Json | Form::Jsonl);

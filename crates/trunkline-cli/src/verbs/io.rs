@@ -58,18 +58,11 @@ pub(crate) struct Args {
 pub(crate) const VERB: Verb = Verb::group(
     "io",
     &[
-        Verb {
-            name: "run",
-            writes: true,
-            exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Found],
-            verbs: &[],
-        },
-        Verb {
-            name: "drivers",
-            writes: false,
-            exits: &[Exit::Done, Exit::Usage],
-            verbs: &[],
-        },
+        Verb::writing(
+            "run",
+            &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Found],
+        ),
+        Verb::reading("drivers", &[Exit::Done, Exit::Usage]),
     ],
 );
 

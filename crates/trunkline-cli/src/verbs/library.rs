@@ -46,20 +46,7 @@ pub(super) const EXITS: &[Exit] = &[
 
 pub(crate) const VERB: Verb = Verb::group(
     "library",
-    &[
-        Verb {
-            name: "start",
-            writes: true,
-            exits: EXITS,
-            verbs: &[],
-        },
-        Verb {
-            name: "stop",
-            writes: true,
-            exits: EXITS,
-            verbs: &[],
-        },
-    ],
+    &[Verb::writing("start", EXITS), Verb::writing("stop", EXITS)],
 );
 
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {

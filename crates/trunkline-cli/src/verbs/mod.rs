@@ -64,13 +64,29 @@ pub(crate) struct Verb {
 }
 
 impl Verb {
-    /// Describes a command that does nothing without one of its subcommands.
-    pub(crate) const fn group(name: &'static str, verbs: &'static [Verb]) -> Self {
+    /// Describes a verb that changes nothing.
+    pub(crate) const fn reading(name: &'static str, exits: &'static [Exit]) -> Self {
         Self {
             name,
             writes: false,
-            exits: &[],
+            exits,
+            verbs: &[],
+        }
+    }
+
+    /// Describes a verb that may change something.
+    pub(crate) const fn writing(name: &'static str, exits: &'static [Exit]) -> Self {
+        Self {
+            writes: true,
+            ..Self::reading(name, exits)
+        }
+    }
+
+    /// Describes a command that does nothing without one of its subcommands.
+    pub(crate) const fn group(name: &'static str, verbs: &'static [Verb]) -> Self {
+        Self {
             verbs,
+            ..Self::reading(name, &[])
         }
     }
 }

@@ -92,18 +92,16 @@ pub(crate) struct Args {
     span: Duration,
 }
 
-pub(super) const VERB: Verb = Verb {
-    name: "bench",
-    writes: true,
-    exits: &[
+pub(super) const VERB: Verb = Verb::writing(
+    "bench",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
         Exit::Lost,
         Exit::Interrupted,
     ],
-    verbs: &[],
-};
+);
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;

@@ -23,12 +23,10 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-pub(super) const VERB: Verb = Verb {
-    name: "info",
-    writes: false,
-    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
-    verbs: &[],
-};
+pub(super) const VERB: Verb = Verb::reading(
+    "info",
+    &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
+);
 
 pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

@@ -29,12 +29,10 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-pub(super) const VERB: Verb = Verb {
-    name: "ls",
-    writes: false,
-    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
-    verbs: &[],
-};
+pub(super) const VERB: Verb = Verb::reading(
+    "ls",
+    &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
+);
 
 pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

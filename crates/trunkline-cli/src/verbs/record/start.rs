@@ -122,10 +122,9 @@ fn sample_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "write a number above 0, such as 48000 or 0.5".to_owned())
 }
 
-pub(super) const VERB: Verb = Verb {
-    name: "start",
-    writes: true,
-    exits: &[
+pub(super) const VERB: Verb = Verb::writing(
+    "start",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -134,8 +133,7 @@ pub(super) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
-    verbs: &[],
-};
+);
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let path = args.file.as_path();

@@ -99,10 +99,9 @@ pub(crate) struct Args {
     all: bool,
 }
 
-pub(super) const VERB: Verb = Verb {
-    name: "stop",
-    writes: true,
-    exits: &[
+pub(super) const VERB: Verb = Verb::writing(
+    "stop",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -111,8 +110,7 @@ pub(super) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
-    verbs: &[],
-};
+);
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

@@ -79,10 +79,9 @@ struct SavedArgs {
 pub(crate) const VERB: Verb = Verb::group(
     "snapshot",
     &[
-        Verb {
-            name: "save",
-            writes: true,
-            exits: &[
+        Verb::writing(
+            "save",
+            &[
                 Exit::Done,
                 Exit::SomeFailed,
                 Exit::Usage,
@@ -91,12 +90,10 @@ pub(crate) const VERB: Verb = Verb::group(
                 Exit::NotPermitted,
                 Exit::Interrupted,
             ],
-            verbs: &[],
-        },
-        Verb {
-            name: "diff",
-            writes: false,
-            exits: &[
+        ),
+        Verb::reading(
+            "diff",
+            &[
                 Exit::Done,
                 Exit::SomeFailed,
                 Exit::Usage,
@@ -106,8 +103,7 @@ pub(crate) const VERB: Verb = Verb::group(
                 Exit::Found,
                 Exit::Interrupted,
             ],
-            verbs: &[],
-        },
+        ),
         restore::VERB,
     ],
 );

@@ -38,10 +38,9 @@ pub(crate) struct Args {
     if_unchanged: bool,
 }
 
-pub(super) const VERB: Verb = Verb {
-    name: "restore",
-    writes: true,
-    exits: &[
+pub(super) const VERB: Verb = Verb::writing(
+    "restore",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -52,8 +51,7 @@ pub(super) const VERB: Verb = Verb {
         Exit::Unknown,
         Exit::Interrupted,
     ],
-    verbs: &[],
-};
+);
 
 /// A difference and the step planned for it.
 struct Planned<'d> {

@@ -36,10 +36,9 @@ pub(crate) struct InfoArgs {
     end: String,
 }
 
-pub(super) const LS: Verb = Verb {
-    name: "ls",
-    writes: false,
-    exits: &[
+pub(super) const LS: Verb = Verb::reading(
+    "ls",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -48,10 +47,9 @@ pub(super) const LS: Verb = Verb {
         Exit::NotPermitted,
         Exit::Interrupted,
     ],
-    verbs: &[],
-};
+);
 
-pub(super) const INFO: Verb = Verb { name: "info", ..LS };
+pub(super) const INFO: Verb = Verb::reading("info", LS.exits);
 
 /// Lists the endpoints of a host.
 pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, Stop> {

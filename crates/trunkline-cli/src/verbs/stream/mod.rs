@@ -134,23 +134,14 @@ const EXITS: &[Exit] = &[
     Exit::Interrupted,
 ];
 
-const fn verb(name: &'static str, writes: bool) -> Verb {
-    Verb {
-        name,
-        writes,
-        exits: EXITS,
-        verbs: &[],
-    }
-}
-
 pub(crate) const VERB: Verb = Verb::group(
     "stream",
     &[
-        verb("write", true),
-        verb("read", true),
+        Verb::writing("write", EXITS),
+        Verb::writing("read", EXITS),
         list::LS,
         list::INFO,
-        verb("bench", false),
+        Verb::reading("bench", EXITS),
     ],
 );
 

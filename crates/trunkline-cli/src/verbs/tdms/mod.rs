@@ -112,28 +112,19 @@ const EXITS: &[Exit] = &[
     Exit::Interrupted,
 ];
 
-const fn verb(name: &'static str, writes: bool) -> Verb {
-    Verb {
-        name,
-        writes,
-        exits: EXITS,
-        verbs: &[],
-    }
-}
-
 pub(crate) const VERB: Verb = Verb::group(
     "tdms",
     &[
-        Verb {
-            exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
-            ..verb("info", false)
-        },
-        verb("cat", false),
-        verb("head", false),
-        verb("convert", true),
-        verb("verify", false),
-        verb("repair", true),
-        verb("defrag", true),
+        Verb::reading(
+            "info",
+            &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
+        ),
+        Verb::reading("cat", EXITS),
+        Verb::reading("head", EXITS),
+        Verb::writing("convert", EXITS),
+        Verb::reading("verify", EXITS),
+        Verb::writing("repair", EXITS),
+        Verb::writing("defrag", EXITS),
     ],
 );
 
