@@ -37,7 +37,8 @@ pub(crate) enum Command {
     Request(verbs::request::Args),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
-    Snapshot(verbs::snapshot::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Snapshot(verbs::snapshot::Subcommand),
     Monitor(verbs::monitor::Args),
     Info(verbs::info::Args),
     Ls(verbs::ls::Args),
@@ -46,16 +47,20 @@ pub(crate) enum Command {
     Limits(verbs::limits::Args),
     Deploy(verbs::deploy::Args),
     Undeploy(verbs::undeploy::Args),
-    Library(verbs::library::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Library(verbs::library::Subcommand),
     Audit(verbs::audit::Args),
-    // Boxed, because it has far more options than the others.
-    Stream(Box<verbs::stream::Args>),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Stream(verbs::stream::Subcommand),
     #[cfg(target_os = "linux")]
-    Record(verbs::record::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Record(verbs::record::Subcommand),
     #[cfg(target_os = "linux")]
     Play(verbs::play::Args),
-    Tdms(verbs::tdms::Args),
-    Io(verbs::io::Args),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Tdms(verbs::tdms::Subcommand),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Io(verbs::io::Subcommand),
     Init(verbs::init::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

@@ -14,7 +14,7 @@
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
 //! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
 //!   prints.
-//! - `examples`: the examples of the help. `foreign`: refuses arguments of another subcommand.
+//! - `examples`: the examples of the help.
 //! - `problem`, `exit`: errors, and their exit codes. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
@@ -25,7 +25,6 @@ mod condition;
 mod connection;
 mod examples;
 mod exit;
-mod foreign;
 mod instant;
 mod interrupt;
 mod output;
@@ -49,7 +48,7 @@ use crate::arguments::Cli;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, plain, plain_lines};
 use crate::verbs::{Context, help};
 
 /// Runs the command line of this process. `docs/reference/exit-codes.md` describes the exit codes.
@@ -58,31 +57,18 @@ pub fn run() -> ExitCode {
     let is_json = wants_json(&words);
     let terminal = Terminal::new(is_json);
     let result = match parse(&words) {
-        Ok(Parsed::Command(cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
-        Ok(Parsed::Foreign(problem)) => Err(problem.into()),
-        Err(error) => refuse(&with_suggestion(error), &terminal, is_json),
+        Ok((cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
+        Err(error) => refuse(&escaped(with_suggestion(error, &words)), &words, &terminal),
     };
     end(result, &terminal).into()
 }
 
-/// A command line that clap accepts.
-enum Parsed {
-    /// The flag is true if the command line or the environment sets the timeout.
-    Command(Box<Cli>, bool),
-    /// It has an argument that its subcommand would ignore.
-    Foreign(Problem),
-}
-
-fn parse(words: &[OsString]) -> Result<Parsed, clap::Error> {
-    let command = help::command();
-    let matches = command.clone().try_get_matches_from(words)?;
-    if let Err(problem) = foreign::check(&command, &matches) {
-        return Ok(Parsed::Foreign(problem));
-    }
+/// Returns the parsed command line, and true if it or the environment sets the timeout.
+fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
+    let matches = help::command().try_get_matches_from(words)?;
     let source = matches.value_source("timeout");
     let is_timeout_given = source.is_some_and(|source| source != ValueSource::DefaultValue);
-    let cli = Cli::from_arg_matches(&matches)?;
-    Ok(Parsed::Command(Box::new(cli), is_timeout_given))
+    Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
 }
 
 fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, Stop> {
@@ -114,8 +100,13 @@ fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
     }
 }
 
-/// Adds the command that was probably meant, if clap suggested none.
-fn with_suggestion(mut error: clap::Error) -> clap::Error {
+/// Adds what was probably meant: a command, if clap suggested none, or the verb that takes the
+/// option.
+fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if let Some(tip) = tip(&error, words) {
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
     if error.kind() != ErrorKind::InvalidSubcommand
         || error.get(ContextKind::SuggestedSubcommand).is_some()
     {
@@ -125,7 +116,9 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
         return error;
     };
     let cli = Cli::command();
-    let names = cli.get_subcommands().map(clap::Command::get_name);
+    let before = words.iter().position(|word| word.to_str() == Some(typed));
+    let command = named(&cli, &words[..before.unwrap_or_default()]).unwrap_or(&cli);
+    let names = command.get_subcommands().map(clap::Command::get_name);
     if let Some(name) = suggest(typed, names) {
         let suggestion = ContextValue::Strings(vec![name]);
         error.insert(ContextKind::SuggestedSubcommand, suggestion);
@@ -133,8 +126,37 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Returns which verbs of the same command take an option that this one does not.
+fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let long = option.strip_prefix("--")?;
+    let cli = Cli::command();
+    let command = named(&cli, words)?;
+    let takes = |verb: &&clap::Command| {
+        let mut arguments = verb.get_arguments();
+        arguments.any(|one| one.get_long() == Some(long) && !one.is_hide_set())
+    };
+    let verbs = command.get_subcommands().filter(takes);
+    let verbs: Vec<String> = verbs
+        .map(|verb| format!("`{} {}`", command.get_name(), verb.get_name()))
+        .collect();
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument && !verbs.is_empty();
+    is_unknown.then(|| format!("{option} is for {}", verbs.join(", ")))
+}
+
+/// Returns the first command that the words name.
+fn named<'a>(cli: &'a clap::Command, words: &[OsString]) -> Option<&'a clap::Command> {
+    words
+        .iter()
+        .skip(1)
+        .find_map(|word| cli.find_subcommand(word))
+}
+
 /// Shows the error of the command line, or the help requested.
-fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exit, Stop> {
+fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Result<Exit, Stop> {
+    let is_json = wants_json(words);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             terminal.raw(error.render().to_string().as_bytes())?;
@@ -144,24 +166,49 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if !is_json =>
         {
-            terminal.note(help::command().render_help().to_string().trim_end())?;
+            let mut cli = help::command();
+            cli.build();
+            let mut command = named(&cli, words).cloned().unwrap_or(cli);
+            terminal.note(command.render_help().to_string().trim_end())?;
             Ok(Exit::Usage)
         }
         _ if is_json => {
-            let text = error.render().to_string();
-            // The message without the usage below it.
-            let first = text.split("\n\n").next().unwrap_or_default();
-            let words: Vec<&str> = first.split_whitespace().collect();
-            let message = words.join(" ");
+            let text = rendered(error);
+            let line = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+            // The message, perhaps a tip, and the usage.
+            let mut parts = text.split("\n\n").map(line);
+            let message = parts.next().unwrap_or_default();
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
-            problem.hint = Some("`trunkline help` shows how it is written".to_owned());
+            let tip = parts.find_map(|part| Some(part.strip_prefix("tip: ")?.to_owned()));
+            let general = || "`trunkline help` shows how it is written".to_owned();
+            problem.hint = Some(tip.unwrap_or_else(general));
             Err(problem.into())
         }
         _ => {
-            terminal.note(error.render().to_string().trim_end())?;
+            terminal.note(rendered(error).trim_end())?;
             Ok(Exit::Usage)
         }
     }
+}
+
+/// Escapes the words of the command line that the error repeats.
+fn escaped(mut error: clap::Error) -> clap::Error {
+    for kind in [
+        ContextKind::InvalidArg,
+        ContextKind::InvalidSubcommand,
+        ContextKind::InvalidValue,
+    ] {
+        if let Some(ContextValue::String(word)) = error.get(kind) {
+            let word = ContextValue::String(plain(word));
+            error.insert(kind, word);
+        }
+    }
+    error
+}
+
+/// Returns the error as text.
+fn rendered(error: &clap::Error) -> String {
+    plain_lines(&error.render().to_string())
 }
 
 /// Returns true if errors are to be JSON. It works on the raw words, because the command line may
@@ -207,5 +254,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// clap would take the value of one for the other.
+    #[test]
+    fn no_argument_has_the_id_of_a_global_option() {
+        let cli = Cli::command();
+        let globals = cli.get_arguments().filter(|one| one.is_global_set());
+        let globals: Vec<&clap::Id> = globals.map(clap::Arg::get_id).collect();
+        for command in cli.get_subcommands() {
+            for verb in std::iter::once(command).chain(command.get_subcommands()) {
+                for argument in verb.get_arguments() {
+                    let id = argument.get_id();
+                    assert!(!globals.contains(&id), "{} {id}", verb.get_name());
+                }
+            }
+        }
     }
 }

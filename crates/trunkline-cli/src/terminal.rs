@@ -288,7 +288,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Escapes text from outside that may have several lines.
-fn plain_lines(text: &str) -> String {
+pub(crate) fn plain_lines(text: &str) -> String {
     escape_except(text, |character| character == '\n').into_owned()
 }
 

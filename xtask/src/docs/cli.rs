@@ -55,7 +55,7 @@ pub(super) struct Key {
 /// One command.
 #[derive(Debug, Deserialize)]
 pub(super) struct Command {
-    /// The verb; `io ls` for one below another.
+    /// As it is typed, behind the name of the command that it is below.
     pub name: String,
     /// What it does, one sentence or more.
     pub about: String,
@@ -67,6 +67,9 @@ pub(super) struct Command {
     /// Codes it may end with.
     #[serde(default)]
     pub exit_codes: Vec<u8>,
+    /// Its subcommands.
+    #[serde(default)]
+    pub commands: Vec<Command>,
 }
 
 /// One operand or option.
@@ -179,23 +182,30 @@ marked `rw` may.
         write_args(&mut page, &help.args);
     }
     for command in &help.commands {
-        let _ = write!(
-            page,
-            "\n## {}\n\n{} (`{}`)\n\n```text\n{}\n```\n",
-            command.name,
-            one_line(&command.about),
-            command.tag,
-            usage(command)
-        );
-        if !command.args.is_empty() {
-            write_args(&mut page, &command.args);
-        }
-        if !command.exit_codes.is_empty() {
-            let codes: Vec<String> = command.exit_codes.iter().map(u8::to_string).collect();
-            let _ = write!(page, "\nEnds with {}.\n", codes.join(", "));
+        write_command(&mut page, "##", &command.name, command);
+        for below in &command.commands {
+            let name = format!("{} {}", command.name, below.name);
+            write_command(&mut page, "###", &name, below);
         }
     }
     page
+}
+
+/// Writes the section of one command.
+fn write_command(page: &mut String, heading: &str, name: &str, command: &Command) {
+    let about = one_line(&command.about);
+    let _ = write!(page, "\n{heading} {name}\n\n{about} (`{}`)\n", command.tag);
+    if !command.commands.is_empty() {
+        return;
+    }
+    let _ = write!(page, "\n```text\n{}\n```\n", usage(name, command));
+    if !command.args.is_empty() {
+        write_args(page, &command.args);
+    }
+    if !command.exit_codes.is_empty() {
+        let codes: Vec<String> = command.exit_codes.iter().map(u8::to_string).collect();
+        let _ = write!(page, "\nEnds with {}.\n", codes.join(", "));
+    }
 }
 
 /// The tables of the keys of a configuration file.
@@ -222,8 +232,8 @@ pub(super) fn write_configuration(help: &Help) -> String {
     text
 }
 
-fn usage(command: &Command) -> String {
-    let mut usage = format!("trunkline {}", command.name);
+fn usage(name: &str, command: &Command) -> String {
+    let mut usage = format!("trunkline {name}");
     if command.args.iter().any(Arg::is_option) {
         usage.push_str(" [OPTIONS]");
     }

@@ -40,10 +40,9 @@ pub(crate) struct Args {
     last: Option<u32>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "audit",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "audit",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -52,7 +51,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::NotPermitted,
         Exit::Interrupted,
     ],
-};
+);
 
 const COLUMNS: &[&str] = &[
     "time", "who", "from", "action", "name", "old", "new", "outcome",

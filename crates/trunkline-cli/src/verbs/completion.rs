@@ -18,11 +18,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "completion",
-    writes: false,
-    exits: &[Exit::Done, Exit::Usage],
-};
+pub(crate) const VERB: Verb = Verb::reading("completion", &[Exit::Done, Exit::Usage]);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let mut script = Vec::new();

@@ -30,16 +30,15 @@ pub(crate) struct Args {
     listen: ListenArgs,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "demo",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "demo",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
         Exit::NotPermitted,
     ],
-};
+);
 
 /// A variable that moves from the first second on.
 const SHOWN: &str = "boiler/level";

@@ -27,10 +27,9 @@ pub(crate) struct Args {
     replace: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "deploy",
-    writes: true,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::writing(
+    "deploy",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -42,7 +41,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Unknown,
         Exit::Interrupted,
     ],
-};
+);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

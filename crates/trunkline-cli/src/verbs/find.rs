@@ -44,10 +44,9 @@ pub(crate) struct Args {
     forced: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "find",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "find",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -55,7 +54,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::TimedOut,
         Exit::Interrupted,
     ],
-};
+);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

@@ -36,11 +36,7 @@ pub(crate) struct Args {
     off: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "force",
-    writes: true,
-    exits: put::EXITS,
-};
+pub(crate) const VERB: Verb = Verb::writing("force", put::EXITS);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if args.list {

@@ -22,10 +22,9 @@ pub(crate) struct Args {
     names: Vec<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "get",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "get",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -34,7 +33,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::NotPermitted,
         Exit::Interrupted,
     ],
-};
+);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

@@ -1,6 +1,8 @@
 //! `help`: prints help for people. With `--json` it prints the whole command line and configuration
 //! as data, from which the reference pages are generated.
 
+use std::collections::BTreeSet;
+
 use clap::{Arg, ArgAction, CommandFactory};
 use serde_json::{Value as Json, json};
 use trunkline_config::keys::{SECTIONS, Section};
@@ -9,9 +11,9 @@ use trunkline_types::name::suggest;
 
 use super::{Context, VERBS, Verb};
 use crate::arguments::{Cli, Form};
+use crate::examples;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::{examples, foreign};
 
 /// Explain a command; with `--json`, everything about all of them for programs
 #[derive(Clone, Debug, clap::Args)]
@@ -27,11 +29,7 @@ pub(crate) struct Args {
     verb: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "help",
-    writes: false,
-    exits: &[Exit::Done, Exit::Usage],
-};
+pub(crate) const VERB: Verb = Verb::reading("help", &[Exit::Done, Exit::Usage]);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let is_json = matches!(context.settings.form, Form::Json | Form::Jsonl);
@@ -62,8 +60,13 @@ pub(crate) fn command() -> clap::Command {
     let start = cli.get_after_help().map(ToString::to_string);
     let start = format!("{}\n{hint}", start.unwrap_or_default());
     cli.mut_subcommands(|command| {
-        let examples = examples::shown(command.get_name());
-        command.after_help(format!("{examples}{hint}"))
+        let name = command.get_name().to_owned();
+        let end = |verb: Option<&str>| format!("{}{hint}", examples::shown(&name, verb));
+        let command = command.mut_subcommands(|verb| {
+            let end = end(Some(verb.get_name()));
+            verb.after_help(end)
+        });
+        command.after_help(end(None))
     })
     .after_help(start)
 }
@@ -129,68 +132,66 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             "there is no command {name}; {hint}"
         )));
     };
-    let mut found = found.clone();
-    if let Some(verb) = verb {
-        let words = match name == VERB.name {
-            true => Vec::new(),
-            false => verbs_of(&found),
+    let Some(verb) = verb else {
+        return Ok(found.clone().render_long_help().to_string());
+    };
+    let Some(own) = found.find_subcommand(verb) else {
+        let names: Vec<&str> = found
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        let hint = match names.is_empty() {
+            true => format!("`trunkline help {name}` says what it takes"),
+            false => format!("it has {}", names.join(", ")),
         };
-        if !words.iter().any(|word| word == verb) {
-            let hint = match words.is_empty() {
-                true => format!("`trunkline help {name}` says what it takes"),
-                false => format!("it has {}", words.join(", ")),
-            };
-            return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
-        }
-        found = found.mut_args(|argument| {
-            match foreign::is_for(name, argument.get_id().as_str(), verb) {
-                true => argument,
-                false => argument.hide(true),
-            }
-        });
-    }
-    Ok(found.render_long_help().to_string())
-}
-
-/// Returns the words that a command takes in place of subcommands.
-fn verbs_of(command: &clap::Command) -> Vec<String> {
-    let mut arguments = command.get_arguments();
-    let words = arguments.find(|argument| argument.get_id() == "verb");
-    let words = words.map(Arg::get_possible_values).unwrap_or_default();
-    words
-        .iter()
-        .map(|word| word.get_name().to_owned())
-        .collect()
+        return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
+    };
+    Ok(own.clone().render_long_help().to_string())
 }
 
 /// Returns the command line and the configuration, in version 1 of the structure.
 fn everything() -> Json {
     let cli = Cli::command();
-    let commands: Vec<Json> = VERBS
-        .iter()
-        .filter_map(|verb| Some(describe(verb, cli.find_subcommand(verb.name)?)))
-        .collect();
     json!({
         "v": 1,
         "program": "trunkline",
         "version": env!("CARGO_PKG_VERSION"),
         "args": arguments(&cli),
-        "commands": commands,
+        "commands": describe_all(VERBS, &cli),
         "configuration": SECTIONS.iter().map(|section| configured(*section)).collect::<Vec<_>>(),
     })
+}
+
+/// Describes the subcommands of a command.
+fn describe_all(verbs: &[Verb], of: &clap::Command) -> Vec<Json> {
+    let commands = verbs
+        .iter()
+        .map(|verb| (verb, of.find_subcommand(verb.name)));
+    commands
+        .filter_map(|(verb, command)| Some(describe(verb, command?)))
+        .collect()
 }
 
 fn describe(verb: &Verb, command: &clap::Command) -> Json {
     let about = command.get_long_about().or(command.get_about());
     let aliases: Vec<&str> = command.get_visible_aliases().collect();
-    json!({
+    let all = || std::iter::once(verb).chain(verb.verbs);
+    let exits: BTreeSet<u8> = all()
+        .flat_map(|verb| verb.exits)
+        .map(|exit| exit.number())
+        .collect();
+    let mut described = json!({
         "name": verb.name,
         "aliases": aliases,
         "about": about.map(|about| sentences(&about.to_string())).unwrap_or_default(),
-        "tag": if verb.writes { "rw" } else { "ro" },
+        "tag": if all().any(|verb| verb.writes) { "rw" } else { "ro" },
         "args": arguments(command),
-        "exit_codes": verb.exits.iter().map(|exit| exit.number()).collect::<Vec<_>>(),
-    })
+        "exit_codes": exits,
+    });
+    if !verb.verbs.is_empty() {
+        described["commands"] = describe_all(verb.verbs, command).into();
+    }
+    described
 }
 
 fn arguments(command: &clap::Command) -> Vec<Json> {

@@ -40,10 +40,9 @@ pub(crate) struct Args {
     trend: Option<u32>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "info",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "info",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -52,7 +51,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::NotPermitted,
         Exit::Interrupted,
     ],
-};
+);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

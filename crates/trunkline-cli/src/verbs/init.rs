@@ -25,11 +25,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "init",
-    writes: true,
-    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage],
-};
+pub(crate) const VERB: Verb = Verb::writing("init", &[Exit::Done, Exit::SomeFailed, Exit::Usage]);
 
 const EXAMPLE: &str = include_str!("init.toml");
 

@@ -18,59 +18,58 @@ use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::Mood;
 
-/// Run an I/O server in a process of its own
+/// Run I/O servers in processes of their own
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Run(Args),
+    /// List the built-in drivers
+    Drivers,
+}
+
+/// Run an I/O server until Ctrl-C or SIGTERM
 ///
-/// It delivers every variable of the engine whose `source` is its name: those that are deployed and
-/// any that come later. When it ends, however it does, they turn bad with the cause; when it runs
-/// again, here or on another host, they go on. Runs until Ctrl-C or SIGTERM.
+/// The I/O server delivers every variable of the engine whose `source` names it, including
+/// variables that are deployed later. When it ends, for whatever reason, these variables become bad
+/// and name the cause. When it runs again, on this host or another, they continue.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do
-    #[arg(value_name = "VERB")]
-    verb: Order,
-
     /// The driver; `trunkline io drivers` lists them
-    #[arg(value_name = "DRIVER", required_if_eq("verb", "run"))]
-    driver: Option<String>,
+    #[arg(value_name = "DRIVER")]
+    driver: String,
 
     /// Settings of the driver
     #[arg(value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, Setting)>,
 
-    /// What `source = "NAME:ITEM"` of the variables says; otherwise as the driver
+    /// The name that `source = "NAME:ITEM"` of the variables gives (default: the driver's)
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Time from one scan to the next: seconds, or a number with us, ms, s, m or h; otherwise the
-    /// driver's own
+    /// Time from one scan to the next: seconds, or a number with us, ms, s, m or h (default: the
+    /// driver's own)
     #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
     period: Option<Duration>,
 
-    /// Deploy the libraries that the I/O server offers, too
+    /// Also deploy the libraries that the I/O server offers
     #[arg(long)]
     publish: bool,
 }
 
-/// What can be done with I/O servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Order {
-    /// Run one
-    Run,
-    /// List the drivers that are built in
-    Drivers,
-}
+pub(crate) const VERB: Verb = Verb::group(
+    "io",
+    &[
+        Verb::writing(
+            "run",
+            &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Found],
+        ),
+        Verb::reading("drivers", &[Exit::Done, Exit::Usage]),
+    ],
+);
 
-pub(crate) const VERB: Verb = Verb {
-    name: "io",
-    writes: true,
-    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Found],
-};
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    match (args.verb, &args.driver) {
-        (Order::Run, Some(name)) => provide(name, args, context),
-        // `run` without a driver was refused by the command line.
-        _ => list(context),
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
+    match command {
+        Subcommand::Run(args) => provide(args, context),
+        Subcommand::Drivers => list(context),
     }
 }
 
@@ -91,10 +90,10 @@ fn list(context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn provide(driver_name: &str, args: &Args, context: &Context) -> Result<Exit, Stop> {
+fn provide(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let engine = targets::engine(&context.settings)?;
-    let server = server(driver_name, args)?;
-    let name = args.name.as_deref().unwrap_or(driver_name);
+    let server = server(args)?;
+    let name = args.name.as_deref().unwrap_or(&args.driver);
     check_name(name)?;
     let options = ProviderOptions {
         name: name.to_owned(),
@@ -123,14 +122,15 @@ fn provide(driver_name: &str, args: &Args, context: &Context) -> Result<Exit, St
     })
 }
 
-fn server(name: &str, args: &Args) -> Result<Box<dyn IoServer>, Problem> {
+fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
     let mut settings = Settings::new();
     for (key, value) in &args.settings {
         if settings.insert(key.clone(), value.clone()).is_some() {
             return Err(Problem::usage(&format!("{key} is given twice")));
         }
     }
-    driver(name, &settings).map_err(|error| Problem::new(Exit::Found, "driver", &error.to_string()))
+    driver(&args.driver, &settings)
+        .map_err(|error| Problem::new(Exit::Found, "driver", &error.to_string()))
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {

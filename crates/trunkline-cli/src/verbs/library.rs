@@ -12,28 +12,23 @@ use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::Mood;
 
-/// Start or stop libraries that stay deployed
-///
-/// The variables of a stopped library keep their values, say that they are bad, and refuse every
-/// write until it is started again.
+/// Start or stop deployed libraries
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    /// Start libraries again: their variables can be written
+    Start(Args),
+    /// Stop libraries, which stay deployed
+    ///
+    /// The variables of a stopped library keep their values, are bad, and refuse every write until
+    /// the library is started again.
+    Stop(Args),
+}
+
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do with them
-    #[arg(value_name = "VERB")]
-    verb: Order,
-
     /// The libraries; `trunkline ls` lists them
     #[arg(value_name = "LIBRARY", required = true)]
     libraries: Vec<String>,
-}
-
-/// What can be done with a library.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Order {
-    /// Its variables can be written again
-    Start,
-    /// Its variables keep their values
-    Stop,
 }
 
 /// Exit codes of orders about libraries.
@@ -49,22 +44,22 @@ pub(super) const EXITS: &[Exit] = &[
     Exit::Interrupted,
 ];
 
-pub(crate) const VERB: Verb = Verb {
-    name: "library",
-    writes: true,
-    exits: EXITS,
-};
+pub(crate) const VERB: Verb = Verb::group(
+    "library",
+    &[Verb::writing("start", EXITS), Verb::writing("stop", EXITS)],
+);
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let engine = targets::engine(&context.settings)?;
     let connection = Connection::new(&engine, context)?;
     let mut outcomes = Outcomes::new(context)?;
+    let (Subcommand::Start(args) | Subcommand::Stop(args)) = command;
     for name in &args.libraries {
         let (client, timeout) = (&connection.client, connection.timeout());
-        let (word, result) = match args.verb {
-            Order::Start => ("started", client.start_library(name, timeout)),
-            Order::Stop => ("stopped", client.stop_library(name, timeout)),
+        let (word, result) = match command {
+            Subcommand::Start(_) => ("started", client.start_library(name, timeout)),
+            Subcommand::Stop(_) => ("stopped", client.stop_library(name, timeout)),
         };
         outcomes.add(&connection, name, word, result)?;
     }

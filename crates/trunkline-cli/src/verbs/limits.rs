@@ -25,17 +25,16 @@ use crate::terminal::Mood;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) const VERB: Verb = Verb {
-    name: "limits",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "limits",
+    &[
         Exit::Done,
         Exit::Usage,
         Exit::Unreachable,
         Exit::TimedOut,
         Exit::Interrupted,
     ],
-};
+);
 
 /// The engine's own measurements, in the order of the request.
 const MEASURED: [&str; 12] = [

@@ -30,10 +30,9 @@ pub(crate) struct Args {
     tree: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "ls",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "ls",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -41,7 +40,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::TimedOut,
         Exit::Interrupted,
     ],
-};
+);
 
 /// Maximum number of libraries in one answer of an engine; beyond it, they are collected from the
 /// names.

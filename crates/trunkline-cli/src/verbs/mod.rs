@@ -59,6 +59,36 @@ pub(crate) struct Verb {
     pub(crate) writes: bool,
     /// Its possible exit codes.
     pub(crate) exits: &'static [Exit],
+    /// Its subcommands. If it has any, its other metadata are theirs.
+    pub(crate) verbs: &'static [Verb],
+}
+
+impl Verb {
+    /// Describes a verb that changes nothing.
+    pub(crate) const fn reading(name: &'static str, exits: &'static [Exit]) -> Self {
+        Self {
+            name,
+            writes: false,
+            exits,
+            verbs: &[],
+        }
+    }
+
+    /// Describes a verb that may change something.
+    pub(crate) const fn writing(name: &'static str, exits: &'static [Exit]) -> Self {
+        Self {
+            writes: true,
+            ..Self::reading(name, exits)
+        }
+    }
+
+    /// Describes a command that does nothing without one of its subcommands.
+    pub(crate) const fn group(name: &'static str, verbs: &'static [Verb]) -> Self {
+        Self {
+            verbs,
+            ..Self::reading(name, &[])
+        }
+    }
 }
 
 /// Every verb, in the order of the help.

@@ -97,10 +97,9 @@ pub(crate) struct Args {
     times: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "play",
-    writes: true,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::writing(
+    "play",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -109,7 +108,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
-};
+);
 
 /// Interval at which the progress is updated.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);

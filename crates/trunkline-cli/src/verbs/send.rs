@@ -16,11 +16,7 @@ pub(crate) struct Args {
     names: Vec<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "send",
-    writes: true,
-    exits: put::EXITS,
-};
+pub(crate) const VERB: Verb = Verb::writing("send", put::EXITS);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     put::write_orders(&args.names, Write::send, context)

@@ -61,17 +61,16 @@ pub(crate) struct ListenArgs {
     pub(crate) same_user: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "serve",
-    writes: true,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::writing(
+    "serve",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
         Exit::NotPermitted,
         Exit::Found,
     ],
-};
+);
 
 const LISTEN_FORM: &str =
     "it is no address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";

@@ -16,11 +16,7 @@ pub(crate) struct Args {
     values: put::Args,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "set",
-    writes: true,
-    exits: put::EXITS,
-};
+pub(crate) const VERB: Verb = Verb::writing("set", put::EXITS);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     put::write_values(&args.values, Write::set, context)

@@ -29,11 +29,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "undeploy",
-    writes: true,
-    exits: super::library::EXITS,
-};
+pub(crate) const VERB: Verb = Verb::writing("undeploy", super::library::EXITS);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;

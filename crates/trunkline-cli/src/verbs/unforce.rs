@@ -18,11 +18,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "unforce",
-    writes: true,
-    exits: put::EXITS,
-};
+pub(crate) const VERB: Verb = Verb::writing("unforce", put::EXITS);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if args.all {

@@ -36,11 +36,10 @@ pub(crate) struct Args {
     name: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "why",
-    writes: false,
-    exits: &[Exit::Done, Exit::Usage, Exit::Found, Exit::Interrupted],
-};
+pub(crate) const VERB: Verb = Verb::reading(
+    "why",
+    &[Exit::Done, Exit::Usage, Exit::Found, Exit::Interrupted],
+);
 
 /// Largest clock difference, in seconds, that is not worth a note.
 const CLOCK_OFFSET_MAX_SECONDS: f64 = 1.0;

@@ -30,6 +30,7 @@ mod identities;
 mod json_lines;
 mod keeping;
 mod libraries;
+mod lines;
 mod local_sockets;
 #[cfg(target_os = "linux")]
 mod memory_limits;

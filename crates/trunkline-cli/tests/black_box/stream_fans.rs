@@ -323,20 +323,23 @@ fn what_several_peers_cannot_have_is_refused_before_anything_is_tried() {
     for (arguments, what) in [
         (
             &["read", "a", "--readers", "2"][..],
-            "--readers is for write",
+            "tip: --readers is for `stream write`",
         ),
-        (&["write", "a", "--writers", "2"], "--writers is for read"),
+        (
+            &["write", "a", "--writers", "2"],
+            "tip: --writers is for `stream read`",
+        ),
         (
             &["write", "a", "--readers", "2", "--to", "b"],
-            "--readers and --to do not go together",
+            "'--readers <N>' cannot be used with '--to <PEER>'",
         ),
         (
             &["read", "a", "--writers", "2", "--from", "b"],
-            "--writers and --from do not go together",
+            "'--writers <N>' cannot be used with '--from <PEER>'",
         ),
         (
             &["write", "a", "--readers", "2", "--journal", "x"],
-            "an end with several peers has no journal",
+            "'--readers <N>' cannot be used with '--journal <DIR>'",
         ),
         (&["write", "a", "--quota", "5"], "--readers"),
         (&["write", "a", "--readers", "10001"], "--readers"),

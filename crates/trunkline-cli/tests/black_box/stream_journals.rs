@@ -187,7 +187,7 @@ fn a_journal_is_for_ends_alone() {
     for (arguments, what) in [
         (
             &["ls", "--journal", "x"][..],
-            "--journal is for write and read",
+            "tip: --journal is for `stream write`, `stream read`",
         ),
         (&["read", "a", "--journal-size", "1GB"], "--journal"),
     ] {

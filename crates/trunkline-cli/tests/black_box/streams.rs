@@ -456,8 +456,14 @@ fn without_the_other_end_the_time_runs_out() {
 fn what_cannot_be_is_refused_before_anything_is_tried() {
     for (arguments, what) in [
         (&["write"][..], "URL"),
-        (&["read", "a", "--to", "b"], "--to is for write"),
-        (&["write", "a", "--from", "b"], "--from is for read"),
+        (
+            &["read", "a", "--to", "b"],
+            "tip: --to is for `stream write`",
+        ),
+        (
+            &["write", "a", "--from", "b"],
+            "tip: --from is for `stream read`",
+        ),
         (&["read", "a", "--type", "strin"], "--type"),
         (
             &["read", "a", "--type", "string", "--as", "raw"],

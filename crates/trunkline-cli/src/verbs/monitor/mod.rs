@@ -62,10 +62,9 @@ pub(crate) struct Args {
     no_wait: bool,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "monitor",
-    writes: false,
-    exits: &[
+pub(crate) const VERB: Verb = Verb::reading(
+    "monitor",
+    &[
         Exit::Done,
         Exit::SomeFailed,
         Exit::Usage,
@@ -75,7 +74,7 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Lost,
         Exit::Interrupted,
     ],
-};
+);
 
 /// Interval at which `--rate` prints.
 const RATE_PERIOD: Duration = Duration::from_secs(1);

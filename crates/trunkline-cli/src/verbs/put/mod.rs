@@ -84,11 +84,7 @@ struct How {
     expected: Option<Expected>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "put",
-    writes: true,
-    exits: EXITS,
-};
+pub(crate) const VERB: Verb = Verb::writing("put", EXITS);
 
 /// Possible exit codes of writes.
 pub(super) const EXITS: &[Exit] = &[

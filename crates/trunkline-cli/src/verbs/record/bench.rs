@@ -16,16 +16,17 @@ use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
 use trunkline_types::Tick;
 
 use super::disk::{SHOWN_EVERY, room_text};
+use super::problem;
 use super::way::say_way;
-use super::{Args, problem};
+use crate::arguments;
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::terminal::shown;
-use crate::verbs::Context;
-use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
+use crate::verbs::stream::units::{self, bytes_text, per_second, rate_text};
+use crate::verbs::{Context, Verb};
 
 /// Rows of a region: 1 MiB of one channel.
 const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
@@ -57,9 +58,54 @@ impl Drop for Made {
     }
 }
 
+/// Measure the recording of simulated devices to a folder, and check every value
+///
+/// It needs no engine. Simulated devices fill memory as fast as it is written, or at --rate. Each
+/// device is recorded to its own file; every value is checked before the file is removed. The last
+/// line is `lost 0`, or the number of rows for which a device had no room.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+
+    /// Number of simulated devices
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
+    devices: u16,
+
+    /// Bytes per second of each device, such as 500MB (default: as fast as possible)
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    rate: Option<u64>,
+
+    /// End after this time
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        default_value = "5s",
+        value_parser = arguments::longer_than_none
+    )]
+    span: Duration,
+}
+
+pub(super) const VERB: Verb = Verb::writing(
+    "bench",
+    &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Lost,
+        Exit::Interrupted,
+    ],
+);
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
-    let folder = args.path();
+    let folder = args.folder.as_path();
     if let Some(rate) = args.rate.filter(|rate| *rate < SAMPLE_BYTES as u64) {
         let sentence = format!(
             "--rate {rate}: a sample has {SAMPLE_BYTES} bytes; give at least as many for each \
@@ -67,7 +113,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         );
         return Err(Problem::usage(&sentence).into());
     }
-    let span = args.span.unwrap_or(Duration::from_secs(5));
     let options = CardOptions {
         devices: args.devices,
         channels: 1,
@@ -86,7 +131,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let (card, rings) = SimCard::start(&options).map_err(|error| failed(error.into()))?;
     interrupted.end_in_order();
     let started = context.clock.now();
-    let until = started.saturating_add(span);
+    let until = started.saturating_add(args.span);
     let mut card = Some(card);
     let mut counts = Vec::new();
     let far: Vec<Mutex<Far>> = paths.iter().map(|_| Mutex::default()).collect();
@@ -102,7 +147,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         while !interrupted.is_so() && context.clock.now() < until {
             let left = until.since(context.clock.now());
             let _ = stopped.within(left.min(SLICE));
-            show(&far, &folder, &mut shown, context);
+            show(&far, folder, &mut shown, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
         let ended = running.into_iter().map(|one| {

@@ -1,32 +1,46 @@
 //! `record info`: shows the contents of a recording.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trunkline::record::RecordedVariables;
 use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
 
-use super::Args;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::terminal::{Mood, plain, shown};
-use crate::verbs::Context;
 use crate::verbs::tdms::opened::regular_file;
+use crate::verbs::{Context, Verb};
+
+/// Show the contents of a recording: variables or channels, updates, gaps
+///
+/// If the recording was cut off, it shows the readable part.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) const VERB: Verb = Verb::reading(
+    "info",
+    &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
+);
 
 pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let path = args.path();
-    let file = open(&path)?;
+    let path = args.file.as_path();
+    let file = open(path)?;
     if let Some(finding) = file.report().incomplete {
         let line = format!(
             "{} was cut off: {}",
-            shown(&path),
+            shown(path),
             plain(&finding.to_string())
         );
         context.terminal.note(&line)?;
     }
-    let variables = RecordedVariables::open(&path)
+    let variables = RecordedVariables::open(path)
         .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &plain(&error.to_string())))?;
     let columns = &["name", "type", "values", "gaps", "lost", "cut off"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();

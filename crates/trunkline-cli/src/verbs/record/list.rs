@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::Args;
 use super::disk::{free_bytes, span_text};
 use super::info::open;
 use super::running::full;
@@ -13,19 +12,34 @@ use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::terminal::{Mood, shown};
-use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, rate_text};
+use crate::verbs::{Context, Verb};
 
 const COLUMNS: &[&str] = &[
     "file", "size", "groups", "channels", "values", "state", "rate", "queue", "disk",
 ];
 
+/// List the running recordings, and the recordings in a folder
+///
+/// Of a running recording it shows the rate, the queue, and the time until the disk is full.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder
+    #[arg(value_name = "DIR", default_value = ".")]
+    folder: PathBuf,
+}
+
+pub(super) const VERB: Verb = Verb::reading(
+    "ls",
+    &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
+);
+
 pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let folder = args.path();
-    let paths = recordings(&folder)?;
+    let folder = args.folder.as_path();
+    let paths = recordings(folder)?;
     let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
-    let here = full(&folder).ok();
+    let here = full(folder).ok();
     let mut that_run = HashSet::new();
     for recorder in Recorder::all()? {
         let is_here = recorder.file.parent() == here.as_deref();

@@ -1,19 +1,21 @@
 //! `record start`: records variables.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value as Json;
 use trunkline::record::{
-    Displaced, VariableRecorder, VariableRecorderOptions, VariableRecorderStatus,
+    Displaced, Rotation, VariableRecorder, VariableRecorderOptions, VariableRecorderStatus,
 };
-use trunkline_types::{Pattern, Tick};
+use trunkline_types::text::parse_type;
+use trunkline_types::{Contract, DataType, Pattern, Tick};
 
 use super::disk::{SHOWN_EVERY, room_text};
 use super::notices::{self, Notices, Seen};
 use super::running::{Ended, Figures, Running};
 use super::unmatched::{self, Unmatched};
-use super::{Args, files_text, not_begun, put_failures};
+use super::{files_text, not_begun, put_failures};
+use crate::arguments;
 use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
@@ -23,8 +25,8 @@ use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::targets::{self, Wanted};
 use crate::terminal::{plain, shown};
-use crate::verbs::Context;
-use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
+use crate::verbs::stream::units::{self, bytes_text, per_second, rate_text};
+use crate::verbs::{Context, Verb};
 
 /// Name of the write method for updates: whole segments, assembled in memory.
 const BACKEND: &str = "plain writes";
@@ -35,14 +37,109 @@ const SLICE: Duration = Duration::from_millis(50);
 /// How often the recorder is asked whether it follows all variables, at the beginning.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let path = args.path();
-    if args.names.is_empty() {
-        return Err(Problem::usage("nothing to record; name variables, or --stream URL").into());
+/// Record variables, or a stream, until Ctrl-C, `record stop` or --for
+///
+/// `record start FILE PATTERN...` records every update of the matching variables, with its time and
+/// quality. Variables that appear later are recorded too. Lost updates are marked in the file and
+/// reported at the end, with exit code 7. While the disk is full, the recorder waits for space;
+/// --contract sets how many updates may wait. Names and patterns without a match are reported at
+/// the beginning and at the end. If a name never matched, the exit code is 1.
+///
+/// `record start FILE --stream URL --type TYPE` reads a stream and records elements of every type
+/// until the stream ends. While the disk is slow or full, the writer of the stream waits, so
+/// nothing is lost. If the recording ends while the disk is full, it reports the number of elements
+/// that are not in the file, with exit code 7.
+///
+/// With --rotate-size or --rotate-time, the recording continues in FILE_0002, FILE_0003 and so on.
+/// Each file can be read alone. The recording also continues in the next file if writing fails;
+/// updates that may be missing are marked there as a gap.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// Variables, as names or patterns such as 'boiler/**'
+    #[arg(value_name = "NAME", required_unless_present = "stream")]
+    names: Vec<String>,
+
+    /// Record a stream; the name of this end
+    #[arg(long, value_name = "URL", conflicts_with = "names")]
+    pub(super) stream: Option<String>,
+
+    /// The writing end of the stream to read from (default: any that names this end)
+    #[arg(long, value_name = "PEER", requires = "stream")]
+    pub(super) from: Option<String>,
+
+    /// The type of the elements of the stream
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
+    pub(super) data_type: DataType,
+
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = arguments::longer_than_none)]
+    pub(super) span: Option<Duration>,
+
+    /// Begin the next file, FILE_0002 and so on, at this size, such as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    rotate_size: Option<u64>,
+
+    /// Begin the next file after this time
+    #[arg(long, value_name = "TIME", value_parser = arguments::longer_than_none)]
+    rotate_time: Option<Duration>,
+
+    /// Elements of the stream per second, such as 48000; `play` keeps this rate
+    #[arg(long, value_name = "HZ", value_parser = sample_rate, requires = "stream")]
+    pub(super) sample_rate: Option<f64>,
+
+    /// Write checksums to FILE.sums, for `tdms verify`
+    #[arg(long)]
+    pub(super) sums: bool,
+
+    /// The updates of each variable to record: all, latest, last:N, first:N, sampled:PERIOD
+    #[arg(long, value_name = "CONTRACT", default_value = "all")]
+    contract: Contract,
+}
+
+impl Args {
+    /// Returns the condition for continuing in another file; `None` for a single file.
+    pub(super) fn rotation(&self) -> Option<Rotation> {
+        let is_asked = self.rotate_size.is_some() || self.rotate_time.is_some();
+        let none = Rotation::default();
+        is_asked.then(|| Rotation {
+            bytes_max: self.rotate_size.unwrap_or(none.bytes_max),
+            age_max: self.rotate_time.unwrap_or(none.age_max),
+        })
     }
+}
+
+fn data_type(text: &str) -> Result<DataType, String> {
+    parse_type(text).map_err(|error| error.to_string())
+}
+
+fn sample_rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok();
+    let rate = rate.filter(|rate| rate.is_normal() && *rate > 0.0);
+    rate.ok_or_else(|| "write a number above 0, such as 48000 or 0.5".to_owned())
+}
+
+pub(super) const VERB: Verb = Verb::writing(
+    "start",
+    &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::Lost,
+        Exit::Interrupted,
+    ],
+);
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let path = args.file.as_path();
     let interrupted = Interrupted::new(&context.terminal)?;
-    let mut running = Running::begin(&path, context)?;
-    let recorded = recorded(args, &path, &interrupted, &mut running, context);
+    let mut running = Running::begin(path, context)?;
+    let recorded = recorded(args, path, &interrupted, &mut running, context);
     let (status, elapsed) = match recorded {
         Ok(recorded) => recorded,
         Err(stop) => {
@@ -61,8 +158,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
     let (text, object) = match is_empty {
-        true => nothing_recorded(&status, &path),
-        false => sum_up(&status, &path, args.rotation().is_some(), elapsed),
+        true => nothing_recorded(&status, path),
+        false => sum_up(&status, path, args.rotation().is_some(), elapsed),
     };
     running.end(&Ended {
         text: &text,

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::Args;
 use super::running::{Entry, Figures, STATUS, STOP};
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::terminal::shown;
-use crate::verbs::Context;
+use crate::verbs::{Context, Verb};
 
 /// Longest time that a recorder may take to report its state.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
@@ -81,15 +80,44 @@ fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> 
     Ok(serde_json::from_str(&line).ok())
 }
 
+/// End a recording that the same user started, and wait until its file is closed
+///
+/// It waits, at most for --timeout, until the file is complete, safe and closed, and prints the
+/// summary of the recording.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    file: Option<PathBuf>,
+
+    /// End all running recordings of this user
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) const VERB: Verb = Verb::writing(
+    "stop",
+    &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::Lost,
+        Exit::Interrupted,
+    ],
+);
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let recorders = match (&args.file, args.all) {
-        (None, true) => Recorder::all()?,
-        (Some(path), false) => vec![of_file(path)?],
-        _ => {
-            let sentence = "what is to be stopped; name a file, or --all";
-            return Err(Problem::usage(sentence).into());
-        }
+    let recorders = match &args.file {
+        Some(path) => vec![of_file(path)?],
+        // Without a file there is --all.
+        None => Recorder::all()?,
     };
     if recorders.is_empty() {
         context.terminal.note("no recording runs")?;

@@ -18,9 +18,10 @@ use super::disk::{SHOWN_EVERY, room_text};
 use super::meeting::meet;
 use super::notices::{self, Notices, Seen};
 use super::running::{Ended, Figures, Running};
+use super::start::Args;
 use super::stream_file::{Came, StreamFile, check_folder};
 use super::way::{cache, say_way};
-use super::{Args, files_text, not_begun, problem, put_failures, untrimmed_text};
+use super::{files_text, not_begun, problem, put_failures, untrimmed_text};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
@@ -48,7 +49,7 @@ const FILE_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
-    let mut running = Running::begin(&args.path(), context)?;
+    let mut running = Running::begin(&args.file, context)?;
     match recorded(args, url, &interrupted, &mut running, context) {
         Ok((text, object, exit)) => {
             running.end(&Ended {
@@ -94,7 +95,7 @@ fn rows_recorded(
     running: &mut Running,
     context: &Context,
 ) -> Result<Outcome, Stop> {
-    let path = args.path();
+    let path = args.file.as_path();
     let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
     // Whole blocks, so that regions are written without a copy.
     let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
@@ -107,7 +108,7 @@ fn rows_recorded(
     );
     let (memory, mut filler, mut reader) = made.map_err(failed)?;
     let Some(mut stream) = met(args, url, interrupted, running, context)? else {
-        return Ok(nobody_came(&path, interrupted));
+        return Ok(nobody_came(path, interrupted));
     };
     layout.waveform = args.sample_rate.map(|rate| Waveform {
         start: Some(context.clock.wall().into()),
@@ -119,7 +120,7 @@ fn rows_recorded(
         ..QueueOptions::default()
     };
     let open = |number| {
-        let path = series_file(&path, number);
+        let path = series_file(path, number);
         tdms_queue(
             &path,
             BackendWanted::BestThereIs,
@@ -128,10 +129,10 @@ fn rows_recorded(
             vec![memory.clone()],
         )
     };
-    let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), &path))?;
+    let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), path))?;
     let recorder = Recorder {
         args,
-        path: &path,
+        path,
         report: &report,
         pages: memory.pages(),
         interrupted,
@@ -174,7 +175,7 @@ fn elements_recorded(
     running: &mut Running,
     context: &Context,
 ) -> Result<Outcome, Stop> {
-    let path = args.path();
+    let path = args.file.as_path();
     let of = (GROUP, &args.data_type);
     check_elements(of.0, of.1).map_err(|error| {
         Stop::from(Problem::new(
@@ -184,10 +185,10 @@ fn elements_recorded(
         ))
     })?;
     let Some(mut stream) = met(args, url, interrupted, running, context)? else {
-        return Ok(nobody_came(&path, interrupted));
+        return Ok(nobody_came(path, interrupted));
     };
     let open = |number| {
-        let path = series_file(&path, number);
+        let path = series_file(path, number);
         match args.sums {
             true => SegmentFile::create_summed(&path),
             false => SegmentFile::create(&path),
@@ -195,12 +196,12 @@ fn elements_recorded(
     };
     let series = ElementSeries::start(open, args.rotation(), WAITING_BYTES, of, Duration::ZERO);
     let series = series.map_err(|error| match error {
-        VariableRecordError::File(error) => not_begun(&error.into(), &path),
+        VariableRecordError::File(error) => not_begun(&error.into(), path),
         error => problem(&error.into()),
     })?;
     let recorder = Recorder {
         args,
-        path: &path,
+        path,
         report: &SegmentFile::report(),
         pages: Pages::Ordinary,
         interrupted,
@@ -225,14 +226,17 @@ fn met(
     running: &Running,
     context: &Context,
 ) -> Result<Option<ValueReader>, Stop> {
-    let path = args.path();
-    let next = series_file(&path, 2);
-    let there = [Some(&path), args.rotation().is_some().then_some(&next)];
+    let path = args.file.as_path();
+    let next = series_file(path, 2);
+    let there = [
+        Some(path),
+        args.rotation().is_some().then_some(next.as_path()),
+    ];
     if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
         let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
         return Err(not_begun(&error.into(), there).into());
     }
-    check_folder(&path).map_err(|error| not_begun(&error.into(), &path))?;
+    check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
     interrupted.end_in_order();
     let is_to_end = || interrupted.is_so() || running.is_told();
     create(args, url, is_to_end, context)

@@ -24,96 +24,100 @@ use crate::problem::{Problem, Stop};
 use crate::targets::{self, Targets, Wanted};
 use crate::terminal::Mood;
 
-/// Keep what variables hold at one instant in a file; compare it; write it back
-///
-/// `snapshot save FILE PATTERN...` writes one line per variable, with its type, value, quality and
-/// time; up to 4096 are read at one instant. It replaces a file only with `--force`. `snapshot diff
-/// FILE` shows what differs from the engine now, `snapshot diff FILE --with FILE` from another
-/// file; a difference is exit code 8. `snapshot restore FILE` shows what it would write, and writes
-/// it with `--yes`.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What to do
-    #[arg(value_name = "VERB")]
-    verb: Order,
+/// Save the values of variables at one instant, compare them, and write them back
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Save(SaveArgs),
+    Diff(DiffArgs),
+    Restore(restore::Args),
+}
 
-    /// The file; `-` is standard input or output
+/// Save the values of variables in a file
+///
+/// The file has one line for each variable, with its type, value, quality and time. Up to 4096
+/// variables are read at one instant.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SaveArgs {
+    /// The file; `-` is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Which variables; of `diff` and `restore`: only these of the file
-    #[arg(value_name = "NAME", required_if_eq("verb", "save"))]
+    /// Variables, as names or patterns such as 'oven/**'
+    #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// save: replace FILE if it is there
+    /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
+}
+
+/// Show the differences between a file and the engine, or between two files
+///
+/// If there are differences, the exit code is 8.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    saved: SavedArgs,
 
     /// Compare with this file instead of the engine
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "atomic", "if_unchanged"])]
+    #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
-
-    /// restore: write the values back; without it, only show what would be written
-    #[arg(long)]
-    yes: bool,
-
-    /// Write all of them back at one instant, or none; at most 4096
-    #[arg(long)]
-    atomic: bool,
-
-    /// Write a value back only if nobody has written since it was compared
-    #[arg(long)]
-    if_unchanged: bool,
 }
 
-/// What can be done with snapshots.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Order {
-    /// Write a file
-    Save,
-    /// Write the values of a file to the variables
-    Restore,
-    /// Show what differs
-    Diff,
+/// The saved variables that a verb is about.
+#[derive(Clone, Debug, clap::Args)]
+struct SavedArgs {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Only these variables of the file, as names or patterns
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
 }
 
-pub(crate) const VERB: Verb = Verb {
-    name: "snapshot",
-    writes: true,
-    exits: &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Refused,
-        Exit::Found,
-        Exit::Unknown,
-        Exit::Interrupted,
+pub(crate) const VERB: Verb = Verb::group(
+    "snapshot",
+    &[
+        Verb::writing(
+            "save",
+            &[
+                Exit::Done,
+                Exit::SomeFailed,
+                Exit::Usage,
+                Exit::Unreachable,
+                Exit::TimedOut,
+                Exit::NotPermitted,
+                Exit::Interrupted,
+            ],
+        ),
+        Verb::reading(
+            "diff",
+            &[
+                Exit::Done,
+                Exit::SomeFailed,
+                Exit::Usage,
+                Exit::Unreachable,
+                Exit::TimedOut,
+                Exit::NotPermitted,
+                Exit::Found,
+                Exit::Interrupted,
+            ],
+        ),
+        restore::VERB,
     ],
-};
+);
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    if args.verb != Order::Save && args.force {
-        return Err(Problem::usage("--force is for save; only it replaces a file").into());
-    }
-    if args.verb != Order::Restore && (args.yes || args.atomic || args.if_unchanged) {
-        let sentence = "--yes, --atomic and --if-unchanged are for restore; only it writes";
-        return Err(Problem::usage(sentence).into());
-    }
-    match args.verb {
-        Order::Save => save(args, context),
-        Order::Restore => restore::run(args, context),
-        Order::Diff => diff(args, context),
+    match command {
+        Subcommand::Save(args) => save(args, context),
+        Subcommand::Diff(args) => diff(args, context),
+        Subcommand::Restore(args) => restore::run(args, context),
     }
 }
 
-fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    if args.with.is_some() {
-        return Err(Problem::usage("--with is for diff; leave it out").into());
-    }
+fn save(args: &SaveArgs, context: &Context) -> Result<Exit, Stop> {
     if !args.force && !is_standard(&args.file) {
         // Pipes and devices are written to, not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
@@ -181,7 +185,7 @@ fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
 }
 
 /// Reports what was saved, unless the file itself is printed.
-fn told_saved(args: &Args, saved: &Saved, commit: u64, context: &Context) -> Result<(), Stop> {
+fn told_saved(args: &SaveArgs, saved: &Saved, commit: u64, context: &Context) -> Result<(), Stop> {
     if is_standard(&args.file) {
         return Ok(());
     }
@@ -206,13 +210,13 @@ fn told_saved(args: &Args, saved: &Saved, commit: u64, context: &Context) -> Res
     records.finish()
 }
 
-fn diff(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let saved = wanted(args, Saved::read(&args.file)?)?;
+fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, Stop> {
+    let saved = wanted(&args.saved, Saved::read(&args.saved.file)?)?;
     let differences = match &args.with {
-        Some(other) => compare::files(&saved, &wanted(args, Saved::read(other)?)?),
+        Some(other) => compare::files(&saved, &wanted(&args.saved, Saved::read(other)?)?),
         None => {
             let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
-            with_engine(args, &saved, &connection, context)?
+            with_engine(&args.saved, &saved, &connection, context)?
         }
     };
     show(&differences, context)?;
@@ -226,7 +230,7 @@ fn diff(args: &Args, context: &Context) -> Result<Exit, Stop> {
 }
 
 /// Selects the variables of a file that the operands name; all if there are no operands.
-fn wanted(args: &Args, mut saved: Saved) -> Result<Saved, Stop> {
+fn wanted(args: &SavedArgs, mut saved: Saved) -> Result<Saved, Stop> {
     if args.names.is_empty() {
         return Ok(saved);
     }
@@ -243,7 +247,7 @@ fn wanted(args: &Args, mut saved: Saved) -> Result<Saved, Stop> {
 
 /// Returns the differences between a file and the engine's current values.
 fn with_engine(
-    args: &Args,
+    args: &SavedArgs,
     saved: &Saved,
     connection: &Connection,
     context: &Context,

@@ -5,7 +5,7 @@ use trunkline::{GROUP_MAX, Write, WriteOutcome};
 
 use super::compare::{Back, Difference, Kind};
 use super::file::Saved;
-use super::{Args, wanted, with_engine};
+use super::{SavedArgs, wanted, with_engine};
 use crate::arguments::Form;
 use crate::connection::{Connection, writing_fault};
 use crate::exit::{Exit, Tally};
@@ -15,7 +15,43 @@ use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::{Mood, plain};
-use crate::verbs::Context;
+use crate::verbs::{Context, Verb};
+
+/// Write the values of a file back to the variables
+///
+/// Without --yes, only show what would be written.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    saved: SavedArgs,
+
+    /// Write the values back
+    #[arg(long)]
+    yes: bool,
+
+    /// Write all values at one instant, or none; at most 4096
+    #[arg(long)]
+    atomic: bool,
+
+    /// Write a value back only if nobody has written since the comparison
+    #[arg(long)]
+    if_unchanged: bool,
+}
+
+pub(super) const VERB: Verb = Verb::writing(
+    "restore",
+    &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Refused,
+        Exit::Unknown,
+        Exit::Interrupted,
+    ],
+);
 
 /// A difference and the step planned for it.
 struct Planned<'d> {
@@ -32,12 +68,9 @@ enum Step<'d> {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    if args.with.is_some() {
-        return Err(Problem::usage("--with is for diff; leave it out").into());
-    }
-    let saved = wanted(args, Saved::read(&args.file)?)?;
+    let saved = wanted(&args.saved, Saved::read(&args.saved.file)?)?;
     let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
-    let differences = with_engine(args, &saved, &connection, context)?;
+    let differences = with_engine(&args.saved, &saved, &connection, context)?;
     let planned: Vec<Planned<'_>> = differences.iter().map(plan).collect();
     if !args.yes {
         preview(&planned, context)?;

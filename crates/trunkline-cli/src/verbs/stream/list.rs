@@ -7,20 +7,54 @@ use trunkline::stream::StreamError;
 use trunkline::stream::directory::{EndpointStatus, ListError, list};
 use trunkline_types::{StreamUrl, Url};
 
+use super::problem;
 use super::units::counted_text;
-use super::{Args, problem};
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::Mood;
-use crate::verbs::Context;
+use crate::verbs::{Context, Verb};
+
+/// List the ends of streams on this machine, or on another
+///
+/// It shows the peer of each end, how full its buffer is and for how long, its rate, and the
+/// program that runs it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LsArgs {
+    /// The host, with a port if it is not the engine's (default: as --url says)
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+}
+
+/// Show everything about one end
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct InfoArgs {
+    /// The name or URL of the end
+    #[arg(value_name = "URL")]
+    end: String,
+}
+
+pub(super) const LS: Verb = Verb::reading(
+    "ls",
+    &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Interrupted,
+    ],
+);
+
+pub(super) const INFO: Verb = Verb::reading("info", LS.exits);
 
 /// Lists the endpoints of a host.
-pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let place = match &args.end {
+    let place = match &args.host {
         Some(host) => host_of(host, &targets::engine(&context.settings)?)?,
         None => targets::engine(&context.settings)?,
     };
@@ -68,12 +102,12 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
 }
 
 /// Shows everything about one endpoint.
-pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let url = StreamUrl::parse(args.url()).map_err(|error| problem(&StreamError::Url(error)))?;
+    let url = StreamUrl::parse(&args.end).map_err(|error| problem(&StreamError::Url(error)))?;
     let mut place = targets::engine(&context.settings)?;
     // The default is the engine that other verbs use.
-    if args.url().contains("//") {
+    if args.end.contains("//") {
         place.port = url
             .port()
             .or(match place.host.as_deref() == Some(url.host()) {
@@ -87,7 +121,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let Some(endpoint) = found.first() else {
         let sentence = "no such endpoint; `trunkline stream ls` lists those there are";
         let problem = Problem::new(Exit::SomeFailed, "unknown-endpoint", sentence);
-        return context.show(&problem.of(args.url()), 0);
+        return context.show(&problem.of(&args.end), 0);
     };
     let mut records = Records::new(&context.settings, &context.terminal, &["property", "value"])?;
     if context.settings.is_json() {

@@ -5,12 +5,12 @@
 //!   forms for people, `arrow` the one for data programs, `input` reads standard input without
 //!   read-ahead, and `pace` waits and prints the summary. `writing_end`, `reading_end`: an end with
 //!   one peer or with several, on which `peers` reports.
-//! - `checks`: invalid combinations of arguments. `list`: the existing endpoints. `bench`: a
-//!   measurement. `units`: sizes and rates.
+//! - `form`: the form of the elements outside the stream. `list`: the existing endpoints. `bench`:
+//!   a measurement. `units`: sizes and rates.
 
 mod arrow;
 mod bench;
-mod checks;
+mod form;
 mod input;
 mod list;
 mod pace;
@@ -29,92 +29,86 @@ use trunkline::stream::{JournalError, JournalOptions, Options, StreamError, Stre
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
-use self::bench::Over;
+use self::form::ElementForm;
 use super::{Context, Verb};
 use crate::arguments;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::targets;
 
-/// Move elements from program to program, losing none
+/// Send elements from program to program without loss
 ///
-/// `stream write URL --to PEER` sends standard input, `stream read URL` prints what comes. The URL
-/// is this end's own name: `daq/raw` where an engine of this machine keeps the names, or
-/// `tl://localhost:5900/daq/raw` with a port of its own, which needs no engine. One of the two ends
-/// names the other, by --to or --from; that one connects, and again after each cut.
+/// `stream write` sends standard input, `stream read` prints the elements. Each end has a name:
+/// `daq/raw` if an engine of this machine keeps the names, or `tl://localhost:5900/daq/raw` with a
+/// port of its own, which needs no engine. One of the two ends names the other, with --to or
+/// --from. That end connects, and connects again after each interruption.
 ///
-/// `stream ls` and `stream info` tell what endpoints there are: with whom each is connected, how
-/// full its buffer is and for how long, its rate, and who runs it.
+/// Both ends wait for the other end, for space and for elements without limit, unless --timeout is
+/// given. Ctrl-C ends them in order: written elements are still delivered. A second Ctrl-C does not
+/// wait for that. Exit code 7 means that some elements were not delivered.
 ///
-/// `stream bench` needs neither engine nor URL: it sends a gigabyte whose content follows from the
-/// place of each element, checks it, and ends with the line `lost 0`, or how many.
-///
-/// Both ends wait for the other one, for room and for elements for ever, unless --timeout is given.
-/// Ctrl-C ends them in order: what was written is still delivered, a second one does not wait for
-/// it. Exit code 7 says that elements were not delivered.
-///
-/// With --readers an end writes to any number of readers, which name it by --from: each gets
-/// everything, and the slowest is waited for, unless --quota says how many elements may wait for
-/// one. With --writers an end reads from any number of writers, which name it by --to, and says of
-/// each element whose it is.
-///
-/// With --journal at both ends the stream outlives either program: what is written and not yet read
-/// is kept on the disk, and the next one with that folder goes on. It says how many elements were
-/// written, or read, before.
+/// With --journal at both ends, the stream survives the end of either program: elements that were
+/// written and not yet read stay on the disk, and the next program with the same folder continues.
+/// It reports how many elements were written, or read, before.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Write(Box<write::Args>),
+    Read(Box<read::Args>),
+    Ls(list::LsArgs),
+    Info(list::InfoArgs),
+    Bench(Box<bench::Args>),
+}
+
+/// One end of a stream.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What to do
-    #[arg(value_name = "VERB")]
-    verb: Order,
+struct EndArgs {
+    /// The name or URL of this end
+    #[arg(value_name = "URL")]
+    own_url: String,
 
-    /// This end's name or URL; of info the endpoint, of ls the host, with a port where it is not
-    /// the engine's
-    #[arg(
-        value_name = "URL",
-        required_if_eq_any([("verb", "write"), ("verb", "read"), ("verb", "info")])
-    )]
-    end: Option<String>,
+    #[command(flatten)]
+    buffer: BufferArgs,
 
-    /// The reading end to write to; without it, any that names this one
-    #[arg(long, value_name = "PEER")]
-    to: Option<String>,
-
-    /// The writing end to read from; without it, any that names this one
-    #[arg(long, value_name = "PEER")]
-    from: Option<String>,
-
-    /// write: to any number of readers, which name this end by --from; begin when so many are there
-    #[arg(long, value_name = "N", value_parser = peers)]
-    readers: Option<usize>,
-
-    /// write --readers: wait for nobody; a reader for which more than N elements wait loses the
-    /// oldest of them, and is told
-    #[arg(long, value_name = "N", requires = "readers")]
-    quota: Option<u64>,
-
-    /// read: from any number of writers, which name this end by --to; begin when so many are there,
-    /// and end when so many have ended and none is left, with 0 not at all
-    #[arg(long, value_name = "N", value_parser = peers)]
-    writers: Option<usize>,
-
-    /// The type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'; both
-    /// ends say the same
-    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
-    data_type: DataType,
-
-    /// How elements look on standard input and output; jsonl unless -o says otherwise
+    /// The form of elements on standard input and output (default: as -o says, otherwise jsonl)
     #[arg(long = "as", value_name = "FORM")]
     element_form: Option<ElementForm>,
 
-    /// End after so many elements
+    /// End after this number of elements
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Elements that this end's buffer holds; 4096 unless said otherwise
+    /// Fail if the other end was connected and then is away for this time
+    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    gone_after: Option<Duration>,
+
+    /// Keep undelivered elements in this folder, which belongs to this end alone, so that the
+    /// stream continues when the program is started again
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
+
+    /// Maximum size of the journal (default: 1 GiB)
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "journal")]
+    journal_size: Option<u64>,
+
+    /// Let other machines reach this end's own port, although nothing protects it
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// The elements of a stream, and the buffer that holds them.
+#[derive(Clone, Debug, clap::Args)]
+struct BufferArgs {
+    /// The type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'; both
+    /// ends must have the same
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
+    data_type: DataType,
+
+    /// Elements that the buffer of this end holds (default: 4096; for bench 1000000, or 100000 of
+    /// varying size)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     capacity: Option<u64>,
 
-    /// Elements per read or write, at most; a tenth of the buffer unless said otherwise
+    /// Maximum number of elements per read or write (default: a tenth of the buffer)
     #[arg(
         long,
         visible_alias = "call",
@@ -123,123 +117,48 @@ pub(crate) struct Args {
     )]
     chunk: Option<u64>,
 
-    /// Bytes that this end's buffer holds where elements vary in size; 16 MiB unless said otherwise
+    /// Bytes that the buffer of this end holds, for elements of varying size (default: 16 MiB)
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     buffer: Option<u64>,
-
-    /// End with a failure when the other end was there and has been away for so long
-    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
-    gone_after: Option<Duration>,
-
-    /// Keep what is on its way in this folder, of this end alone, so that the stream goes on when
-    /// its program is started again
-    #[arg(long, value_name = "DIR")]
-    journal: Option<PathBuf>,
-
-    /// Bytes that the journal may have; 1 GiB unless said otherwise
-    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "journal")]
-    journal_size: Option<u64>,
-
-    /// Let other machines reach a port of this end's own, although nothing is protected
-    #[arg(long)]
-    insecure: bool,
-
-    /// bench: how much is sent, such as 64MB; 1GB unless said otherwise
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
-    bytes: Option<u64>,
-
-    /// write: send a checksum with the elements on one machine too; between machines they always
-    /// have one
-    #[arg(long)]
-    checksums: bool,
-
-    /// bench: what the two ends are connected by
-    #[arg(long, value_name = "TRANSPORT", default_value = "tcp")]
-    over: Over,
-
-    /// bench: both ends in one process; otherwise each has its own
-    #[arg(long)]
-    threads: bool,
-
-    /// bench: elements that are timed one by one; 10000 unless said otherwise
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=10_000_000))]
-    samples: Option<u64>,
-
-    /// The writer of a measurement: where the reader is
-    #[arg(long, value_name = "URL", hide = true)]
-    bench_writer: Option<String>,
-
-    /// The writer of a measurement: where its engine's socket is
-    #[arg(long, value_name = "PATH", hide = true)]
-    bench_sockets: Option<PathBuf>,
 }
 
-/// What can be done with streams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Order {
-    /// Send standard input
-    Write,
-    /// Print what comes
-    Read,
-    /// List the endpoints of this machine, or of a HOST
-    Ls,
-    /// Everything about one endpoint
-    Info,
-    /// Measure a stream of this machine, and check its content
-    Bench,
-}
+/// Exit codes of an end.
+const EXITS: &[Exit] = &[
+    Exit::Done,
+    Exit::SomeFailed,
+    Exit::Usage,
+    Exit::Unreachable,
+    Exit::TimedOut,
+    Exit::NotPermitted,
+    Exit::Lost,
+    Exit::Interrupted,
+];
 
-/// How elements look outside a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum ElementForm {
-    /// As they lie in memory, little-endian, one behind the other; for types of one size
-    Raw,
-    /// Comma-separated values; the first line names the columns
-    Csv,
-    /// A JSON value per line
-    Jsonl,
-    /// Arrow IPC, the stream format: batches of columns
-    Arrow,
-}
-
-pub(crate) const VERB: Verb = Verb {
-    name: "stream",
-    writes: true,
-    exits: &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Lost,
-        Exit::Interrupted,
+pub(crate) const VERB: Verb = Verb::group(
+    "stream",
+    &[
+        Verb::writing("write", EXITS),
+        Verb::writing("read", EXITS),
+        list::LS,
+        list::INFO,
+        Verb::reading("bench", EXITS),
     ],
-};
+);
 
 /// Elements that a buffer holds by default.
 const CAPACITY: u64 = 4096;
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    checks::check(args)?;
-    match args.verb {
-        Order::Write => write::run(args, context),
-        Order::Read => read::run(args, context),
-        Order::Ls => list::ls(args, context),
-        Order::Info => list::info(args, context),
-        Order::Bench => bench::run(args, context),
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
+    match command {
+        Subcommand::Write(args) => write::run(args, context),
+        Subcommand::Read(args) => read::run(args, context),
+        Subcommand::Ls(args) => list::ls(args, context),
+        Subcommand::Info(args) => list::info(args, context),
+        Subcommand::Bench(args) => bench::run(args, context),
     }
 }
 
-impl Args {
-    fn url(&self) -> &str {
-        self.end.as_deref().unwrap_or_default()
-    }
-
-    fn capacity(&self) -> u64 {
-        self.capacity.unwrap_or(CAPACITY)
-    }
-
+impl BufferArgs {
     /// Returns the elements per call, which must fit both the buffer and a `usize`.
     fn chunk(&self, capacity: u64) -> Result<usize, Problem> {
         let chunk = self.chunk.unwrap_or((capacity / 10).max(1));
@@ -251,6 +170,16 @@ impl Args {
             return Err(Problem::usage(&sentence));
         }
         Ok(usize::try_from(chunk).unwrap_or(usize::MAX))
+    }
+}
+
+impl EndArgs {
+    fn capacity(&self) -> u64 {
+        self.buffer.capacity.unwrap_or(CAPACITY)
+    }
+
+    fn chunk(&self) -> Result<usize, Problem> {
+        self.buffer.chunk(self.capacity())
     }
 
     /// Returns the options of the journal that keeps the elements when the program ends.
@@ -265,7 +194,7 @@ impl Args {
         let engine = targets::engine(&context.settings)?;
         let defaults = Options::default();
         let capacity = usize::try_from(self.capacity());
-        let bytes_max = self.buffer.map(usize::try_from).transpose();
+        let bytes_max = self.buffer.buffer.map(usize::try_from).transpose();
         let (Ok(capacity), Ok(bytes_max)) = (capacity, bytes_max) else {
             return Err(Problem::usage(
                 "the buffer is larger than this machine's memory",
@@ -280,7 +209,6 @@ impl Args {
             directory_port: engine.port_or_default(),
             insecure: self.insecure,
             journal: self.journal_options(),
-            is_checked: self.checksums.then_some(true).or(defaults.is_checked),
             program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..defaults
         })

@@ -7,26 +7,48 @@ use trunkline::stream::StreamError;
 use trunkline_types::wire::encoded_len;
 
 use super::arrow::Batches;
-use super::checks::raw_of_several;
+use super::form::{ElementForm, raw_of_several};
 use super::pace::{Halt, Pace};
 use super::peers::Endpoint;
 use super::reading_end::{Elements, ReadingEnd};
-use super::{Args, ElementForm, problem, text};
+use super::{EndArgs, peers, problem, text};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::problem::Stop;
 use crate::verbs::Context;
 
+/// Print the elements of a stream
+///
+/// With --writers, this end reads from any number of writers, which name it with --to, and shows
+/// the writer of each element.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) end: EndArgs,
+
+    /// The writing end to read from (default: any that names this end)
+    #[arg(long, value_name = "PEER")]
+    pub(super) from: Option<String>,
+
+    /// Read from any number of writers: begin when this many are connected, and end when this many
+    /// have ended and none is left; with 0, do not end
+    #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["from", "journal"])]
+    pub(super) writers: Option<usize>,
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
-    let form = args.form(context)?;
-    let chunk = args.chunk(args.capacity())?;
+    let form = args.end.form(context)?;
+    if args.writers.is_some() {
+        args.end.check_writer_place(form)?;
+    }
+    let chunk = args.end.chunk()?;
     let mut reader = ReadingEnd::create(args, context)?;
     let pace = Pace::new(context, interrupted);
-    pace.met(&mut reader, args.journal.is_some())?;
+    pace.met(&mut reader, args.end.journal.is_some())?;
     let mut sut = Read {
-        args,
+        args: &args.end,
         context,
         pace,
         reader,
@@ -41,7 +63,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 }
 
 struct Read<'a> {
-    args: &'a Args,
+    args: &'a EndArgs,
     context: &'a Context,
     pace: Pace,
     reader: ReadingEnd,
@@ -79,7 +101,7 @@ impl Read<'_> {
     /// Writes one batch per read.
     fn copy_arrow(&mut self) -> Result<(), Halt> {
         let out: File = self.context.terminal.data()?;
-        let mut batches = Batches::new(out, &self.args.data_type, self.reader.is_many())?;
+        let mut batches = Batches::new(out, &self.args.buffer.data_type, self.reader.is_many())?;
         let moved = self.copy_batches(&mut batches);
         match moved {
             // The reader has closed the output.
@@ -106,7 +128,7 @@ impl Read<'_> {
     }
 
     fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
-        let (terminal, data_type) = (&self.context.terminal, &self.args.data_type);
+        let (terminal, data_type) = (&self.context.terminal, &self.args.buffer.data_type);
         let style = self.context.settings.values.for_programs();
         if let Some(header) = text::header(form, data_type, self.reader.is_many()) {
             terminal.line(&header)?;
@@ -141,7 +163,7 @@ impl Read<'_> {
     /// writer is told how far the reader came.
     fn go(
         mut reader: ReadingEnd,
-        args: &Args,
+        args: &EndArgs,
         context: &Context,
         moved: &Result<(), Halt>,
     ) -> Result<(), Stop> {

@@ -10,7 +10,8 @@ use trunkline::stream::{
 use trunkline_types::Value;
 
 use super::peers::{Endpoint, News, error_of};
-use super::{Args, problem};
+use super::problem;
+use super::read::Args;
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::problem::Problem;
@@ -45,8 +46,9 @@ pub(super) struct Elements {
 
 impl ReadingEnd {
     pub(super) fn create(args: &Args, context: &Context) -> Result<Self, Problem> {
-        let options = args.options(args.from.as_deref(), context)?;
-        let (url, data_type) = (args.url(), &args.data_type);
+        let end = &args.end;
+        let options = end.options(args.from.as_deref(), context)?;
+        let (url, data_type) = (end.own_url.as_str(), &end.buffer.data_type);
         let created = match args.writers {
             None => ValueReader::create(url, data_type, options).map(Self::One),
             Some(writers) => {

@@ -6,12 +6,13 @@ use trunkline::stream::{StreamError, element_bytes};
 use trunkline_types::Value;
 use trunkline_types::wire::encoded_len;
 
+use super::form::ElementForm;
 use super::input::Input;
 use super::pace::{Halt, Pace, SLICE};
 use super::peers::Endpoint;
 use super::text::Lines;
 use super::writing_end::{Rest, WritingEnd};
-use super::{Args, ElementForm, arrow, problem};
+use super::{EndArgs, arrow, peers, problem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
@@ -24,16 +25,44 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes read at a time when elements are parsed from them.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// Send standard input
+///
+/// With --readers, this end writes to any number of readers, which name it with --from. Each gets
+/// all elements. The writer waits for the slowest reader, unless --quota sets how many elements may
+/// wait for one.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(super) end: EndArgs,
+
+    /// The reading end to write to (default: any that names this end)
+    #[arg(long, value_name = "PEER")]
+    pub(super) to: Option<String>,
+
+    /// Write to any number of readers, and begin when this many are connected
+    #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["to", "journal"])]
+    pub(super) readers: Option<usize>,
+
+    /// Wait for no reader: a reader for which more than N elements wait loses the oldest of them,
+    /// and is told
+    #[arg(long, value_name = "N", requires = "readers")]
+    pub(super) quota: Option<u64>,
+
+    /// Send checksums between programs on one machine too; between machines there always are some
+    #[arg(long)]
+    pub(super) checksums: bool,
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
-    let form = args.form(context)?;
-    let chunk = args.chunk(args.capacity())?;
+    let form = args.end.form(context)?;
+    let chunk = args.end.chunk()?;
     let input = Input::new()?;
     let mut writer = WritingEnd::create(args, context)?;
     let pace = Pace::new(context, interrupted);
-    pace.met(&mut writer, args.journal.is_some())?;
+    pace.met(&mut writer, args.end.journal.is_some())?;
     let mut sut = Write {
-        args,
+        args: &args.end,
         pace,
         writer,
         input,
@@ -69,7 +98,7 @@ impl Parser<'_> {
 }
 
 struct Write<'a> {
-    args: &'a Args,
+    args: &'a EndArgs,
     pace: Pace,
     writer: WritingEnd,
     input: Input,
@@ -101,7 +130,7 @@ impl Write<'_> {
 
     /// Reads standard input directly into the memory that it is sent from, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
-        let size = element_bytes(&self.args.data_type).unwrap_or(1);
+        let size = element_bytes(&self.args.buffer.data_type).unwrap_or(1);
         // The bytes of an incomplete element.
         let mut part: Vec<u8> = Vec::new();
         let mut is_end = false;
@@ -139,9 +168,9 @@ impl Write<'_> {
         let args = self.args;
         let mut parser = match form {
             ElementForm::Arrow => {
-                Parser::Arrow(arrow::Parser::new(&args.data_type).map_err(Stop::from)?)
+                Parser::Arrow(arrow::Parser::new(&args.buffer.data_type).map_err(Stop::from)?)
             }
-            form => Parser::Lines(Lines::new(form, &args.data_type)),
+            form => Parser::Lines(Lines::new(form, &args.buffer.data_type)),
         };
         let mut buffer = vec![0; PIECE_BYTES];
         let mut values = Vec::new();

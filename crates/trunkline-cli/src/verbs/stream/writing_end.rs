@@ -10,7 +10,8 @@ use trunkline::stream::{
 use trunkline_types::Value;
 
 use super::peers::{Endpoint, News, has_wanted_it, readers_text};
-use super::{Args, problem};
+use super::problem;
+use super::write::Args;
 use crate::problem::Problem;
 use crate::verbs::Context;
 
@@ -54,8 +55,10 @@ pub(super) struct Rest {
 
 impl WritingEnd {
     pub(super) fn create(args: &Args, context: &Context) -> Result<Self, Problem> {
-        let options = args.options(args.to.as_deref(), context)?;
-        let (url, data_type) = (args.url(), &args.data_type);
+        let end = &args.end;
+        let mut options = end.options(args.to.as_deref(), context)?;
+        options.is_checked = args.checksums.then_some(true).or(options.is_checked);
+        let (url, data_type) = (end.own_url.as_str(), &end.buffer.data_type);
         let created = match args.readers {
             None => ValueWriter::create(url, data_type, options).map(Self::One),
             Some(readers) => {

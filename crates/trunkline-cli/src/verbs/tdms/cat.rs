@@ -1,6 +1,8 @@
 //! `tdms cat` and `tdms head`: print rows to standard output.
 
-use super::Args;
+use std::path::PathBuf;
+
+use super::RowArgs;
 use super::blocks::{Blocks, say_unreadable};
 use super::columns::columns;
 use super::opened::{open, say};
@@ -13,7 +15,18 @@ use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
 use crate::verbs::Context;
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    pub(super) rows: RowArgs,
+}
+
+/// Prints rows, at most `count`.
+pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<Exit, Stop> {
     interrupt::end_process_on_interrupt(&context.terminal)?;
     let settings = &context.settings;
     if matches!(settings.columns, Columns::Template(_)) {
@@ -22,10 +35,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     let file = open(&args.file)?;
     say(&file, &args.file, context)?;
-    let columns = columns(&file, args, context)?;
+    let columns = columns(&file, &args.rows, context)?;
     let axis = Axis::of(&columns);
-    let range = range(&file, args, &columns, axis.as_ref(), &context.now())?;
-    say_none(args, &columns, range, context)?;
+    let now = context.now();
+    let range = range(&file, &args.rows, count, &columns, axis.as_ref(), &now)?;
+    say_none(&args.rows, &columns, range, context)?;
     let is_terse = settings.columns == Columns::Terse;
     let begun = match axis.map(|axis| axis.at(range.0)) {
         Some(When::Time(time)) => time,
@@ -36,7 +50,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let axis = axis.filter(|_| times.is_some());
     let times = times.filter(|_| settings.form.is_for_people());
     let lines = Lines::new(settings.form, &columns, axis, times, settings.values);
-    let mut lines = lines.guarded_if(args.spreadsheet);
+    let mut lines = lines.guarded_if(args.rows.spreadsheet);
     if settings.form == Form::Json {
         context.terminal.begin_list();
     }

@@ -12,7 +12,7 @@ use trunkline_types::{
     Array, ArrayType, DataType, ElementType, Elements, Pattern, Quality, Timestamp, Value,
 };
 
-use super::Args;
+use super::RowArgs;
 use super::opened::plain;
 use crate::exit::Exit;
 use crate::output::counted;
@@ -66,8 +66,8 @@ enum How {
 impl Choice {
     /// # Errors
     /// The text is neither a pattern nor a path.
-    pub(super) fn new(args: &Args, context: &Context) -> Result<Self, Problem> {
-        let patterns = args.channel.iter().map(|text| {
+    pub(super) fn new(channels: &[String], context: &Context) -> Result<Self, Problem> {
+        let patterns = channels.iter().map(|text| {
             let how = match text.starts_with("/'") {
                 true => ObjectPath::parse(text.as_bytes())
                     .map(How::Path)
@@ -210,10 +210,10 @@ impl<'a, R: ReadAt> Column<'a, R> {
 /// A pattern matches nothing.
 pub(super) fn columns<'a, R: ReadAt>(
     file: &'a TdmsFile<R>,
-    args: &Args,
+    args: &RowArgs,
     context: &Context,
 ) -> Result<Vec<Column<'a, R>>, Stop> {
-    let choice = Choice::new(args, context)?;
+    let choice = Choice::new(&args.channel, context)?;
     choice.check(file)?;
     let (mut columns, mut without_values) = (Vec::new(), 0);
     for channel in file.channels().filter(|one| choice.has(one.path())) {

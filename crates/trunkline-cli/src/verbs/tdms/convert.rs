@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::ArrowError;
@@ -20,7 +20,7 @@ use super::place::{Out, is_looked_at, is_standard, shown_out};
 use super::rows::{Axis, range, say_none};
 use super::sums::say_sums;
 use super::text::Lines;
-use super::{Args, OutForm};
+use super::{OutArgs, RowArgs};
 use crate::arguments::Form;
 use crate::exit::Exit;
 use crate::output::counted;
@@ -114,35 +114,94 @@ fn of_parquet(error: ParquetError) -> io::Error {
     }
 }
 
+/// Write a file in another form
+///
+/// OUT is written completely or not at all. If FILE is damaged, the exit code is 8.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    out: OutArgs,
+
+    /// The form of OUT (default: as the name of OUT says)
+    #[arg(long = "as", value_name = "FORM")]
+    out_form: Option<OutForm>,
+
+    #[command(flatten)]
+    rows: RowArgs,
+}
+
+/// Write a file anew, with all values of a channel together
+///
+/// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
+/// the exit code is 8.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DefragArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    out: OutArgs,
+}
+
+/// Forms of a file that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum OutForm {
+    /// Comma-separated values with a header
+    Csv,
+    /// A JSON object per row
+    Jsonl,
+    /// Arrow IPC, the file format; the stream format on standard output
+    Arrow,
+    /// Parquet, compressed with Snappy
+    Parquet,
+    /// TDMS 2.0, all values of a channel together
+    Tdms,
+    /// TDMS 1.0, the same
+    Tdms1,
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let path = args.out.as_deref().unwrap_or(Path::new("-"));
-    let form = form(args, path)?;
+    let path = args.out.path.as_path();
+    let form = form(args)?;
     let is_binary = !matches!(form, OutForm::Csv | OutForm::Jsonl);
     if is_binary && is_looked_at(path, context) {
         let sentence = "the form is for programs, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    match form {
-        OutForm::Tdms => anew(args, path, Some(Version::V2), context),
-        OutForm::Tdms1 => anew(args, path, Some(Version::V1), context),
-        _ => rows(args, path, form, context),
+    let version = match form {
+        OutForm::Tdms => Version::V2,
+        OutForm::Tdms1 => Version::V1,
+        _ => return rows(args, form, context),
+    };
+    let rows = &args.rows;
+    let is_part = rows.from.is_some() || rows.to.is_some() || rows.count.is_some() || rows.raw;
+    if is_part || !rows.channel.is_empty() {
+        let sentence = "a TDMS file is written whole; leave out --channel, --from, --to, --count \
+                        and --raw, or convert to another form";
+        return Err(Problem::usage(sentence).into());
     }
+    anew(&args.file, &args.out, Some(version), context)
 }
 
-pub(super) fn defrag(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let path = args.out.as_deref().unwrap_or(Path::new("-"));
-    if is_looked_at(path, context) {
+pub(super) fn defrag(args: &DefragArgs, context: &Context) -> Result<Exit, Stop> {
+    if is_looked_at(&args.out.path, context) {
         let sentence = "standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    anew(args, path, None, context)
+    anew(&args.file, &args.out, None, context)
 }
 
 /// Returns the output form: the one requested, or the one that the file name implies.
-fn form(args: &Args, path: &Path) -> Result<OutForm, Problem> {
+fn form(args: &Args) -> Result<OutForm, Problem> {
     if let Some(form) = args.out_form {
         return Ok(form);
     }
+    let path = args.out.path.as_path();
     let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
     Ok(match ending.to_str() {
         Some("csv") => OutForm::Csv,
@@ -162,12 +221,12 @@ fn form(args: &Args, path: &Path) -> Result<OutForm, Problem> {
 }
 
 /// Writes rows.
-fn rows(args: &Args, path: &Path, form: OutForm, context: &Context) -> Result<Exit, Stop> {
+fn rows(args: &Args, form: OutForm, context: &Context) -> Result<Exit, Stop> {
     let file = open(&args.file)?;
     let is_damaged = say(&file, &args.file, context)? | say_sums(&file, &args.file, context)?;
     match file.is_row_by_row() {
-        true => rows_of(&file.windowed(), is_damaged, args, (path, form), context),
-        false => rows_of(&file, is_damaged, args, (path, form), context),
+        true => rows_of(&file.windowed(), is_damaged, args, form, context),
+        false => rows_of(&file, is_damaged, args, form, context),
     }
 }
 
@@ -175,24 +234,27 @@ fn rows_of<R: ReadAt>(
     file: &TdmsFile<R>,
     is_damaged: bool,
     args: &Args,
-    (path, form): (&Path, OutForm),
+    form: OutForm,
     context: &Context,
 ) -> Result<Exit, Stop> {
-    let columns = columns(file, args, context)?;
+    let (path, count) = (args.out.path.as_path(), args.rows.count);
+    let columns = columns(file, &args.rows, context)?;
     let axis = Axis::of(&columns);
-    let range = range(file, args, &columns, axis.as_ref(), &context.now())?;
-    say_none(args, &columns, range, context)?;
+    let now = context.now();
+    let range = range(file, &args.rows, count, &columns, axis.as_ref(), &now)?;
+    say_none(&args.rows, &columns, range, context)?;
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);
     let axis = axis.filter(|_| times.is_some());
-    let out = Out::new(path, &args.file, args.force, context)?;
+    let out = Out::new(path, &args.file, args.out.force, context)?;
     let watch = out.watch();
     let text_form = match form {
         OutForm::Csv => Form::Csv,
         _ => Form::Jsonl,
     };
     let style = context.settings.values.for_programs();
-    let lines = Lines::new(text_form, &columns, axis, None, style).guarded_if(args.spreadsheet);
+    let lines =
+        Lines::new(text_form, &columns, axis, None, style).guarded_if(args.rows.spreadsheet);
     let batches = Batches::new(file, &columns, axis);
     let mut sink = match sink(form, lines, batches, out) {
         Ok(sink) => sink,
@@ -265,26 +327,21 @@ fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<S
 
 /// Rewrites the whole file, in its own version unless another is requested.
 fn anew(
-    args: &Args,
-    path: &Path,
+    source: &Path,
+    args: &OutArgs,
     version: Option<Version>,
     context: &Context,
 ) -> Result<Exit, Stop> {
-    let is_part = args.from.is_some() || args.to.is_some() || args.count.is_some() || args.raw;
-    if is_part || !args.channel.is_empty() {
-        let sentence = "a TDMS file is written whole; leave out --channel, --from, --to, --count \
-                        and --raw, or convert to another form";
-        return Err(Problem::usage(sentence).into());
-    }
-    let file = open(&args.file)?;
-    let is_damaged = say(&file, &args.file, context)? | say_sums(&file, &args.file, context)?;
-    let choice = Choice::new(args, context)?;
+    let path = args.path.as_path();
+    let file = open(source)?;
+    let is_damaged = say(&file, source, context)? | say_sums(&file, source, context)?;
+    let choice = Choice::new(&[], context)?;
     let version = version.unwrap_or(match file.report().version {
         Some(4712) => Version::V1,
         _ => Version::V2,
     });
-    let mut out = Out::new(path, &args.file, args.force, context)?;
-    out.expected = fs::metadata(&args.file).ok().map(|file| file.len());
+    let mut out = Out::new(path, source, args.force, context)?;
+    out.expected = fs::metadata(source).ok().map(|file| file.len());
     let watch = out.watch();
     let mut out = BufWriter::new(out);
     let written = file.rewrite_of(version, &|path| choice.has(path), &mut out);
@@ -293,7 +350,7 @@ fn anew(
         Err(RewriteError::Sink { source, .. }) => return watch.failed(path, &source),
         Err(error) => {
             let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-            problem.message = format!("{}: {}", shown(&args.file), plain(&error.to_string()));
+            problem.message = format!("{}: {}", shown(source), plain(&error.to_string()));
             return Err(problem.into());
         }
     };

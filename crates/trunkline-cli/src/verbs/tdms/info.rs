@@ -1,11 +1,12 @@
 //! `tdms info`: shows the contents of a file.
 
+use std::path::PathBuf;
+
 use serde_json::{Map, Value as Json};
 use trunkline_tdms::{
     Channel, ObjectPath, Properties, PropertyValue, ReadAt, Scaling, TdmsFile, TdmsType,
 };
 
-use super::Args;
 use super::columns::{Choice, name_of, unit};
 use super::opened::{findings, index_of, open, plain, say, shown};
 use super::rows::{Axis, When};
@@ -21,10 +22,22 @@ use crate::terminal::Mood;
 use crate::verbs::Context;
 use crate::verbs::stream::units::bytes_text;
 
+/// Show the contents of a file: groups, channels, properties
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Only channels that match, such as 'daq/*'; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    channel: Vec<String>,
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     interrupt::end_process_on_interrupt(&context.terminal)?;
     let file = open(&args.file)?;
-    let choice = Choice::new(args, context)?;
+    let choice = Choice::new(&args.channel, context)?;
     choice.check(&file)?;
     if context.settings.is_json() {
         let object = object(&file, args, &choice, context)?;

@@ -12,7 +12,6 @@ use super::opened::{
 };
 use super::place::{Out, is_standard};
 use super::sums::{Compared, compare};
-use super::{Args, EndWithoutSums};
 use crate::exit::Exit;
 use crate::output::counted;
 use crate::output::json::Object;
@@ -22,6 +21,43 @@ use crate::verbs::Context;
 
 /// Bytes copied at a time.
 const PIECE_BYTES: u64 = 256 * 1024;
+
+/// Cut off the incomplete or damaged end of a file
+///
+/// Without OUT, FILE itself is cut. No byte before the cut is changed, and what is cut off stays in
+/// `FILE.cut`. With OUT, FILE is not changed, and more values are kept. Damage before the end is
+/// not cut; `defrag` writes a file without it, which every reader opens.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The file to write, instead of cutting FILE
+    #[arg(value_name = "OUT")]
+    out: Option<PathBuf>,
+
+    /// Replace OUT, or `FILE.cut`, if it exists
+    #[arg(long)]
+    force: bool,
+
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    /// What to do with values at the end that have no checksum, if others have one
+    #[arg(long, value_name = "CHOICE", default_value = "keep")]
+    unsummed: EndWithoutSums,
+}
+
+/// What to do with an end without checksums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum EndWithoutSums {
+    /// Keep them
+    Keep,
+    /// Cut them off: after a loss of power they can be wrong
+    Cut,
+}
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let path = args.file.as_path();
@@ -109,8 +145,8 @@ struct Opened {
 fn open(args: &Args) -> Result<Opened, Problem> {
     let path = args.file.as_path();
     let unsummed = match args.unsummed {
-        Some(EndWithoutSums::Cut) => Unsummed::Cut,
-        Some(EndWithoutSums::Keep) | None => Unsummed::Keep,
+        EndWithoutSums::Cut => Unsummed::Cut,
+        EndWithoutSums::Keep => Unsummed::Keep,
     };
     let file = open_alone(path)?;
     let compared = compare(path, &file)?;

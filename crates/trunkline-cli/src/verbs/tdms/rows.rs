@@ -4,10 +4,10 @@ use trunkline_tdms::{Channel, ReadAt, TdmsFile, Waveform};
 use trunkline_types::Timestamp;
 use trunkline_types::contract::parse_duration;
 
+use super::RowArgs;
 use super::columns::Column;
 use super::opened::plain;
 use super::times::{Times, time_of};
-use super::{Args, Order};
 use crate::exit::Exit;
 use crate::instant::Now;
 use crate::output::counted;
@@ -15,9 +15,6 @@ use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
 const NANOS: f64 = 1e9;
-
-/// Number of rows that `head` shows by default.
-const HEAD: u64 = 10;
 
 /// The times of rows, if all channels share them.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -154,13 +151,15 @@ impl End {
     }
 }
 
-/// Returns the existing rows that are wanted, as the first and the one after the last.
+/// Returns the existing rows that are wanted, at most `count`, as the first and the one after the
+/// last.
 ///
 /// # Errors
 /// An invalid bound, or a time although the channels have no common times.
 pub(super) fn range<R: ReadAt>(
     file: &TdmsFile<R>,
-    args: &Args,
+    args: &RowArgs,
+    count: Option<u64>,
     columns: &[Column<'_, R>],
     axis: Option<&Axis>,
     now: &Now,
@@ -187,10 +186,6 @@ pub(super) fn range<R: ReadAt>(
     };
     let from = bound(End::From, &args.from, 0)?.min(len);
     let to = bound(End::To, &args.to, len)?.min(len);
-    let count = match args.verb {
-        Order::Head => args.count.or(Some(HEAD)),
-        _ => args.count,
-    };
     let to = to.min(from.saturating_add(count.unwrap_or(u64::MAX)));
     Ok((from, to.max(from)))
 }
@@ -209,7 +204,7 @@ fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Resu
 
 /// Reports that no row lies between the bounds, which an empty output does not show.
 pub(super) fn say_none<R: ReadAt>(
-    args: &Args,
+    args: &RowArgs,
     columns: &[Column<'_, R>],
     (from, to): (u64, u64),
     context: &Context,

@@ -1,10 +1,9 @@
 //! `tdms verify`: reads every byte of a file, and reports defects and their remedies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{Fault, Finding, OpenError};
 
-use super::Args;
 use super::convert::tell;
 use super::opened::{advice, index_of, open_alone, plain, shown, source};
 use super::sums::{Compared, compare};
@@ -34,6 +33,16 @@ impl From<&Finding> for Found {
             advice: advice(&finding.fault).to_owned(),
         }
     }
+}
+
+/// Read every byte of a file, and list the damage
+///
+/// Each finding says at which byte it is. If there is one, the exit code is 8.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {

@@ -107,7 +107,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (
             &["info", &path, "--from", "3"],
             2,
-            "--from does not go with info",
+            "tip: --from is for `tdms cat`, `tdms head`, `tdms convert`",
         ),
         (&["cat", &index], 0, "an index file, which has no values"),
         (&["convert", &path, &nowhere], 1, "there is no such folder"),

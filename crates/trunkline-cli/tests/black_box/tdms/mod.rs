@@ -78,7 +78,7 @@ fn vector(name: &str) -> String {
 /// Two channels of one waveform in three segments of four rows; and where each segment begins.
 ///
 /// Row `n` has the voltage n / 2 and the count n, at n ms in the new year.
-fn waveforms() -> (Vec<u8>, Vec<u8>, Vec<usize>) {
+pub fn waveforms() -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     let mut writer = Writer::new(WriterOptions::default());
     let volts = writer.channel("daq", "volts", TdmsType::F64).unwrap();
     let count = writer.channel("daq", "count", TdmsType::I32).unwrap();

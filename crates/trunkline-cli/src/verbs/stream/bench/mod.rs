@@ -23,8 +23,8 @@ use trunkline_types::wire::encoded_len;
 
 use self::content::value_at;
 use self::sides::{Got, Plan, Sent};
-use super::units::{bytes_text, per_second};
-use super::{Args, problem};
+use super::units::{bytes_text, per_second, size};
+use super::{BufferArgs, problem};
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
@@ -35,12 +35,9 @@ use crate::verbs::Context;
 pub(super) enum Over {
     /// A port, as between machines
     Tcp,
-    /// What programs on one machine have, by way of an engine that is started for it
+    /// As between programs on one machine, through an engine started for this
     Local,
 }
-
-/// Bytes sent.
-const BYTES: u64 = 1_000_000_000;
 
 /// Elements of fixed size that a buffer holds (NS-87).
 const CAPACITY: u64 = 1_000_000;
@@ -48,14 +45,51 @@ const CAPACITY: u64 = 1_000_000;
 /// Elements of varying size that a buffer holds; far fewer are enough (NS-81).
 const CAPACITY_VARYING: u64 = 100_000;
 
-/// Number of timed elements (NS-86).
-const SAMPLES: u64 = 10_000;
-
 /// Port of the engine that is started. It is only a name: the engine listens on a socket.
 const ENGINE_PORT: u16 = 5850;
 
 /// An end that does not hear from the other for this long gives up.
 const GONE_AFTER: Duration = Duration::from_secs(10);
+
+/// Measure a stream on this machine, and check its content
+///
+/// It needs no engine. It sends elements whose content depends on their position, checks them, and
+/// ends with the line `lost 0`, or the number of lost elements.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    buffer: BufferArgs,
+
+    /// Bytes to send, such as 64MB
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
+    bytes: u64,
+
+    /// The connection between the two ends
+    #[arg(long, value_name = "TRANSPORT", default_value = "tcp")]
+    over: Over,
+
+    /// Run both ends in one process, instead of one process each
+    #[arg(long)]
+    threads: bool,
+
+    /// Elements that are timed one by one
+    // NS-86.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(..=10_000_000)
+    )]
+    samples: u64,
+
+    /// For the writer's process: the URL of the reader
+    #[arg(long, value_name = "URL", hide = true)]
+    bench_writer: Option<String>,
+
+    /// For the writer's process: the folder with the engine's socket
+    #[arg(long, value_name = "PATH", hide = true)]
+    bench_sockets: Option<PathBuf>,
+}
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
@@ -87,27 +121,27 @@ fn lost(plan: &Plan, got: &Got) -> u64 {
 }
 
 fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Problem> {
-    let fixed = element_bytes(&args.data_type);
-    let one = fixed.unwrap_or_else(|| encoded_len(&value_at(&args.data_type, 0)) + 4);
+    let fixed = element_bytes(&args.buffer.data_type);
+    let one = fixed.unwrap_or_else(|| encoded_len(&value_at(&args.buffer.data_type, 0)) + 4);
     let defaults = Options::default();
-    let bytes_max = match args.buffer {
+    let bytes_max = match args.buffer.buffer {
         Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         None => defaults.bytes_max,
     };
-    let capacity = args.capacity.unwrap_or(match fixed {
+    let capacity = args.buffer.capacity.unwrap_or(match fixed {
         Some(_) => CAPACITY,
         None => CAPACITY_VARYING,
     });
-    let mut chunk = args.chunk(capacity)?;
+    let mut chunk = args.buffer.chunk(capacity)?;
     if fixed.is_none() {
         // A quarter of what fits into the buffer, so that several chunks fit together.
         chunk = chunk.min((bytes_max / one / 4).max(1));
     }
     Ok(Plan {
-        data_type: args.data_type.clone(),
-        elements: (args.bytes.unwrap_or(BYTES) / one as u64).max(1),
+        data_type: args.buffer.data_type.clone(),
+        elements: (args.bytes / one as u64).max(1),
         chunk,
-        samples: args.samples.unwrap_or(SAMPLES),
+        samples: args.samples,
         base,
         options: Options {
             capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
@@ -241,12 +275,12 @@ fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["stream", "bench", "--bench-writer", &plan.base])
-        .args(["--type", &args.data_type.to_string()])
+        .args(["--type", &args.buffer.data_type.to_string()])
         .args(["--chunk", &plan.chunk.to_string()])
         .args(["--capacity", &plan.options.capacity.to_string()])
         .args(["--buffer", &plan.options.bytes_max.to_string()])
         .args(["--samples", &plan.samples.to_string()])
-        .args(["--bytes", &args.bytes.unwrap_or(BYTES).to_string()])
+        .args(["--bytes", &args.bytes.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     if let Some(sockets) = sockets {

@@ -1,0 +1,65 @@
+//! The form of the elements on standard input and output.
+
+use trunkline::stream::element_bytes;
+use trunkline_types::DataType;
+
+use super::EndArgs;
+use super::text::WRITER;
+use crate::arguments::Form;
+use crate::problem::Problem;
+use crate::verbs::Context;
+
+/// How elements look outside a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum ElementForm {
+    /// As in memory, little-endian, without separators; for types of fixed size
+    Raw,
+    /// Comma-separated values; the first line names the columns
+    Csv,
+    /// A JSON value per line
+    Jsonl,
+    /// Arrow IPC, the stream format: batches of columns
+    Arrow,
+}
+
+impl EndArgs {
+    /// Returns the form of the elements outside the stream.
+    pub(super) fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
+        let form = self.element_form.unwrap_or(match context.settings.form {
+            Form::Csv => ElementForm::Csv,
+            _ => ElementForm::Jsonl,
+        });
+        if form == ElementForm::Raw && element_bytes(&self.buffer.data_type).is_none() {
+            let sentence = format!(
+                "elements of {} vary in size and have no raw form; use --as jsonl or csv",
+                self.buffer.data_type
+            );
+            return Err(Problem::usage(&sentence));
+        }
+        Ok(form)
+    }
+
+    /// Checks that the form has room for the writer's name; for an end with several writers.
+    pub(super) fn check_writer_place(&self, form: ElementForm) -> Result<(), Problem> {
+        let is_taken = match &self.buffer.data_type {
+            DataType::Struct(of) => of.fields.iter().any(|(name, _)| **name == *WRITER),
+            _ => false,
+        };
+        match form {
+            ElementForm::Raw => Err(raw_of_several()),
+            ElementForm::Csv | ElementForm::Arrow if is_taken => Err(Problem::usage(
+                "the column writer says whose an element is, and the type has a field of that \
+                 name; use --as jsonl, or name the field otherwise",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Raw elements of several writers could not be told apart.
+pub(super) fn raw_of_several() -> Problem {
+    Problem::usage(
+        "the raw form has no place for the writer of an element, and with --writers there may be \
+         several; use --as jsonl, csv or arrow, or read from one writer without --writers",
+    )
+}
