@@ -37,7 +37,7 @@ pub(crate) struct Args {
     names: Vec<String>,
 
     /// What to do when updates come faster than they are printed: latest, last:N, first:N, all,
-    /// all:N, sampled:PERIOD
+    /// all:N, all:N:BYTES, sampled:PERIOD
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000", value_parser = contract)]
     contract: Contract,
 
