@@ -66,6 +66,14 @@ demo: toolchain ## Builds and starts the demo: a simulated plant, and this machi
 	@cargo build --release --bin trunkline
 	@exec '$(TARGET)/release/trunkline' demo
 
+.PHONY: check
+check: toolchain ## Format, layers, lints, unit tests and golden vectors: minutes, before each commit
+	$(call step,format,cargo fmt --all --check)
+	$(call step,tree,cargo xtask layers && cargo xtask tidy && cargo xtask behaviours --check)
+	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
+	$(call step,unit,cargo test --workspace --lib --bins)
+	$(call step,vectors,cargo test -p trunkline-types -p trunkline-proto --test vectors --test frames)
+
 .PHONY: test
 test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,format,cargo fmt --all --check)

@@ -133,13 +133,6 @@ fn function_a_test_runs_by_name_counts() {
 }
 
 #[test]
-fn mark_inside_a_string_is_not_a_comment() {
-    let text = "const T: &str = \"\n/// Behaviour: SP-01.\n\";\n";
-    let (tests, findings) = scanned("crates/a/src/b.rs", text);
-    assert_eq!((tests.len(), findings.len()), (0, 0));
-}
-
-#[test]
 fn decision_needs_a_reason() {
     let good = (
         "docs/decisions/0001-a.md",

@@ -97,7 +97,7 @@ const FACADE: &str = "trunkline";
 /// The crate that tests of any crate may depend on.
 pub(crate) const SIMULATOR: &str = "trunkline-sim";
 
-/// Words that say nothing; no crate and no module is called so.
+/// Words that say nothing; no crate is called so.
 pub(crate) const BANNED_NAMES: [&str; 8] = [
     "common", "core", "util", "utils", "misc", "helpers", "shared", "base",
 ];
