@@ -69,7 +69,7 @@ demo: toolchain ## Builds and starts the demo: a simulated plant, and this machi
 .PHONY: check
 check: toolchain ## Format, layers, lints, unit tests and golden vectors: minutes, before each commit
 	$(call step,format,cargo fmt --all --check)
-	$(call step,tree,cargo xtask layers && cargo xtask tidy && cargo xtask behaviours --check)
+	$(call step,tree,cargo xtask layers && cargo xtask tidy && cargo xtask behaviours)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,unit,cargo test --workspace --lib --bins)
 	$(call step,vectors,cargo test -p trunkline-types -p trunkline-proto --test vectors --test frames)
@@ -79,7 +79,7 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,format,cargo fmt --all --check)
 	$(call step,layers,cargo xtask layers)
 	$(call step,tidy,cargo xtask tidy)
-	$(call step,behaviours,cargo xtask behaviours --check)
+	$(call step,behaviours,cargo xtask behaviours)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
 	$(call step,instructions,bench/instructions)
@@ -125,6 +125,7 @@ bench: toolchain ## The measurements of bench/, each beside its limit; with othe
 .PHONY: docs
 docs: toolchain ## The book in docs/book and the Rust reference in the target folder
 	@command -v mdbook >/dev/null || cargo install mdbook --locked --root '$(TOOLS)'
+	@cargo xtask behaviours --page
 	@mdbook build docs
 	@RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
 	@echo 'docs/book/index.html'
@@ -132,7 +133,6 @@ docs: toolchain ## The book in docs/book and the Rust reference in the target fo
 .PHONY: fmt
 fmt: toolchain ## Formats the source and writes the generated pages
 	@cargo fmt --all
-	@cargo xtask behaviours
 	@cargo build --bin trunkline && cargo xtask docs --require-binary
 
 .PHONY: install

@@ -32,7 +32,7 @@ cargo xtask <command>
 
   layers                 every edge between crates stands in the table; unsafe code is where it may be
   tidy                   links, manifests, licences, and what crates without threads and clocks may use
-  behaviours [--check]   write docs/reference/behaviours.md; --check: fail when it is stale
+  behaviours [--page]    every id that a test names exists; --page: write docs/reference/behaviours.md
   docs [--check]         write the generated reference pages and check the facts the texts repeat
        --binary PATH     the trunkline binary to ask (default: the newest one under the target folder)
        --require-binary  fail when there is no binary, instead of skipping the page made from it
