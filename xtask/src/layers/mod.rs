@@ -167,7 +167,6 @@ fn banned_name(facts: &CrateFacts) -> Option<Finding> {
 fn folder_of(name: &str) -> String {
     match name {
         "xtask" => name.to_owned(),
-        "trunkline-bench" => "bench".to_owned(),
         _ => format!("crates/{name}"),
     }
 }

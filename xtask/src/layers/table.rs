@@ -157,8 +157,6 @@ pub(crate) const TABLE: &[Row] = &[
         "unsafe: C"),
     development(SIMULATOR, Any,
         "boundary: seeded clock, network and scheduler"),
-    development("trunkline-bench", Any,
-        "dependencies: drives whole programs and measures them"),
     development("xtask", Only(&[]),
         "dependencies: checks of the tree"),
 ];
