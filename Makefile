@@ -86,7 +86,8 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
 	$(call step,bench,cargo clippy --all-targets $(BENCH) -- -D warnings && \
-		cargo test --no-fail-fast $(BENCH))
+		cargo test --no-fail-fast $(BENCH) && \
+		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)
 	$(call step,instructions,bench/instructions)
 	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
 		$(SIMULATE) --streams --hours $(SIM_HOURS))

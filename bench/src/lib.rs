@@ -21,7 +21,8 @@
 //! - `peers`: other systems, which take part when they are installed.
 //! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
 //! - `stages`: the same path without a network, stage by stage.
-//! - `plan`, `run`, `report`: the order of a run; the run; tables and plots of its results.
+//! - `plan`, `run`: the order of a run; the run. `bench/report.py` makes tables and plots of its
+//!   results.
 //! - `counted`: paths whose instructions are counted.
 //!
 //! It is a library so that `bench/peers`, which is built by itself, measures other systems with the
@@ -45,7 +46,6 @@ pub mod plan;
 pub mod raw;
 pub mod record;
 pub mod recorder;
-pub mod report;
 pub mod role;
 pub mod run;
 pub mod same_host;

@@ -15,8 +15,6 @@ const FOLDER_DEFAULT: &str = "target/peers";
 pub struct Peer {
     /// Its name in results.
     pub system: &'static str,
-    /// Its name on the page.
-    pub name: &'static str,
     /// The program that uses it.
     program: &'static str,
     /// Where it is measured: groups of scenarios.
@@ -42,54 +40,32 @@ const FILES: &[&str] = &[tdms::READING, tdms::WRITING];
 
 const fn peer(
     system: &'static str,
-    name: &'static str,
     program: &'static str,
     scenarios: &'static [&'static [&'static str]],
 ) -> Peer {
     Peer {
         system,
-        name,
         program,
         scenarios,
     }
 }
 
-/// All of them, in the order of the page.
+/// All of them; `bench/report.toml` has their names on the page.
 pub const PEERS: [Peer; 14] = [
-    peer("redis", "Redis", "rust", &[EVERYWHERE, STREAMED]),
-    peer("mosquitto", "mosquitto", "rust", &[EVERYWHERE, STREAMED]),
-    peer("nats", "NATS", "rust", &[CALLED, STREAMED]),
-    peer("zenoh", "Zenoh", "rust", &[EVERYWHERE, STREAMED]),
-    peer("zenoh-express", "Zenoh, express", "rust", &[AT_ONCE]),
-    peer(
-        "zeromq",
-        "ZeroMQ",
-        "rust",
-        &[EVERYWHERE, STREAMED, &[streams::PACED]],
-    ),
-    peer("open62541", "open62541", "opcua", &[EVERYWHERE]),
-    peer("epics-ca", "EPICS CA", "ca", &[EVERYWHERE]),
-    peer("epics-pva", "EPICS pvAccess", "pva", &[EVERYWHERE]),
-    peer("cyclone-dds", "Cyclone DDS", "dds", &[PUBLISHING]),
-    peer(
-        "iceoryx2",
-        "iceoryx2",
-        "rust",
-        &[&[same_host::SCENARIO], STREAMED],
-    ),
-    peer(
-        "aeron",
-        "Aeron IPC",
-        "aeron",
-        &[&[same_host::SCENARIO], STREAMED],
-    ),
-    peer(
-        "nptdms",
-        "npTDMS",
-        "nptdms",
-        &[FILES, &[recorder::SCENARIO]],
-    ),
-    peer("hdf5", "HDF5 (h5py)", "python", &[&[recorder::SCENARIO]]),
+    peer("redis", "rust", &[EVERYWHERE, STREAMED]),
+    peer("mosquitto", "rust", &[EVERYWHERE, STREAMED]),
+    peer("nats", "rust", &[CALLED, STREAMED]),
+    peer("zenoh", "rust", &[EVERYWHERE, STREAMED]),
+    peer("zenoh-express", "rust", &[AT_ONCE]),
+    peer("zeromq", "rust", &[EVERYWHERE, STREAMED, &[streams::PACED]]),
+    peer("open62541", "opcua", &[EVERYWHERE]),
+    peer("epics-ca", "ca", &[EVERYWHERE]),
+    peer("epics-pva", "pva", &[EVERYWHERE]),
+    peer("cyclone-dds", "dds", &[PUBLISHING]),
+    peer("iceoryx2", "rust", &[&[same_host::SCENARIO], STREAMED]),
+    peer("aeron", "aeron", &[&[same_host::SCENARIO], STREAMED]),
+    peer("nptdms", "nptdms", &[FILES, &[recorder::SCENARIO]]),
+    peer("hdf5", "python", &[&[recorder::SCENARIO]]),
 ];
 
 /// Those measured in a scenario.
