@@ -125,7 +125,7 @@ class Run:
         rows = (row for row in self.rows if row["scenario"] == scenario)
         placements = sorted({row["placement"] for row in rows} - {""})
         return (
-            f"*Run of {self.moment()}, {self.machine['run']}; {self.kind()}; placement: "
+            f"*`{scenario}`, run of {self.moment()}, {self.machine['run']}; {self.kind()}; placement: "
             f"{', '.join(placements)}; load before it {self.load()}; `results/{self.file}`.*"
         )
 

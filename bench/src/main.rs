@@ -37,14 +37,14 @@ enum Command {
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios, such as w1 or v9; all when none is named.
+        /// Scenarios, such as round_trip_grid or same_host; all when none is named.
         scenarios: Vec<String>,
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario, such as w1.
+        /// The scenario, such as round_trip_grid.
         scenario: String,
-        /// The system, such as raw-tcp or trunkline; all for w7.
+        /// The system, such as raw-tcp or trunkline; all for in_process.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{recorder, same_host, streams, tdms, w1, w2, w5, w8};
+use crate::{
+    call_cost, footprint, recorder, round_trip_grid, same_host, streams, tdms, updates_to_one,
+};
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
@@ -21,17 +23,26 @@ pub struct Peer {
     scenarios: &'static [&'static [&'static str]],
 }
 
-const PUBLISHING: &[&str] = &[w1::SCENARIO, w5::SCENARIO, w5::SEVERAL];
-const CALLED: &[&str] = &[w1::SCENARIO, w2::SCENARIO, w5::SCENARIO, w5::SEVERAL];
+const PUBLISHING: &[&str] = &[
+    round_trip_grid::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+];
+const CALLED: &[&str] = &[
+    round_trip_grid::SCENARIO,
+    call_cost::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+];
 const EVERYWHERE: &[&str] = &[
-    w1::SCENARIO,
-    w2::SCENARIO,
-    w5::SCENARIO,
-    w5::SEVERAL,
-    w8::SCENARIO,
+    round_trip_grid::SCENARIO,
+    call_cost::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+    footprint::SCENARIO,
 ];
 /// Where a system that may wait for more to send is told not to.
-const AT_ONCE: &[&str] = &[w1::SCENARIO, streams::LATENCY];
+const AT_ONCE: &[&str] = &[round_trip_grid::SCENARIO, streams::LATENCY];
 /// The scenarios of streams.
 const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
 
@@ -128,6 +139,6 @@ mod tests {
         let reason = |system| named(system).unwrap().reason(missing);
         assert_eq!((reason("zenoh"), reason("nats")), (Some("no crate"), None));
         assert!(named("trunkline").is_none());
-        assert!(of(w2::SCENARIO).all(|peer| peer.system != "zenoh-express"));
+        assert!(of(call_cost::SCENARIO).all(|peer| peer.system != "zenoh-express"));
     }
 }

@@ -16,11 +16,10 @@ const SLEEPING_SHARE_MIN: f64 = 0.9;
 /// What was measured of one system in one cell of a scenario, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Scenario, as in the design: `w1` and so on; `v9` to `v12` for bars that have no scenario of
-    /// another name; `stages` for costs without a network.
+    /// Name of the scenario, such as `round_trip_grid`.
     pub scenario: String,
-    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `w7` a cell, a FIFO, a
-    /// lock.
+    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `in_process` a cell, a
+    /// FIFO, a lock.
     pub system: String,
     /// Which cell, as `key=value` words.
     pub case: String,
@@ -29,9 +28,10 @@ pub struct Row {
     /// Where the processes ran.
     pub placement: String,
     /// How they waited: `sleeping`, or `mixed` where an end often found its answer there before it
-    /// could sleep. Raw blocks at once when it has to wait; Trunkline does in `w1` and `w2` where
-    /// no spinning is named, and may look for a while before it sleeps elsewhere. In `w7` there are
-    /// `none` that wait, and FIFOs whose ends are `spinning`, as memory is in `v9`.
+    /// could sleep. Raw blocks at once when it has to wait; Trunkline does in `round_trip_grid` and
+    /// `call_cost` where no spinning is named, and may look for a while before it sleeps elsewhere.
+    /// In `in_process` there are `none` that wait, and FIFOs whose ends are `spinning`, as memory is
+    /// in `same_host`.
     pub waiting: String,
     /// Names end in their unit.
     pub figures: BTreeMap<String, f64>,
@@ -108,7 +108,12 @@ mod tests {
     #[test]
     fn an_end_that_seldom_slept_makes_the_row_mixed() {
         let row = |switches| {
-            let mut row = Row::new("w1", "raw-tcp", "n=10 t=50".to_owned(), "cross");
+            let mut row = Row::new(
+                "round_trip_grid",
+                "raw-tcp",
+                "n=10 t=50".to_owned(),
+                "cross",
+            );
             row.slept("near", 100, 100.0);
             row.slept("far", switches, 100.0);
             row.waiting
@@ -124,7 +129,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let machine = Machine::here("default").unwrap();
-        let mut row = Row::new("w1", "raw-tcp", "n=10 t=50".to_owned(), "cross");
+        let mut row = Row::new(
+            "round_trip_grid",
+            "raw-tcp",
+            "n=10 t=50".to_owned(),
+            "cross",
+        );
         row.figure("mean_us", 51.25);
         row.require(false, || "two were lost".to_owned());
         let mut sut = Writer::create(&path, &machine).unwrap();

@@ -74,7 +74,7 @@ fn take_one(stream: Stream, mut socket: TcpStream) -> Outcome<Share> {
 /// # Errors
 /// The far end is gone.
 pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
-    let mut far = Role::start("w5-raw", &stream.settings())?;
+    let mut far = Role::start("updates_to_one-raw", &stream.settings())?;
     let address = far.expect("LISTENING")?;
     let connected = (0..stream.subscribers).map(|_| connect(&address));
     let mut sockets = connected.collect::<Outcome<Vec<_>>>()?;

@@ -16,7 +16,7 @@ use trunkline_bench::usage::{Usage, process_cpu_ns};
 
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Ends, Put, Side, Space, open};
-use crate::w5::greet;
+use crate::updates_to_one::greet;
 use crate::{iceoryx, zeromq};
 
 /// Elements that may wait, and messages.
@@ -210,7 +210,7 @@ fn ready(system: &str, settings: &Settings, place: &str) -> Outcome<Ready> {
     };
     let mut feed = Feed::open(system, &side, settings.value("call")?)?;
     let settings = settings.clone().with("system", system).with("port", port);
-    let mut far = Role::start("w3-take", &settings)?;
+    let mut far = Role::start("stream_throughput-take", &settings)?;
     greet(feed.put.as_mut(), 0, HELLO, &mut far)?;
     Ok(Ready {
         feed,
@@ -231,7 +231,10 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     if system == "iceoryx2" {
         row.waiting = "spinning".to_owned();
         let name = format!("trunkline-peer-{}", std::process::id());
-        let mut far = Role::start("w3-take-memory", &flow.settings().with("name", &name))?;
+        let mut far = Role::start(
+            "stream_throughput-take-memory",
+            &flow.settings().with("name", &name),
+        )?;
         let flags = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));
         let writers = Arc::clone(&flags);
         let writer = thread::spawn(move || {

@@ -11,13 +11,13 @@ use crate::Outcome;
 use crate::settings::Settings;
 
 /// Name of the scenario in results.
-pub const SCENARIO: &str = "w5";
+pub const SCENARIO: &str = "updates_to_one";
 /// Numbers of variables of the published chart.
 pub const VARIABLES: [usize; 4] = [1, 10, 100, 1000];
 /// Those with which other systems are measured too.
 pub const BESIDE_OTHERS: [usize; 3] = [1, 100, 1000];
 /// Name of the scenario with several subscribers.
-pub const SEVERAL: &str = "w6";
+pub const SEVERAL: &str = "updates_to_many";
 /// Its numbers of subscribers.
 pub const SUBSCRIBERS: [usize; 3] = [1, 8, 32];
 /// Its number of variables.

@@ -8,10 +8,10 @@ use trunkline_bench::Outcome;
 use trunkline_bench::raw::field;
 use trunkline_bench::record::Row;
 use trunkline_bench::role::{Role, say, wait_for_end};
+use trunkline_bench::round_trip_grid::cell::{LAST, Seen, WARM_UP_TICKS, enter, enter_usage};
+use trunkline_bench::round_trip_grid::{Grid, Kind, SCENARIO};
 use trunkline_bench::settings::Settings;
 use trunkline_bench::usage::Usage;
-use trunkline_bench::w1::cell::{LAST, Seen, WARM_UP_TICKS, enter, enter_usage};
-use trunkline_bench::w1::{Grid, Kind, SCENARIO};
 
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Put, Side, Space, open};
@@ -68,7 +68,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
                 .with("system", system)
                 .with("n", count)
                 .with("port", port);
-            let mut role = Role::start("w1-echo", &settings)?;
+            let mut role = Role::start("round_trip_grid-echo", &settings)?;
             role.expect("LISTENING")?;
             Some(role)
         }

@@ -19,7 +19,7 @@ use crate::statistics::median;
 pub use self::fifos::PAYLOADS;
 
 /// Name of the scenario in results.
-pub const SCENARIO: &str = "w7";
+pub const SCENARIO: &str = "in_process";
 /// All systems of a cell run in its one process.
 pub const SYSTEMS: &str = "all";
 /// The two halves of the scenario, as a cell takes them.
@@ -87,7 +87,7 @@ pub fn measure(settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
                 rows.extend(run(fifos::cell(payload)?, rounds, round, placement));
             }
         }
-        other => return Err(format!("w7 has no part {other}").into()),
+        other => return Err(format!("in_process has no part {other}").into()),
     }
     Ok(rows)
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use trunkline_bench::Outcome;
+use trunkline_bench::footprint::connect::FirstSet;
+use trunkline_bench::footprint::{SCENARIO, name};
 use trunkline_bench::record::Row;
 use trunkline_bench::role::Role;
 use trunkline_bench::settings::Settings;
 use trunkline_bench::statistics::median;
 use trunkline_bench::usage::{Usage, process_cpu_ns};
-use trunkline_bench::w8::connect::FirstSet;
-use trunkline_bench::w8::{SCENARIO, name};
 
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::{mosquitto, redis_server, zenoh_peer, zeromq};
@@ -54,7 +54,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
                 .with("system", system)
                 .with("port", port)
                 .with("vars", variables);
-            let mut role = Role::start("w8-serve", &settings)?;
+            let mut role = Role::start("footprint-serve", &settings)?;
             role.expect("LISTENING")?;
             Some(role)
         }

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING, TRUNKLINE_SPINNING};
 
 /// Name of the scenario in results.
-pub const SCENARIO: &str = "w2";
+pub const SCENARIO: &str = "call_cost";
 /// Who makes the calls of the published table.
 pub const SYSTEMS: [&str; 5] = [
     RAW,

@@ -116,7 +116,10 @@ impl Sink for Counted {
 /// # Errors
 /// The engine is not there, or the system does not tell what is resident.
 pub fn measure(variables: usize, row: &mut Row) -> Outcome<()> {
-    let mut far = Role::start("w8-engine", &Settings::default().with("vars", variables))?;
+    let mut far = Role::start(
+        "footprint-engine",
+        &Settings::default().with("vars", variables),
+    )?;
     let url = far.expect("LISTENING")?;
     let names: Vec<String> = (0..variables).map(name).collect();
     let of_engine = || resident_bytes(far.pid());
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn both_subscribers_get_every_first_reading() {
-        let mut row = Row::new("w8", "trunkline", String::new(), "cross");
+        let mut row = Row::new("footprint", "trunkline", String::new(), "cross");
         in_process(50, &mut row).unwrap();
         assert_eq!(row.invalid, Vec::<String>::new());
         assert!(row.figures.contains_key("further_bytes_per_item"));

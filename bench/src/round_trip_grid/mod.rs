@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::settings::Settings;
 
 /// Name of the scenario in results.
-pub const SCENARIO: &str = "w1";
+pub const SCENARIO: &str = "round_trip_grid";
 /// Numbers of variables of the published grid.
 pub const VARIABLES: [usize; 5] = [1, 10, 50, 100, 500];
 /// Its periods, in milliseconds.

@@ -98,8 +98,8 @@ pub fn subscribe(client: &Client, names: &[String], set: &mut FirstSet) -> Outco
 /// An end has failed.
 pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> Outcome<()> {
     let role = match system {
-        RAW => "w8-raw",
-        TRUNKLINE => "w8-engine",
+        RAW => "footprint-raw",
+        TRUNKLINE => "footprint-engine",
         _ => return Err(format!("there is no system {system}").into()),
     };
     let mut far = Role::start(role, &Settings::default().with("vars", variables))?;

@@ -30,7 +30,7 @@ pub fn measure(variables: usize, restarts: usize, row: &mut Row) -> Outcome<()> 
         .with("store", store.display());
     for _ in 0..restarts {
         let start = Instant::now();
-        let mut far = Role::start("w8-restart", &settings)?;
+        let mut far = Role::start("footprint-restart", &settings)?;
         let engine_ms: f64 = far.expect("STARTED")?.parse()?;
         of_process.push(start.elapsed().as_secs_f64() * 1e3);
         of_engine.push(engine_ms);

@@ -39,7 +39,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
 /// Both ends: the far one gives back what comes.
 pub fn connect() -> Outcome<(Role, Ends)> {
     let name = format!("trunkline-peer-{}", std::process::id());
-    let mut far = Role::start("w9-echo", &Settings::default().with("name", &name))?;
+    let mut far = Role::start("same_host-echo", &Settings::default().with("name", &name))?;
     far.expect("LISTENING")?;
     let ends = Ends::open(&name, "there", "back")?;
     // Until both ends know each other, what is sent is lost.

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn memory_is_divided_by_the_number_of_variables() {
-        let mut row = Row::new("w8", MAP, String::new(), "cross");
+        let mut row = Row::new("footprint", MAP, String::new(), "cross");
         Resident {
             before: MIB,
             deployed: 2.0 * MIB,
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn engine_and_map_have_all_variables() {
-        let mut row = Row::new("w8", "trunkline", String::new(), "cross");
+        let mut row = Row::new("footprint", "trunkline", String::new(), "cross");
         of_engine(100, "f64x10", &mut row).unwrap();
         of_map(100, &mut row).unwrap();
         assert_eq!(row.invalid, Vec::<String>::new());

@@ -10,9 +10,9 @@ use trunkline_bench::Outcome;
 use trunkline_bench::record::Row;
 use trunkline_bench::role::{Role, say};
 use trunkline_bench::settings::Settings;
+use trunkline_bench::updates_to_one::figures::{Share, Written, enter, take_with, taken_of};
+use trunkline_bench::updates_to_one::{PER_CALL, Stream, Taken, Window};
 use trunkline_bench::usage::{Usage, others_cpu_ns, process_cpu_ns, thread_cpu_ns};
-use trunkline_bench::w5::figures::{Share, Written, enter, take_with, taken_of};
-use trunkline_bench::w5::{PER_CALL, Stream, Taken, Window};
 
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Ends, Put, Side, Space, open};
@@ -63,7 +63,7 @@ fn take_one(
     let (mut is_known, mut failed) = (false, None);
     let every = self::window(system, stream.subscribers) / 4;
     take.run(&mut |variable, value| {
-        let value = crate::w2::number(value).unwrap_or(f64::NEG_INFINITY);
+        let value = crate::call_cost::number(value).unwrap_or(f64::NEG_INFINITY);
         if value == 0.0 {
             // The first word of the last variable: every subscription is there.
             if variable + 1 == stream.variables && !is_known {
@@ -138,7 +138,7 @@ pub fn measure(
         });
     }
     let settings = stream.settings().with("system", system).with("port", port);
-    let mut far = Role::start("w5-take", &settings)?;
+    let mut far = Role::start("updates_to_one-take", &settings)?;
     greet(put.as_mut(), stream.variables - 1, 0.0, &mut far)?;
     let broker_ns = || {
         broker

@@ -20,7 +20,7 @@ use crate::role::{say, wait_for_end};
 use crate::settings::Settings;
 
 /// Name of the scenario in results.
-pub const SCENARIO: &str = "w8";
+pub const SCENARIO: &str = "footprint";
 /// Numbers of variables of the memory curve.
 pub const POINTS: [usize; 4] = [500, 1000, 100_000, 1_000_000];
 /// Numbers of variables that a client connects to and that items are counted of.
@@ -78,7 +78,7 @@ fn data_type(kind: &str) -> Outcome<DataType> {
         "f64x10" => array(ElementType::F64),
         "f32x10" => array(ElementType::F32),
         "boolx10" => array(ElementType::Bool),
-        other => return Err(format!("w8 has no variables of type {other}").into()),
+        other => return Err(format!("footprint has no variables of type {other}").into()),
     })
 }
 

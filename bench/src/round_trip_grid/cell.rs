@@ -175,7 +175,7 @@ pub fn enter(grid: &Grid, seen: &mut Seen, row: &mut Row) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::w1::Kind;
+    use crate::round_trip_grid::Kind;
 
     /// Notifies at once; forgets every `forgets`th write of variable 0.
     struct Echo {
@@ -229,7 +229,7 @@ mod tests {
             forgets,
             tells,
         };
-        let mut row = Row::new("w1", "raw-tcp", String::new(), "cross");
+        let mut row = Row::new("round_trip_grid", "raw-tcp", String::new(), "cross");
         run(&grid, 1000, &mut echo, std::process::id(), &mut row).unwrap();
         row
     }

@@ -156,7 +156,7 @@ mod tests {
             .with("updates", 400)
             .with("seconds", 2.0)
             .with("cpu_ns", 800);
-        let mut row = Row::new("w5", "raw-tcp", String::new(), "cross");
+        let mut row = Row::new("updates_to_one", "raw-tcp", String::new(), "cross");
         enter(&mut row, &written, &taken).unwrap();
         row
     }

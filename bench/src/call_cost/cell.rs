@@ -140,7 +140,7 @@ fn check_content(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::w2::OPERATIONS;
+    use crate::call_cost::OPERATIONS;
 
     struct Here {
         held: Vec<f64>,
@@ -177,7 +177,7 @@ mod tests {
             held: vec![0.0; VARIABLES],
             loses,
         };
-        let mut row = Row::new("w2", "raw-tcp", operation.name().to_owned(), "cross");
+        let mut row = Row::new("call_cost", "raw-tcp", operation.name().to_owned(), "cross");
         run(operation, calls, 2, &mut sut, std::process::id(), &mut row)?;
         Ok(row)
     }

@@ -15,7 +15,7 @@ use trunkline_bench::streams::latency::{Pings, measure as ping};
 
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Ends, Put, Side, Space, open};
-use crate::{iceoryx, w9, zeromq};
+use crate::{iceoryx, same_host, zeromq};
 
 /// Messages that may wait.
 const QUEUE: usize = 1000;
@@ -60,7 +60,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     if system == "iceoryx2" {
         let mut row = Row::new(LATENCY, system, "waiting=spinning".to_owned(), place);
         row.waiting = "spinning".to_owned();
-        let (_far, ends) = w9::connect()?;
+        let (_far, ends) = same_host::connect()?;
         let ends: iceoryx::Ends = ends;
         let row = ping(row, count, |number| {
             ends.send(number)?;
@@ -84,7 +84,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     let settings = Settings::default()
         .with("system", system)
         .with("port", port);
-    let mut far = Role::start("w4-echo", &settings)?;
+    let mut far = Role::start("stream_latency-echo", &settings)?;
     far.expect("LISTENING")?;
     let put = Arc::new(Mutex::new(put));
     let is_heard = Arc::new(AtomicBool::new(false));

@@ -1,11 +1,11 @@
 //! W2: calls.
 
 use trunkline_bench::Outcome;
+use trunkline_bench::call_cost::cell::run;
+use trunkline_bench::call_cost::{Operation, SCENARIO, VARIABLES, Variables, Verb};
 use trunkline_bench::record::Row;
 use trunkline_bench::role::Role;
 use trunkline_bench::settings::Settings;
-use trunkline_bench::w2::cell::run;
-use trunkline_bench::w2::{Operation, SCENARIO, VARIABLES, Variables, Verb};
 
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::{mosquitto, nats, redis_server, zenoh_peer, zeromq};
@@ -40,7 +40,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
             let settings = Settings::default()
                 .with("system", system)
                 .with("port", port);
-            let mut role = Role::start("w2-serve", &settings)?;
+            let mut role = Role::start("call_cost-serve", &settings)?;
             role.expect("LISTENING")?;
             Some(role)
         }

@@ -73,7 +73,7 @@ impl Source {
 pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     let source = Source::new(stream.variables, batched)?;
     let settings = stream.settings().with("url", source.url()?);
-    let mut far = Role::start("w5-trunkline", &settings)?;
+    let mut far = Role::start("updates_to_one-trunkline", &settings)?;
     far.expect("SUBSCRIBED")?;
     let mut window = Window::open(stream.warm_up);
     let mut updates = [(0, 0.0); PER_CALL];
