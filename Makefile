@@ -110,7 +110,7 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)
 	$(call step,writes,WRITE_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-cli --test rig late_writes)
-	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
+	$(call step,boiler,cargo run --release -p trunkline-boiler --example boiler_year)
 
 .PHONY: fuzz
 fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)

@@ -16,6 +16,8 @@
 //! at most [`CATCH_UP_MAX`] at once; skipped time is counted in `boiler/sim/skipped`. Only sensors
 //! have noise. Every value is marked as simulated.
 
+#![forbid(unsafe_code)]
+
 mod boiler;
 mod books;
 mod commands;
@@ -46,7 +48,23 @@ use self::instruments::{Instrument, Instruments};
 use self::parameters::STEP_NANOS;
 use self::plant::Plant;
 use self::variable::{Source, Variable};
-use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, Settings};
+use trunkline_io::{
+    Driver, DriverError, Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError,
+    Settings,
+};
+
+/// The driver `sim`, for [`Drivers::with`](trunkline_io::Drivers::with).
+pub const DRIVER: Driver = Driver {
+    name: "sim",
+    description: "a simulated boiler house that conserves mass and energy",
+    make: |settings| match Options::from_settings(settings) {
+        Ok(options) => Ok(Box::new(SimServer::new(options))),
+        Err(cause) => Err(DriverError::Setting {
+            driver: "sim".into(),
+            cause,
+        }),
+    },
+};
 
 /// Default scan period of a `sim`.
 pub const PERIOD: Duration = Duration::from_millis(100);

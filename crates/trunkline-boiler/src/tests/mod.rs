@@ -8,7 +8,7 @@ mod steam;
 use trunkline_types::{Quality, Tick, Timestamp, Value};
 
 use super::{Options, SimServer};
-use crate::{IoServer, ItemId, Scan, SendRefusal};
+use trunkline_io::{IoServer, ItemId, Scan, SendRefusal};
 
 /// A boiler house with its own clock.
 struct Rig {

@@ -7,7 +7,7 @@ use trunkline_types::{DataType, Elements, Level, Quality, Reason, Tick, Value};
 
 use super::super::{CATCH_UP_MAX, Options, SimServer};
 use super::{AUTO, OFF, Rig};
-use crate::{HealthState, IoError, IoServer, ItemId, Scan, SendRefusal, Setting, Settings};
+use trunkline_io::{HealthState, IoError, IoServer, ItemId, Scan, SendRefusal, Setting, Settings};
 
 /// Formats what a scan published, with every bit of every number.
 fn bits(scan: &Scan) -> Vec<String> {

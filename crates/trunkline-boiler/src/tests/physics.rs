@@ -3,7 +3,7 @@
 use trunkline_types::Value;
 
 use super::{AUTO, MANUAL, OFF, Rig};
-use crate::SendRefusal;
+use trunkline_io::SendRefusal;
 
 const RUN: Value = Value::Enum(3);
 const TRIP: Value = Value::Enum(4);

@@ -6,8 +6,8 @@ use super::controls::{BurnerMode, BurnerState, PumpMode, TripCause};
 use super::parameters as p;
 use super::plant::Plant;
 use super::valve::{Drive, Tag};
-use crate::SendRefusal;
-use crate::server::type_name;
+use trunkline_io::SendRefusal;
+use trunkline_io::server::type_name;
 
 /// A settable item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,14 +1,14 @@
 //! Runs the boiler house for a year of its own time, with an operator who disturbs it every twelve
 //! hours, and fails if it loses anything, leaves the possible, or does not come back.
 //!
-//! A soak test of some minutes: `cargo run --release -p trunkline-io --example boiler_year`, with a
+//! A soak test of some minutes: `cargo run --release -p trunkline-boiler --example boiler_year`, with a
 //! number of days behind it for another time than a year.
 
 #![allow(clippy::print_stdout, reason = "it says how far it is")]
 
 use std::error::Error;
 
-use trunkline_io::sim::{CATCH_UP_MAX, Options, SimServer};
+use trunkline_boiler::{CATCH_UP_MAX, Options, SimServer};
 use trunkline_io::{IoServer, Scan};
 use trunkline_types::{Tick, Timestamp, Value};
 

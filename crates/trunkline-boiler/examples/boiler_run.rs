@@ -1,13 +1,13 @@
 //! Prints ten minutes of the boiler house, with a few setpoints changed on the way.
 //!
-//! Run it with `cargo run -p trunkline-io --example boiler_run`.
+//! Run it with `cargo run -p trunkline-boiler --example boiler_run`.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use trunkline_io::sim::{Options, SimServer};
+use trunkline_boiler::{Options, SimServer};
 use trunkline_io::{IoServer, Scan};
 use trunkline_types::{Tick, Timestamp, Value};
 
