@@ -374,7 +374,7 @@ mod tests {
         // numbers of calls, one with those three; four numbers of variables and three of
         // subscribers with three systems.
         let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
-        // Two halves of W7; memory at four points beside a map and of five more types at two of
+        // Three parts of W7; memory at four points beside a map and of five more types at two of
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
@@ -389,7 +389,7 @@ mod tests {
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
         assert_eq!(
             first.len(),
-            published + 2 + memory + others + streams + files
+            published + 3 + memory + others + streams + files
         );
     }
 

@@ -1,10 +1,11 @@
 //! W7: what a variable costs within one process, beside what a program would otherwise share: one
-//! value between its threads (T1), and a FIFO between two of them (T2).
+//! value between its threads (T1), and a FIFO between two of them (T2); and the mark set.
 //!
 //! All systems of a cell take turns round by round in one process, so that whatever disturbs the
 //! machine disturbs them alike; a row is the median of the rounds.
 
 mod fifos;
+mod marks;
 mod seqlock;
 mod values;
 
@@ -22,8 +23,8 @@ pub use self::fifos::PAYLOADS;
 pub const SCENARIO: &str = "in_process";
 /// All systems of a cell run in its one process.
 pub const SYSTEMS: &str = "all";
-/// The two halves of the scenario, as a cell takes them.
-pub const PARTS: [&str; 2] = ["values", "fifos"];
+/// The parts of the scenario, as a cell takes them.
+pub const PARTS: [&str; 3] = ["values", "fifos", "marks"];
 /// Elements that the FIFOs hold, whatever the payload.
 pub const CAPACITY: usize = 100;
 /// How often a number of calls is tried before it counts as filling a round.
@@ -68,7 +69,7 @@ struct Cell {
     contenders: Vec<Contender>,
 }
 
-/// Measures a half of the scenario: settings `part`, `rounds`, `round_us`.
+/// Measures a part of the scenario: settings `part`, `rounds`, `round_us`.
 ///
 /// # Errors
 /// There is no such part, or the engine cannot be started.
@@ -85,6 +86,11 @@ pub fn measure(settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
         "fifos" => {
             for payload in PAYLOADS {
                 rows.extend(run(fifos::cell(payload)?, rounds, round, placement));
+            }
+        }
+        "marks" => {
+            for what in marks::WHATS {
+                rows.extend(run(marks::cell(what)?, rounds, round, "one thread"));
             }
         }
         other => return Err(format!("in_process has no part {other}").into()),
@@ -163,7 +169,7 @@ mod tests {
         for part in PARTS {
             let rows = rows(part);
             let systems: BTreeSet<&str> = rows.iter().map(|row| row.system.as_str()).collect();
-            assert!(systems.len() > 7, "{systems:?}");
+            assert!(systems.len() > 7 || part == "marks", "{systems:?}");
             for row in &rows {
                 assert_eq!(row.invalid, Vec::<String>::new(), "{row:?}");
                 assert!(row.figures["ns"] > 0.0, "{row:?}");
