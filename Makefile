@@ -54,6 +54,9 @@ define run_inside
 	done
 endef
 
+# The workspace of the measurements.
+BENCH := --manifest-path bench/Cargo.toml --target-dir '$(TARGET)/bench'
+
 SIMULATE := cargo run --quiet --profile sim -p trunkline-sim --
 
 .PHONY: help
@@ -66,14 +69,25 @@ demo: toolchain ## Builds and starts the demo: a simulated plant, and this machi
 	@cargo build --release --bin trunkline
 	@exec '$(TARGET)/release/trunkline' demo
 
+.PHONY: check
+check: toolchain ## Format, layers, lints, unit tests and golden vectors: minutes, before each commit
+	$(call step,format,cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check)
+	$(call step,tree,cargo xtask layers && cargo xtask tidy && cargo xtask behaviours)
+	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
+	$(call step,unit,cargo test --workspace --lib --bins)
+	$(call step,vectors,cargo test -p trunkline-types -p trunkline-proto --test vectors --test frames)
+
 .PHONY: test
 test: toolchain nptdms ## Everything that must hold before a change goes in
-	$(call step,format,cargo fmt --all --check)
+	$(call step,format,cargo fmt --all --check && cargo fmt --manifest-path bench/Cargo.toml --check)
 	$(call step,layers,cargo xtask layers)
 	$(call step,tidy,cargo xtask tidy)
-	$(call step,behaviours,cargo xtask behaviours --check)
+	$(call step,behaviours,cargo xtask behaviours)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
+	$(call step,bench,cargo clippy --all-targets $(BENCH) -- -D warnings && \
+		cargo test --no-fail-fast $(BENCH) && \
+		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)
 	$(call step,instructions,bench/instructions)
 	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
 		$(SIMULATE) --streams --hours $(SIM_HOURS))
@@ -96,7 +110,7 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)
 	$(call step,writes,WRITE_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-cli --test rig late_writes)
-	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
+	$(call step,boiler,cargo run --release -p trunkline-boiler --example boiler_year)
 
 .PHONY: fuzz
 fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
@@ -117,14 +131,14 @@ bench: toolchain ## The measurements of bench/, each beside its limit; with othe
 .PHONY: docs
 docs: toolchain ## The book in docs/book and the Rust reference in the target folder
 	@command -v mdbook >/dev/null || cargo install mdbook --locked --root '$(TOOLS)'
+	@cargo xtask behaviours --page
 	@mdbook build docs
 	@RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
 	@echo 'docs/book/index.html'
 
 .PHONY: fmt
 fmt: toolchain ## Formats the source and writes the generated pages
-	@cargo fmt --all
-	@cargo xtask behaviours
+	@cargo fmt --all && cargo fmt --manifest-path bench/Cargo.toml
 	@cargo build --bin trunkline && cargo xtask docs --require-binary
 
 .PHONY: install

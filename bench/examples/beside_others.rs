@@ -1,7 +1,7 @@
 //! A small write beside clients that ask for much: see `trunkline_bench::beside_others`.
 //!
 //! ```text
-//! cargo run --release -p trunkline-bench --example beside_others -- [variables] [seconds] [peers]
+//! cargo run --release --manifest-path bench/Cargo.toml --example beside_others -- [variables] [seconds] [peers]
 //! ```
 
 fn main() -> trunkline_bench::Outcome<()> {

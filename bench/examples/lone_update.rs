@@ -1,7 +1,7 @@
 //! Lone updates: see `trunkline_bench::lone_update`.
 //!
 //! ```text
-//! cargo run --release -p trunkline-bench --example lone_update -- [period in us] [updates] [turns]
+//! cargo run --release --manifest-path bench/Cargo.toml --example lone_update -- [period in us] [updates] [turns]
 //! ```
 
 fn main() -> trunkline_bench::Outcome<()> {

@@ -3,15 +3,15 @@
 use trunkline::types::Contract;
 
 use crate::Outcome;
+use crate::call_cost::{self, Operation, Variables};
 use crate::hosting::{self, Manner};
 use crate::placement::{End, pin};
 use crate::record::Row;
 use crate::role::{Role, end_with_parent};
+use crate::round_trip_grid::{self, Grid, Registers};
 use crate::settings::Settings;
-use crate::w1::{self, Grid, Registers};
-use crate::w2::{self, Operation, Variables};
-use crate::w5::{self, Stream};
-use crate::{blocks, clients, recorder, same_host, streams, tdms, w7, w8};
+use crate::updates_to_one::{self, Stream};
+use crate::{blocks, clients, footprint, in_process, recorder, same_host, streams, tdms};
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -40,7 +40,7 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     // These read their input themselves.
     match name {
         "engine" => return hosting::serve(settings),
-        "v9-engine" => return same_host::serve(settings),
+        "same_host-engine" => return same_host::serve(settings),
         "clients-engine" => return clients::serve(settings),
         "clients-stopped" => {
             // Clients are near ends, these too.
@@ -51,24 +51,24 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     }
     end_with_parent();
     match name {
-        "w1-raw" => w1::raw::echo(),
-        "w2-raw" => w2::raw::serve(),
-        "w8-raw" => w8::connect::serve_raw(settings.value("vars")?),
-        "w8-engine" => w8::serve(settings),
-        "w8-restart" => w8::restart::start(settings),
-        "v9-unix" => same_host::echo(),
+        "round_trip_grid-raw" => round_trip_grid::raw::echo(),
+        "call_cost-raw" => call_cost::raw::serve(),
+        "footprint-raw" => footprint::connect::serve_raw(settings.value("vars")?),
+        "footprint-engine" => footprint::serve(settings),
+        "footprint-restart" => footprint::restart::start(settings),
+        "same_host-unix" => same_host::echo(),
         "blocks-raw" => blocks::taking::take_raw(settings),
-        "w3-raw" => streams::throughput::read_raw(settings),
-        "w3-trunkline" => streams::throughput::read_stream(settings),
+        "stream_throughput-raw" => streams::throughput::read_raw(settings),
+        "stream_throughput-trunkline" => streams::throughput::read_stream(settings),
         "drain-raw" => streams::drain::read_raw(settings),
         "drain-trunkline" => streams::drain::read_stream(settings),
-        "w4-raw" => streams::latency::echo_raw(settings),
-        "w4-trunkline" => streams::latency::echo_stream(settings),
+        "stream_latency-raw" => streams::latency::echo_raw(settings),
+        "stream_latency-trunkline" => streams::latency::echo_stream(settings),
         "blocks-trunkline" => blocks::taking::take_trunkline(settings),
-        "w5-raw" => w5::raw::take_all(Stream::read(settings)?),
-        "w5-trunkline" => {
+        "updates_to_one-raw" => updates_to_one::raw::take_all(Stream::read(settings)?),
+        "updates_to_one-trunkline" => {
             let url: String = settings.value("url")?;
-            w5::trunkline::take_all(Stream::read(settings)?, &url)
+            updates_to_one::trunkline::take_all(Stream::read(settings)?, &url)
         }
         _ => Err(format!("there is no role {name}").into()),
     }
@@ -81,16 +81,16 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
 pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Vec<Row>> {
     let placement = pin(End::Near)?;
     match scenario {
-        w1::SCENARIO => w1_cells(system, settings, placement),
-        w2::SCENARIO => w2_cells(system, settings, placement),
-        w5::SCENARIO | w5::SEVERAL => {
+        round_trip_grid::SCENARIO => round_trip_grid_cells(system, settings, placement),
+        call_cost::SCENARIO => call_cost_cells(system, settings, placement),
+        updates_to_one::SCENARIO | updates_to_one::SEVERAL => {
             let stream = Stream::read(settings)?;
             let case = stream.case(scenario);
             let mut row = Row::new(scenario, system, case, placement);
             match system {
-                RAW => w5::raw::write_all(stream, &mut row)?,
-                TRUNKLINE => w5::trunkline::write_all(stream, false, &mut row)?,
-                TRUNKLINE_BATCHED => w5::trunkline::write_all(stream, true, &mut row)?,
+                RAW => updates_to_one::raw::write_all(stream, &mut row)?,
+                TRUNKLINE => updates_to_one::trunkline::write_all(stream, false, &mut row)?,
+                TRUNKLINE_BATCHED => updates_to_one::trunkline::write_all(stream, true, &mut row)?,
                 _ => return Err(no_system(system)),
             }
             Ok(vec![row])
@@ -113,8 +113,8 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
         }
         tdms::READING => Ok(vec![tdms::reading::cell(system, settings, placement)?]),
         tdms::WRITING => Ok(vec![tdms::writing::cell(system, settings, placement)?]),
-        w7::SCENARIO => w7::measure(settings, placement),
-        w8::SCENARIO => Ok(vec![w8_cell(system, settings, placement)?]),
+        in_process::SCENARIO => in_process::measure(settings, placement),
+        footprint::SCENARIO => Ok(vec![footprint_cell(system, settings, placement)?]),
         _ => Err(format!("there is no scenario {scenario}").into()),
     }
 }
@@ -163,7 +163,7 @@ fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Ro
 
 /// All periods of one number and type of variables, on one connection. `periods` is a list of
 /// `period:ticks`.
-fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
+fn round_trip_grid_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let periods: String = settings.value("periods")?;
     let mut rows = Vec::new();
     let mut first_tick = 0;
@@ -177,10 +177,10 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
             Some(ends) => ends,
             None => {
                 let kind = grid.kind.name();
-                let (far, address) = far_end(system, "w1-raw", grid.variables, kind)?;
+                let (far, address) = far_end(system, "round_trip_grid-raw", grid.variables, kind)?;
                 let registers: Box<dyn Registers> = match system {
-                    RAW => Box::new(w1::raw::Near::connect(&address, grid)?),
-                    _ => Box::new(w1::trunkline::Near::connect(
+                    RAW => Box::new(round_trip_grid::raw::Near::connect(&address, grid)?),
+                    _ => Box::new(round_trip_grid::trunkline::Near::connect(
                         &address,
                         grid,
                         match system {
@@ -194,33 +194,36 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
             }
         };
         let case = format!("n={} t={period} type={}", grid.variables, grid.kind.name());
-        let mut row = Row::new(w1::SCENARIO, system, case, placement);
-        w1::cell::run(&grid, first_tick, registers.as_mut(), far.pid(), &mut row)?;
+        let mut row = Row::new(round_trip_grid::SCENARIO, system, case, placement);
+        round_trip_grid::cell::run(&grid, first_tick, registers.as_mut(), far.pid(), &mut row)?;
         note_manner(system, &mut row);
         registers.finish()?;
-        first_tick += grid.ticks + w1::cell::WARM_UP_TICKS;
+        first_tick += grid.ticks + round_trip_grid::cell::WARM_UP_TICKS;
         rows.push(row);
     }
     Ok(rows)
 }
 
 /// All operations named, on one connection.
-fn w2_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
+fn call_cost_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let (calls, passes) = (settings.value("calls")?, settings.value("passes")?);
     let operations: String = settings.value("operations")?;
-    let (far, address) = far_end(system, "w2-raw", w2::VARIABLES, "f64")?;
+    let (far, address) = far_end(system, "call_cost-raw", call_cost::VARIABLES, "f64")?;
     let mut near: Box<dyn Variables> = match system {
-        RAW => Box::new(w2::raw::Near::connect(&address)?),
-        _ => Box::new(w2::trunkline::Near::connect(&address, manner(system))?),
+        RAW => Box::new(call_cost::raw::Near::connect(&address)?),
+        _ => Box::new(call_cost::trunkline::Near::connect(
+            &address,
+            manner(system),
+        )?),
     };
     // Gets find a value.
-    near.put_all(0, w2::VARIABLES)?;
+    near.put_all(0, call_cost::VARIABLES)?;
     let mut rows = Vec::new();
     for name in operations.split(',') {
         let operation = Operation::named(name)?;
         let case = format!("op={name} calls={calls}");
-        let mut row = Row::new(w2::SCENARIO, system, case, placement);
-        w2::cell::run(operation, calls, passes, near.as_mut(), far.pid(), &mut row)?;
+        let mut row = Row::new(call_cost::SCENARIO, system, case, placement);
+        call_cost::cell::run(operation, calls, passes, near.as_mut(), far.pid(), &mut row)?;
         note_manner(system, &mut row);
         rows.push(row);
     }
@@ -228,29 +231,29 @@ fn w2_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
 }
 
 /// What the setting `what` asks for.
-fn w8_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
+fn footprint_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let (what, variables): (String, usize) = (settings.value("what")?, settings.value("vars")?);
     let mut case = format!("what={what} vars={variables}");
     let kind: String = settings.value_or("type", "f64".to_owned())?;
     if what == "memory" {
         case.push_str(&format!(" type={kind}"));
     }
-    let mut row = Row::new(w8::SCENARIO, system, case, placement);
+    let mut row = Row::new(footprint::SCENARIO, system, case, placement);
     match (what.as_str(), system) {
-        ("memory", w8::memory::MAP) => w8::memory::of_map(variables, &mut row)?,
-        ("memory", TRUNKLINE) => w8::memory::of_engine(variables, &kind, &mut row)?,
-        ("items-in-process", TRUNKLINE) => w8::items::in_process(variables, &mut row)?,
-        ("items", TRUNKLINE) => w8::items::measure(variables, &mut row)?,
+        ("memory", footprint::memory::MAP) => footprint::memory::of_map(variables, &mut row)?,
+        ("memory", TRUNKLINE) => footprint::memory::of_engine(variables, &kind, &mut row)?,
+        ("items-in-process", TRUNKLINE) => footprint::items::in_process(variables, &mut row)?,
+        ("items", TRUNKLINE) => footprint::items::measure(variables, &mut row)?,
         ("connect", RAW | TRUNKLINE) => {
-            w8::connect::measure(system, variables, settings.value("passes")?, &mut row)?;
+            footprint::connect::measure(system, variables, settings.value("passes")?, &mut row)?;
         }
         ("restart", TRUNKLINE) => {
-            w8::restart::measure(variables, settings.value("restarts")?, &mut row)?;
+            footprint::restart::measure(variables, settings.value("restarts")?, &mut row)?;
         }
         ("memory" | "items" | "items-in-process" | "connect" | "restart", _) => {
             return Err(no_system(system));
         }
-        _ => return Err(format!("w8 measures no {what}").into()),
+        _ => return Err(format!("footprint measures no {what}").into()),
     }
     Ok(row)
 }

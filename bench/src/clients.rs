@@ -15,6 +15,7 @@ use trunkline::{
 };
 
 use crate::Outcome;
+use crate::footprint::resident_bytes;
 use crate::hosting::{free_port, library, name, names, url};
 use crate::record::Row;
 use crate::role::{Role, say, wait_for_end};
@@ -22,14 +23,13 @@ use crate::settings::Settings;
 use crate::statistics::{Summary, median};
 use crate::trunkline_calls::{PATIENCE, opened};
 use crate::usage::{Loopback, Usage};
-use crate::w8::resident_bytes;
 
 /// Silent variables.
-pub const IDLE: &str = "v10";
+pub const IDLE: &str = "idle_clients";
 /// Changes beside polling.
-pub const CHANGES: &str = "v11";
+pub const CHANGES: &str = "changes_against_polling";
 /// Stopped clients.
-pub const STALLED: &str = "v12";
+pub const STALLED: &str = "stopped_clients";
 /// Clients of `IDLE`, and live and stopped ones of `STALLED`.
 pub const CLIENTS: usize = 100;
 /// Variables of `IDLE` and `CHANGES`.

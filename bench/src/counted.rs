@@ -27,13 +27,6 @@ const BUDGET: usize = 1 << 16;
 /// Names of the paths.
 pub const PATHS: [&str; 5] = ["write", "encode", "decode", "fan-out-1", "fan-out-32"];
 
-/// What `bench/instructions.toml` says was measured of a path, per item.
-pub fn measured(file: &str, path: &str) -> Option<f64> {
-    let (_, section) = file.split_once(&format!("[{path}]\n"))?;
-    let mut lines = section.lines().take_while(|line| !line.starts_with('['));
-    lines.find_map(|line| line.strip_prefix("measured = ")?.parse().ok())
-}
-
 /// Does nothing: the loops here ask the sessions by themselves.
 struct NoWake;
 
@@ -270,13 +263,6 @@ impl Rig {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_measured_is_found() {
-        let file = "# x\n\n[write]\nmeasured = 12.5\nlimit = 13.8\n\n[encode]\nlimit = 3\n";
-        assert_eq!(measured(file, "write"), Some(12.5));
-        assert_eq!(measured(file, "encode"), None);
-    }
 
     #[test]
     fn every_path_brings_its_updates_to_the_client() {

@@ -7,21 +7,22 @@
 //! `docs/how-to/measure.md` says how to read what it finds.
 //!
 //! # Layout
-//! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
-//!   drives.
-//! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
+//! - `round_trip_grid`, `call_cost`, `updates_to_one`, `footprint`: scenarios; each has one loop,
+//!   and an end per system that it drives.
+//! - `blocks`, `same_host`, `clients`: further scenarios.
 //! - `streams`: elements from one process to another: as fast as they go, one at a time, with
 //!   journals, by size of buffer, at a rate.
 //! - `tdms`: files of measured values, read and written.
 //! - `lone_update`: one update from the engine's program, with and without the connection thread.
-//! - `w7`: what happens within one process.
+//! - `in_process`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
 //! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
 //!   end.
 //! - `peers`: other systems, which take part when they are installed.
 //! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
 //! - `stages`: the same path without a network, stage by stage.
-//! - `plan`, `run`, `report`: the order of a run; the run; tables and plots of its results.
+//! - `plan`, `run`: the order of a run; the run. `bench/report.py` makes tables and plots of its
+//!   results.
 //! - `counted`: paths whose instructions are counted.
 //!
 //! It is a library so that `bench/peers`, which is built by itself, measures other systems with the
@@ -33,10 +34,13 @@
 
 pub mod beside_others;
 pub mod blocks;
+pub mod call_cost;
 pub mod cells;
 pub mod clients;
 pub mod counted;
+pub mod footprint;
 pub mod hosting;
+pub mod in_process;
 pub mod lone_update;
 pub mod machine;
 pub mod peers;
@@ -45,8 +49,8 @@ pub mod plan;
 pub mod raw;
 pub mod record;
 pub mod recorder;
-pub mod report;
 pub mod role;
+pub mod round_trip_grid;
 pub mod run;
 pub mod same_host;
 pub mod settings;
@@ -55,12 +59,8 @@ pub mod statistics;
 pub mod streams;
 pub mod tdms;
 pub mod trunkline_calls;
+pub mod updates_to_one;
 pub mod usage;
-pub mod w1;
-pub mod w2;
-pub mod w5;
-pub mod w7;
-pub mod w8;
 
 use std::error::Error;
 

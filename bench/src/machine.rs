@@ -4,19 +4,18 @@ use std::fs;
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::Outcome;
 
 /// The machine, the time and the kind of run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Kind of run: `full`, `default` or `quick`.
     pub run: String,
     /// Day, as in ISO 8601, UTC.
     pub date: String,
-    /// Time of day at its start, `hh:mm`, UTC; empty in files of earlier releases.
-    #[serde(default)]
+    /// Time of day at its start, `hh:mm`, UTC; files of earlier releases have none.
     pub time: String,
     /// Model of the processor.
     pub cpu: String,

@@ -1,5 +1,5 @@
-//! The program of `bench/run`: measures, reports, and is the processes of a cell. The library says
-//! what is where.
+//! The program of `bench/run`: measures, and is the processes of a cell. The library says what is
+//! where.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use trunkline_bench::plan::Extent;
 use trunkline_bench::settings::Settings;
-use trunkline_bench::{Outcome, cells, report, run, stages};
+use trunkline_bench::{Outcome, cells, run, stages};
 
 /// Measures Trunkline beside its physical limits.
 #[derive(Debug, Parser)]
@@ -37,22 +37,14 @@ enum Command {
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios, such as w1 or v9; all when none is named.
+        /// Scenarios, such as round_trip_grid or same_host; all when none is named.
         scenarios: Vec<String>,
-    },
-    /// Writes tables and plots of the results.
-    Report {
-        /// One result file alone; otherwise each scenario is of the newest file that has it.
-        file: Option<PathBuf>,
-        /// Folder of `results`, of the page and of the plots.
-        #[arg(long, default_value = "bench")]
-        folder: PathBuf,
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario, such as w1.
+        /// The scenario, such as round_trip_grid.
         scenario: String,
-        /// The system, such as raw-tcp or trunkline; all for w7.
+        /// The system, such as raw-tcp or trunkline; all for in_process.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
@@ -106,7 +98,6 @@ fn carry_out(command: Command) -> Outcome<()> {
             );
             Ok(())
         }
-        Command::Report { file, folder } => report::write(file.as_deref(), &folder),
         Command::Cell {
             scenario,
             system,

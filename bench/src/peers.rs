@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{recorder, same_host, streams, tdms, w1, w2, w5, w8};
+use crate::{
+    call_cost, footprint, recorder, round_trip_grid, same_host, streams, tdms, updates_to_one,
+};
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
@@ -15,25 +17,32 @@ const FOLDER_DEFAULT: &str = "target/peers";
 pub struct Peer {
     /// Its name in results.
     pub system: &'static str,
-    /// Its name on the page.
-    pub name: &'static str,
     /// The program that uses it.
     program: &'static str,
     /// Where it is measured: groups of scenarios.
     scenarios: &'static [&'static [&'static str]],
 }
 
-const PUBLISHING: &[&str] = &[w1::SCENARIO, w5::SCENARIO, w5::SEVERAL];
-const CALLED: &[&str] = &[w1::SCENARIO, w2::SCENARIO, w5::SCENARIO, w5::SEVERAL];
+const PUBLISHING: &[&str] = &[
+    round_trip_grid::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+];
+const CALLED: &[&str] = &[
+    round_trip_grid::SCENARIO,
+    call_cost::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+];
 const EVERYWHERE: &[&str] = &[
-    w1::SCENARIO,
-    w2::SCENARIO,
-    w5::SCENARIO,
-    w5::SEVERAL,
-    w8::SCENARIO,
+    round_trip_grid::SCENARIO,
+    call_cost::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+    footprint::SCENARIO,
 ];
 /// Where a system that may wait for more to send is told not to.
-const AT_ONCE: &[&str] = &[w1::SCENARIO, streams::LATENCY];
+const AT_ONCE: &[&str] = &[round_trip_grid::SCENARIO, streams::LATENCY];
 /// The scenarios of streams.
 const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
 
@@ -42,54 +51,32 @@ const FILES: &[&str] = &[tdms::READING, tdms::WRITING];
 
 const fn peer(
     system: &'static str,
-    name: &'static str,
     program: &'static str,
     scenarios: &'static [&'static [&'static str]],
 ) -> Peer {
     Peer {
         system,
-        name,
         program,
         scenarios,
     }
 }
 
-/// All of them, in the order of the page.
+/// All of them; `bench/report.toml` has their names on the page.
 pub const PEERS: [Peer; 14] = [
-    peer("redis", "Redis", "rust", &[EVERYWHERE, STREAMED]),
-    peer("mosquitto", "mosquitto", "rust", &[EVERYWHERE, STREAMED]),
-    peer("nats", "NATS", "rust", &[CALLED, STREAMED]),
-    peer("zenoh", "Zenoh", "rust", &[EVERYWHERE, STREAMED]),
-    peer("zenoh-express", "Zenoh, express", "rust", &[AT_ONCE]),
-    peer(
-        "zeromq",
-        "ZeroMQ",
-        "rust",
-        &[EVERYWHERE, STREAMED, &[streams::PACED]],
-    ),
-    peer("open62541", "open62541", "opcua", &[EVERYWHERE]),
-    peer("epics-ca", "EPICS CA", "ca", &[EVERYWHERE]),
-    peer("epics-pva", "EPICS pvAccess", "pva", &[EVERYWHERE]),
-    peer("cyclone-dds", "Cyclone DDS", "dds", &[PUBLISHING]),
-    peer(
-        "iceoryx2",
-        "iceoryx2",
-        "rust",
-        &[&[same_host::SCENARIO], STREAMED],
-    ),
-    peer(
-        "aeron",
-        "Aeron IPC",
-        "aeron",
-        &[&[same_host::SCENARIO], STREAMED],
-    ),
-    peer(
-        "nptdms",
-        "npTDMS",
-        "nptdms",
-        &[FILES, &[recorder::SCENARIO]],
-    ),
-    peer("hdf5", "HDF5 (h5py)", "python", &[&[recorder::SCENARIO]]),
+    peer("redis", "rust", &[EVERYWHERE, STREAMED]),
+    peer("mosquitto", "rust", &[EVERYWHERE, STREAMED]),
+    peer("nats", "rust", &[CALLED, STREAMED]),
+    peer("zenoh", "rust", &[EVERYWHERE, STREAMED]),
+    peer("zenoh-express", "rust", &[AT_ONCE]),
+    peer("zeromq", "rust", &[EVERYWHERE, STREAMED, &[streams::PACED]]),
+    peer("open62541", "opcua", &[EVERYWHERE]),
+    peer("epics-ca", "ca", &[EVERYWHERE]),
+    peer("epics-pva", "pva", &[EVERYWHERE]),
+    peer("cyclone-dds", "dds", &[PUBLISHING]),
+    peer("iceoryx2", "rust", &[&[same_host::SCENARIO], STREAMED]),
+    peer("aeron", "aeron", &[&[same_host::SCENARIO], STREAMED]),
+    peer("nptdms", "nptdms", &[FILES, &[recorder::SCENARIO]]),
+    peer("hdf5", "python", &[&[recorder::SCENARIO]]),
 ];
 
 /// Those measured in a scenario.
@@ -152,6 +139,6 @@ mod tests {
         let reason = |system| named(system).unwrap().reason(missing);
         assert_eq!((reason("zenoh"), reason("nats")), (Some("no crate"), None));
         assert!(named("trunkline").is_none());
-        assert!(of(w2::SCENARIO).all(|peer| peer.system != "zenoh-express"));
+        assert!(of(call_cost::SCENARIO).all(|peer| peer.system != "zenoh-express"));
     }
 }

@@ -1,22 +1,25 @@
 //! What a run consists of: every cell with every system in turn, several times over.
 
 use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
+use crate::round_trip_grid::{self, Kind};
 use crate::settings::Settings;
 use crate::stages;
-use crate::w1::{self, Kind};
-use crate::{blocks, clients, peers, recorder, same_host, streams, tdms, w2, w5, w7, w8};
+use crate::{
+    blocks, call_cost, clients, footprint, in_process, peers, recorder, same_host, streams, tdms,
+    updates_to_one,
+};
 
 /// Numbers of variables of W1 with which other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
 pub const SCENARIOS: [&str; 22] = [
-    w1::SCENARIO,
-    w2::SCENARIO,
-    w5::SCENARIO,
-    w5::SEVERAL,
-    w7::SCENARIO,
-    w8::SCENARIO,
+    round_trip_grid::SCENARIO,
+    call_cost::SCENARIO,
+    updates_to_one::SCENARIO,
+    updates_to_one::SEVERAL,
+    in_process::SCENARIO,
+    footprint::SCENARIO,
     same_host::SCENARIO,
     clients::IDLE,
     clients::CHANGES,
@@ -89,7 +92,7 @@ impl Extent {
         let periods: &[u64] = if self == Extent::Quick {
             &[10]
         } else {
-            &w1::PERIODS_MS
+            &round_trip_grid::PERIODS_MS
         };
         let words = periods
             .iter()
@@ -102,14 +105,14 @@ impl Extent {
     pub fn steps(self, repeat: u32, scenarios: &[String], with_peers: bool) -> Vec<Step> {
         let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|one| one == name);
         let mut cells: Vec<Cell> = Vec::new();
-        if wanted(w1::SCENARIO) {
+        if wanted(round_trip_grid::SCENARIO) {
             let kinds: &[Kind] = if self == Extent::Quick {
                 &[Kind::I32]
             } else {
-                &w1::TYPES
+                &round_trip_grid::TYPES
             };
             for kind in kinds {
-                for variables in w1::VARIABLES {
+                for variables in round_trip_grid::VARIABLES {
                     let settings = Settings::default()
                         .with("n", variables)
                         .with("type", kind.name())
@@ -118,25 +121,31 @@ impl Extent {
                         Kind::I32 => &[RAW, TRUNKLINE, TRUNKLINE_ALL],
                         _ => &[RAW, TRUNKLINE],
                     };
-                    cells.push((w1::SCENARIO, systems, settings));
+                    cells.push((round_trip_grid::SCENARIO, systems, settings));
                 }
             }
             // One variable, as ways and not packing are what differs.
             let settings = Settings::default().with("n", 1).with("type", "i32");
             let settings = settings.with("periods", self.first_period());
-            cells.push((w1::SCENARIO, &NEAR_WAYS, settings));
+            cells.push((round_trip_grid::SCENARIO, &NEAR_WAYS, settings));
             let settings = Settings::default().with("n", 100).with("type", "i32");
-            let settings = settings.with("periods", format!("{}:100", w1::AT_ONCE));
-            cells.push((w1::SCENARIO, &[TRUNKLINE, TRUNKLINE_ALL], settings));
+            let settings = settings.with("periods", format!("{}:100", round_trip_grid::AT_ONCE));
+            cells.push((
+                round_trip_grid::SCENARIO,
+                &[TRUNKLINE, TRUNKLINE_ALL],
+                settings,
+            ));
         }
-        if wanted(w2::SCENARIO) {
+        if wanted(call_cost::SCENARIO) {
             let passes = if self == Extent::Quick { 2 } else { 9 };
-            let all = w2::OPERATIONS.map(w2::Operation::name).join(",");
-            let mut calls = vec![(w2::CALLS, passes, all.as_str())];
+            let all = call_cost::OPERATIONS
+                .map(call_cost::Operation::name)
+                .join(",");
+            let mut calls = vec![(call_cost::CALLS, passes, all.as_str())];
             match self {
                 Extent::Quick => {}
-                Extent::Default => calls.push((w2::MANY_CALLS, 1, "async-put,async-get")),
-                Extent::Full => calls.push((w2::MANY_CALLS, 1, all.as_str())),
+                Extent::Default => calls.push((call_cost::MANY_CALLS, 1, "async-put,async-get")),
+                Extent::Full => calls.push((call_cost::MANY_CALLS, 1, all.as_str())),
             }
             for (calls, passes, operations) in calls {
                 let settings = Settings::default()
@@ -144,21 +153,27 @@ impl Extent {
                     .with("passes", passes)
                     .with("operations", operations);
                 let systems: &[&str] = match calls {
-                    w2::CALLS => &w2::SYSTEMS,
+                    call_cost::CALLS => &call_cost::SYSTEMS,
                     _ => &[RAW, TRUNKLINE],
                 };
-                cells.push((w2::SCENARIO, systems, settings));
+                cells.push((call_cost::SCENARIO, systems, settings));
             }
         }
-        if wanted(w5::SCENARIO) {
-            for variables in w5::VARIABLES {
+        if wanted(updates_to_one::SCENARIO) {
+            for variables in updates_to_one::VARIABLES {
                 let settings = self.stream().with("vars", variables);
-                cells.push((w5::SCENARIO, &[RAW, TRUNKLINE, TRUNKLINE_BATCHED], settings));
+                cells.push((
+                    updates_to_one::SCENARIO,
+                    &[RAW, TRUNKLINE, TRUNKLINE_BATCHED],
+                    settings,
+                ));
             }
         }
-        if wanted(w5::SEVERAL) {
-            for subscribers in w5::SUBSCRIBERS {
-                let settings = self.stream().with("vars", w5::SEVERAL_VARIABLES);
+        if wanted(updates_to_one::SEVERAL) {
+            for subscribers in updates_to_one::SUBSCRIBERS {
+                let settings = self
+                    .stream()
+                    .with("vars", updates_to_one::SEVERAL_VARIABLES);
                 let settings = settings.with("subs", subscribers);
                 // What many may have waiting within their bounds is to be a small part of it.
                 let settings = match self {
@@ -167,25 +182,25 @@ impl Extent {
                     _ => settings,
                 };
                 let systems = &[RAW, TRUNKLINE, TRUNKLINE_BATCHED];
-                cells.push((w5::SEVERAL, systems, settings));
+                cells.push((updates_to_one::SEVERAL, systems, settings));
             }
         }
-        if wanted(w7::SCENARIO) {
+        if wanted(in_process::SCENARIO) {
             let (rounds, round_us) = match self {
                 Extent::Quick => (3, 500),
                 Extent::Default => (15, 5000),
                 Extent::Full => (15, 20_000),
             };
-            for part in w7::PARTS {
+            for part in in_process::PARTS {
                 let settings = Settings::default()
                     .with("part", part)
                     .with("rounds", rounds)
                     .with("round_us", round_us);
-                cells.push((w7::SCENARIO, &[w7::SYSTEMS], settings));
+                cells.push((in_process::SCENARIO, &[in_process::SYSTEMS], settings));
             }
         }
-        if wanted(w8::SCENARIO) {
-            cells.extend(self.w8_cells());
+        if wanted(footprint::SCENARIO) {
+            cells.extend(self.footprint_cells());
         }
         cells.extend(self.other_cells().into_iter().filter(|cell| wanted(cell.0)));
         let mut steps = Vec::new();
@@ -202,7 +217,7 @@ impl Extent {
             }
             let step = |system| {
                 let mut settings = settings.clone();
-                if scenario == w1::SCENARIO && peers::named(system).is_some() {
+                if scenario == round_trip_grid::SCENARIO && peers::named(system).is_some() {
                     settings.set("periods", self.first_period());
                 }
                 Step {
@@ -241,7 +256,7 @@ impl Extent {
         };
         let count = settings.value_or("n", 0).unwrap_or(0);
         match scenario {
-            w1::SCENARIO => {
+            round_trip_grid::SCENARIO => {
                 let counts = if self == Extent::Quick {
                     &PEER_VARIABLES[1..2]
                 } else {
@@ -249,11 +264,13 @@ impl Extent {
                 };
                 is("type", "i32") && !is("periods", "0:100") && counts.contains(&count)
             }
-            w2::SCENARIO => is("calls", &w2::CALLS.to_string()),
-            w5::SCENARIO if self == Extent::Quick => is("vars", "100"),
-            w5::SCENARIO => w5::BESIDE_OTHERS.contains(&settings.value_or("vars", 0).unwrap_or(0)),
-            w5::SEVERAL if self == Extent::Quick => is("subs", "8"),
-            w8::SCENARIO => is("what", "connect"),
+            call_cost::SCENARIO => is("calls", &call_cost::CALLS.to_string()),
+            updates_to_one::SCENARIO if self == Extent::Quick => is("vars", "100"),
+            updates_to_one::SCENARIO => {
+                updates_to_one::BESIDE_OTHERS.contains(&settings.value_or("vars", 0).unwrap_or(0))
+            }
+            updates_to_one::SEVERAL if self == Extent::Quick => is("subs", "8"),
+            footprint::SCENARIO => is("what", "connect"),
             same_host::SCENARIO => is("batch", "100"),
             _ => true,
         }
@@ -297,7 +314,7 @@ impl Extent {
     }
 
     /// Memory, subscribed items, first full sets, restarts.
-    fn w8_cells(self) -> Vec<Cell> {
+    fn footprint_cells(self) -> Vec<Cell> {
         let is_quick = self == Extent::Quick;
         let cell = |what: &str, variables: usize| {
             Settings::default()
@@ -305,30 +322,38 @@ impl Extent {
                 .with("vars", variables)
         };
         let mut cells: Vec<Cell> = Vec::new();
-        let points = if is_quick { 2 } else { w8::POINTS.len() };
-        for variables in &w8::POINTS[..points] {
-            let settings = cell("memory", *variables).with("type", w8::TYPES[0]);
-            cells.push((w8::SCENARIO, &[w8::memory::MAP, TRUNKLINE], settings));
+        let points = if is_quick { 2 } else { footprint::POINTS.len() };
+        for variables in &footprint::POINTS[..points] {
+            let settings = cell("memory", *variables).with("type", footprint::TYPES[0]);
+            cells.push((
+                footprint::SCENARIO,
+                &[footprint::memory::MAP, TRUNKLINE],
+                settings,
+            ));
         }
-        let others = if is_quick { 1 } else { w8::TYPES.len() };
-        for kind in &w8::TYPES[1..others] {
-            for variables in &w8::POINTS[..2] {
+        let others = if is_quick { 1 } else { footprint::TYPES.len() };
+        for kind in &footprint::TYPES[1..others] {
+            for variables in &footprint::POINTS[..2] {
                 let settings = cell("memory", *variables).with("type", kind);
-                cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
+                cells.push((footprint::SCENARIO, &[TRUNKLINE], settings));
             }
         }
-        let connected = if is_quick { 1 } else { w8::CONNECTED.len() };
-        for variables in &w8::CONNECTED[..connected] {
+        let connected = if is_quick {
+            1
+        } else {
+            footprint::CONNECTED.len()
+        };
+        for variables in &footprint::CONNECTED[..connected] {
             for what in ["items-in-process", "items"] {
-                cells.push((w8::SCENARIO, &[TRUNKLINE], cell(what, *variables)));
+                cells.push((footprint::SCENARIO, &[TRUNKLINE], cell(what, *variables)));
             }
             let passes = if is_quick { 1 } else { 5 };
             let settings = cell("connect", *variables).with("passes", passes);
-            cells.push((w8::SCENARIO, &[RAW, TRUNKLINE], settings));
+            cells.push((footprint::SCENARIO, &[RAW, TRUNKLINE], settings));
         }
         let restarts = if is_quick { 1 } else { 5 };
-        let settings = cell("restart", w8::RESTARTED).with("restarts", restarts);
-        cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
+        let settings = cell("restart", footprint::RESTARTED).with("restarts", restarts);
+        cells.push((footprint::SCENARIO, &[TRUNKLINE], settings));
         cells
     }
 }
@@ -349,7 +374,7 @@ mod tests {
         // numbers of calls, one with those three; four numbers of variables and three of
         // subscribers with three systems.
         let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
-        // Two halves of W7; memory at four points beside a map and of five more types at two of
+        // Three parts of W7; memory at four points beside a map and of five more types at two of
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
@@ -364,7 +389,7 @@ mod tests {
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
         assert_eq!(
             first.len(),
-            published + 2 + memory + others + streams + files
+            published + 3 + memory + others + streams + files
         );
     }
 
@@ -375,14 +400,33 @@ mod tests {
             let is_it = |step: &&Step| step.system == system && step.scenario == scenario;
             steps.iter().filter(is_it).count()
         };
-        assert_eq!((of("redis", "w1"), of("redis", "w2")), (3, 1));
-        assert_eq!((of("nats", "w5"), of("nats", "w8")), (3, 0));
-        assert_eq!((of("iceoryx2", "v9"), of("zeromq", "w6")), (1, 3));
-        assert_eq!((of("hdf5", "w9"), of("redis", "w9")), (7, 0));
+        assert_eq!(
+            (of("redis", "round_trip_grid"), of("redis", "call_cost")),
+            (3, 1)
+        );
+        assert_eq!(
+            (of("nats", "updates_to_one"), of("nats", "footprint")),
+            (3, 0)
+        );
+        assert_eq!(
+            (of("iceoryx2", "same_host"), of("zeromq", "updates_to_many")),
+            (1, 3)
+        );
+        assert_eq!((of("hdf5", "recorder"), of("redis", "recorder")), (7, 0));
         // Streams: on the same host, all calls over a network, fewer with a server between.
-        let calls = (of("aeron", "w3"), of("zenoh", "w3"), of("redis", "w3"));
+        let calls = (
+            of("aeron", "stream_throughput"),
+            of("zenoh", "stream_throughput"),
+            of("redis", "stream_throughput"),
+        );
         assert_eq!(calls, (3, 6, 3));
-        assert_eq!((of("iceoryx2", "w4"), of("zeromq", "w4")), (1, 1));
+        assert_eq!(
+            (
+                of("iceoryx2", "stream_latency"),
+                of("zeromq", "stream_latency")
+            ),
+            (1, 1)
+        );
         let settings = &steps
             .iter()
             .find(|step| step.system == "redis")
@@ -394,7 +438,7 @@ mod tests {
     #[test]
     fn a_plan_can_be_limited_to_a_scenario_and_have_every_tick() {
         assert!(Extent::Full.periods().starts_with("10:334,50:334"));
-        let steps = Extent::Full.steps(1, &["w2".to_owned()], false);
-        assert!(steps.iter().all(|step| step.scenario == "w2"));
+        let steps = Extent::Full.steps(1, &["call_cost".to_owned()], false);
+        assert!(steps.iter().all(|step| step.scenario == "call_cost"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,10 @@ const SLEEPING_SHARE_MIN: f64 = 0.9;
 /// What was measured of one system in one cell of a scenario, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Scenario, as in the design: `w1` and so on; `v9` to `v12` for bars that have no scenario of
-    /// another name; `stages` for costs without a network.
+    /// Name of the scenario, such as `round_trip_grid`.
     pub scenario: String,
-    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `w7` a cell, a FIFO, a
-    /// lock.
+    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `in_process` a cell, a
+    /// FIFO, a lock.
     pub system: String,
     /// Which cell, as `key=value` words.
     pub case: String,
@@ -29,9 +28,10 @@ pub struct Row {
     /// Where the processes ran.
     pub placement: String,
     /// How they waited: `sleeping`, or `mixed` where an end often found its answer there before it
-    /// could sleep. Raw blocks at once when it has to wait; Trunkline does in `w1` and `w2` where
-    /// no spinning is named, and may look for a while before it sleeps elsewhere. In `w7` there are
-    /// `none` that wait, and FIFOs whose ends are `spinning`, as memory is in `v9`.
+    /// could sleep. Raw blocks at once when it has to wait; Trunkline does in `round_trip_grid` and
+    /// `call_cost` where no spinning is named, and may look for a while before it sleeps elsewhere.
+    /// In `in_process` there are `none` that wait, and FIFOs whose ends are `spinning`, as memory is
+    /// in `same_host`.
     pub waiting: String,
     /// Names end in their unit.
     pub figures: BTreeMap<String, f64>,
@@ -74,39 +74,6 @@ impl Row {
             self.invalid.push(otherwise());
         }
     }
-
-    /// The value of a word of the case.
-    pub fn case_value(&self, key: &str) -> Option<&str> {
-        self.case
-            .split(' ')
-            .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
-    }
-}
-
-/// Everything one run measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Where, when and how.
-    pub machine: Machine,
-    /// All rows, in the order they were measured.
-    pub rows: Vec<Row>,
-}
-
-impl Run {
-    /// Reads a result file.
-    ///
-    /// # Errors
-    /// It cannot be read, or a line is none of ours.
-    pub fn read(path: &Path) -> Outcome<Self> {
-        let mut lines = BufReader::new(File::open(path)?).lines();
-        let first = lines.next().ok_or("the result file is empty")??;
-        let machine = serde_json::from_str(&first)?;
-        let mut rows = Vec::new();
-        for line in lines {
-            rows.push(serde_json::from_str(&line?)?);
-        }
-        Ok(Self { machine, rows })
-    }
 }
 
 /// Appends to a result file, so that an interrupted run keeps what it has.
@@ -141,7 +108,12 @@ mod tests {
     #[test]
     fn an_end_that_seldom_slept_makes_the_row_mixed() {
         let row = |switches| {
-            let mut row = Row::new("w1", "raw-tcp", "n=10 t=50".to_owned(), "cross");
+            let mut row = Row::new(
+                "round_trip_grid",
+                "raw-tcp",
+                "n=10 t=50".to_owned(),
+                "cross",
+            );
             row.slept("near", 100, 100.0);
             row.slept("far", switches, 100.0);
             row.waiting
@@ -153,24 +125,24 @@ mod tests {
     }
 
     #[test]
-    fn file_gives_back_what_was_written() {
+    fn file_has_a_line_of_the_machine_and_one_of_each_row() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let machine = Machine::here("default").unwrap();
-        let mut row = Row::new("w1", "raw-tcp", "n=10 t=50".to_owned(), "cross");
+        let mut row = Row::new(
+            "round_trip_grid",
+            "raw-tcp",
+            "n=10 t=50".to_owned(),
+            "cross",
+        );
         row.figure("mean_us", 51.25);
         row.require(false, || "two were lost".to_owned());
         let mut sut = Writer::create(&path, &machine).unwrap();
         sut.append(&row).unwrap();
-        let run = Run::read(&path).unwrap();
-        assert_eq!(
-            run,
-            Run {
-                machine,
-                rows: vec![row]
-            }
-        );
-        assert_eq!(run.rows[0].case_value("n"), Some("10"));
-        assert_eq!(run.rows[0].case_value("type"), None);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0], serde_json::to_string(&machine).unwrap());
+        assert_eq!(serde_json::from_str::<Row>(lines[1]).unwrap(), row);
     }
 }

@@ -23,7 +23,7 @@ use crate::trunkline_calls::{PATIENCE, opened};
 use crate::usage::Usage;
 
 /// Name of the scenario in results.
-pub const SCENARIO: &str = "v9";
+pub const SCENARIO: &str = "same_host";
 /// The limit: a cache line that two CPUs poll.
 pub const RAW_MEMORY: &str = "raw-memory";
 /// The limit of those that sleep: eight bytes through a Unix socket.
@@ -166,7 +166,7 @@ pub(crate) fn polled<T>(
 }
 
 fn unix(timing: &Timing, row: &mut Row) -> Outcome<()> {
-    let mut far = Role::start("v9-unix", &Settings::default())?;
+    let mut far = Role::start("same_host-unix", &Settings::default())?;
     let mut stream = UnixStream::connect(far.expect("LISTENING")?)?;
     let (near_before, far_before) = (Usage::of_self()?, Usage::of(far.pid())?);
     measure(timing, row, |number| {
@@ -218,7 +218,7 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
 
 fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start(
-        "v9-engine",
+        "same_host-engine",
         &Settings::default().with("transport", transport),
     )?;
     let client = Client::connect(&far.expect("LISTENING")?)?;
@@ -252,7 +252,10 @@ fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
 /// are read by one thread in turns, and nobody writes meanwhile.
 fn local_read(row: &mut Row) -> Outcome<()> {
     "none".clone_into(&mut row.waiting);
-    let mut far = Role::start("v9-engine", &Settings::default().with("transport", "shm"))?;
+    let mut far = Role::start(
+        "same_host-engine",
+        &Settings::default().with("transport", "shm"),
+    )?;
     let client = Client::connect(&far.expect("LISTENING")?)?;
     let variable = opened(client.open(&[name(0)], OpenOptions::default(), PATIENCE)?)?[0];
     client.write([Write::new(variable, Value::F64(4.5))], PATIENCE)?;

@@ -3,12 +3,12 @@
 //! # Layout
 //!
 //! - [`layers`]: which crate may depend on which, and where unsafe code may stand.
-//! - [`tidy`]: house style that a program can decide.
+//! - [`tidy`]: links, manifests, and crates that may not reach for threads and clocks.
 //! - [`behaviours`]: which behaviour of the specification is checked by which test.
 //! - [`docs`]: reference pages made from the program, and facts the texts repeat.
 //!
-//! Below them: [`tree`] holds the files, [`rust_source`] tells code from comments and strings,
-//! [`markdown`] finds links and headings, [`finding`] is what a rule reports.
+//! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links
+//! and headings, [`finding`] is what a rule reports.
 #![forbid(unsafe_code)]
 // A command-line tool speaks on standard output and standard error.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -18,9 +18,9 @@ mod docs;
 mod finding;
 mod layers;
 mod markdown;
-mod rust_source;
 mod tidy;
 mod tree;
+mod words;
 
 use std::process::ExitCode;
 
@@ -31,8 +31,8 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   layers                 every edge between crates stands in the table; unsafe code is where it may be
-  tidy                   house style: sizes, names, markers, links, licences
-  behaviours [--check]   write docs/reference/behaviours.md; --check: fail when it is stale
+  tidy                   links, manifests, licences, and what crates without threads and clocks may use
+  behaviours [--page]    every id that a test names exists; --page: write docs/reference/behaviours.md
   docs [--check]         write the generated reference pages and check the facts the texts repeat
        --binary PATH     the trunkline binary to ask (default: the newest one under the target folder)
        --require-binary  fail when there is no binary, instead of skipping the page made from it

@@ -1,8 +1,9 @@
 //! The files of the repository, read once.
 //!
-//! What `.gitignore` names is left out, so a build or a fuzz corpus does not count as source. Three
+//! What `.gitignore` names is left out, so a build or a fuzz corpus does not count as source. Four
 //! forms of pattern are understood, and any other is an error, so that the two never disagree:
-//! `/path/` (a folder from the root), `name/` (a folder anywhere), `*.ext` (files by ending).
+//! `/path/` (a folder from the root), `/path.ext` (a file from the root, which a command writes),
+//! `name/` (a folder anywhere), `*.ext` (files by ending).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,6 +37,7 @@ impl Tree {
             ..Self::default()
         };
         tree.read_folder("", &ignored)?;
+        tree.others.extend(ignored.files);
         Ok(tree)
     }
 
@@ -119,7 +121,7 @@ impl Tree {
         self.texts.get(path).map(String::as_str)
     }
 
-    /// Whether a file or a folder of this path exists.
+    /// Whether a file or a folder of this path exists, or a command writes the file.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         if path.is_empty() || self.texts.contains_key(path) || self.others.contains(path) {
@@ -162,6 +164,7 @@ pub(crate) fn workspace_root() -> Result<PathBuf, String> {
 #[derive(Debug, Default)]
 struct Ignored {
     rooted: Vec<String>,
+    files: Vec<String>,
     folders: Vec<String>,
     endings: Vec<String>,
 }
@@ -175,6 +178,8 @@ impl Ignored {
             }
             if let Some(path) = line.strip_prefix('/').and_then(|l| l.strip_suffix('/')) {
                 ignored.rooted.push(path.to_owned());
+            } else if let Some(path) = line.strip_prefix('/').filter(|p| is_file_name(p)) {
+                ignored.files.push(path.to_owned());
             } else if let Some(ending) = line.strip_prefix("*.") {
                 ignored.endings.push(ending.to_owned());
             } else if let Some(name) = line.strip_suffix('/').filter(|n| !n.contains('/')) {
@@ -182,7 +187,7 @@ impl Ignored {
             } else {
                 return Err(format!(
                     ".gitignore: `{line}` has a form xtask does not read; \
-                     write `/path/`, `name/` or `*.ext`"
+                     write `/path/`, `/path.ext`, `name/` or `*.ext`"
                 ));
             }
         }
@@ -195,8 +200,14 @@ impl Ignored {
     }
 
     fn file(&self, path: &str) -> bool {
-        self.endings.iter().any(|e| has_ending(path, e))
+        self.files.iter().any(|f| f == path) || self.endings.iter().any(|e| has_ending(path, e))
     }
+}
+
+/// Whether the last part of a path has an ending, and no part is a pattern.
+fn is_file_name(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.contains('.') && !path.contains('*')
 }
 
 #[cfg(test)]
@@ -206,12 +217,15 @@ mod tests {
     #[test]
     fn ignored_folders_and_files_are_left_out() {
         let ignored =
-            Ignored::parse("/target/\n# a remark\n\n*.profraw\n__pycache__/\n").expect("readable");
+            Ignored::parse("/target/\n/docs/a.md\n# a remark\n\n*.profraw\n__pycache__/\n")
+                .expect("readable");
         assert!(ignored.folder("target"));
         assert!(!ignored.folder("crates/target"));
         assert!(ignored.folder("crates/x/__pycache__"));
         assert!(ignored.file("a/b.profraw"));
         assert!(!ignored.file("a/b.rs"));
+        assert!(ignored.file("docs/a.md"));
+        assert!(!ignored.file("crates/docs/a.md"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ static void on_tick(struct event_handler_args a) {
     if (a.status != ECA_NORMAL) return;
     long tick = a.type == DBR_LONG ? *(const dbr_long_t *)a.dbr : a.type == DBR_STRING ? atol(a.dbr) : (long)*(const dbr_double_t *)a.dbr;
     __atomic_fetch_add(&seen, 1, __ATOMIC_RELAXED);
-    w1_notice((long)a.usr, tick);
+    round_trip_grid_notice((long)a.usr, tick);
 }
 
 static void send_tick(int count, const char *type, uint32_t tick) {
@@ -89,7 +89,7 @@ static void send_tick(int count, const char *type, uint32_t tick) {
     ca_flush_io();
 }
 
-static void run_w1(void) {
+static void run_round_trip_grid(void) {
     const char *type = text_of("type", "i32");
     const char *kind = type[0] == 'i' ? "int" : type[0] == 's' ? "str" : "dbl";
     int count = number_of("n", 10), dbr = type[0] == 'i' ? DBR_LONG : type[0] == 's' ? DBR_STRING : DBR_DOUBLE;
@@ -97,11 +97,11 @@ static void run_w1(void) {
     OK(ca_context_create(ca_enable_preemptive_callback));
     channels = open_all(kind, count);
     // Nothing is noticed yet.
-    w1.first = UINT32_MAX;
+    round_trip_grid.first = UINT32_MAX;
     for (long i = 0; i < count; i++) OK(ca_create_subscription(dbr, 1, channels[i], DBE_VALUE, on_tick, (void *)i, NULL));
     ca_flush_io();
     for (int k = 0; seen < count && k < 10000; k++) nap_us(1000);
-    w1_run(system_name, place, controller, send_tick, nap_us);
+    round_trip_grid_run(system_name, place, controller, send_tick, nap_us);
 }
 
 static volatile int done;
@@ -191,16 +191,16 @@ int main(int argc, char **argv) {
     setenv("EPICS_CA_ADDR_LIST", "127.0.0.1", 1);
     setenv("EPICS_CA_AUTO_ADDR_LIST", "NO", 1);
     const char *scenario = argv[2];
-    if (!strcmp(scenario, "w1")) run_w1();
-    else if (!strcmp(scenario, "w2")) {
+    if (!strcmp(scenario, "round_trip_grid")) run_round_trip_grid();
+    else if (!strcmp(scenario, "call_cost")) {
         start_controller("dbl", "ao", CALLED, FAR);
         OK(ca_context_create(ca_disable_preemptive_callback));
         channels = open_all("dbl", CALLED);
-        w2_run(system_name, place, controller, (struct calls){put, get, put_all, get_all});
-    } else if (!strcmp(scenario, "w5") || !strcmp(scenario, "w6")) run_stream(scenario);
-    else if (!strcmp(scenario, "w8")) {
+        call_cost_run(system_name, place, controller, (struct calls){put, get, put_all, get_all});
+    } else if (!strcmp(scenario, "updates_to_one") || !strcmp(scenario, "updates_to_many")) run_stream(scenario);
+    else if (!strcmp(scenario, "footprint")) {
         start_controller("dbl", "ao", number_of("vars", 1000), FAR);
-        w8_run(system_name, place, controller, first_set);
+        footprint_run(system_name, place, controller, first_set);
     } else fail("this system is not measured in that scenario");
     stop_controller();
     fflush(stdout);

@@ -78,14 +78,14 @@ static void flush(void) { dds_write_flush(out); }
 // ---------------------------------------------------------------- W1
 
 static void take_echo(int variable, double value) { put(variable, value); }
-static void take_tick(int variable, double value) { w1_notice(variable, (long)value); }
+static void take_tick(int variable, double value) { round_trip_grid_notice(variable, (long)value); }
 static void on_tick(dds_entity_t r, void *a) { (void)a; drain(r, take_tick); }
 static void send_tick(int count, const char *type, uint32_t tick) {
     (void)type;
     for (int i = 0; i < count; i++) put(i, tick);
     flush();
 }
-static void run_w1(void) {
+static void run_round_trip_grid(void) {
     struct shared *far = mmap(NULL, sizeof *far, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid = fork_on(FAR);
     dds_listener_t *listener = dds_create_listener(NULL);
@@ -109,12 +109,12 @@ static void run_w1(void) {
     start();
     out = writer("there");
     dds_lset_data_available(listener, on_tick);
-    w1.first = UINT32_MAX;
+    round_trip_grid.first = UINT32_MAX;
     reader("back", listener);
     wait_readers(out, 1);
     while (!far->ready) nap_us(1000);
     nap_us(300000);
-    w1_run(system_name, place, pid, send_tick, nap_us);
+    round_trip_grid_run(system_name, place, pid, send_tick, nap_us);
     kill(pid, SIGKILL);
 }
 
@@ -155,8 +155,8 @@ int main(int argc, char **argv) {
     setting_count = argc - 4, settings = argv + 4, system_name = argv[3];
     place = pin(NEAR);
     const char *scenario = argv[2];
-    if (!strcmp(scenario, "w1")) run_w1();
-    else if (!strcmp(scenario, "w5") || !strcmp(scenario, "w6")) run_stream(scenario);
+    if (!strcmp(scenario, "round_trip_grid")) run_round_trip_grid();
+    else if (!strcmp(scenario, "updates_to_one") || !strcmp(scenario, "updates_to_many")) run_stream(scenario);
     else fail("this system is not measured in that scenario");
     fflush(stdout);
     _exit(0);

@@ -191,76 +191,76 @@ static inline double median_of(double *values, int count) {
 
 // ---------------------------------------------------------------- W1
 
-struct w1 {
+struct round_trip_grid {
     int count, ticks;
     uint32_t first;
     uint64_t *sent, *seen;
     uint32_t *last;
     volatile uint64_t wrong;
 };
-static struct w1 w1;
+static struct round_trip_grid round_trip_grid;
 
 // From a callback: a variable shows a tick.
-static inline void w1_notice(int variable, long tick) {
+static inline void round_trip_grid_notice(int variable, long tick) {
     uint64_t at = now_ns();
-    if (tick <= (long)w1.first) return;
-    long number = tick - w1.first;
-    if (variable < 0 || variable >= w1.count || number > w1.ticks || (uint32_t)tick <= w1.last[variable]) {
-        w1.wrong++;
+    if (tick <= (long)round_trip_grid.first) return;
+    long number = tick - round_trip_grid.first;
+    if (variable < 0 || variable >= round_trip_grid.count || number > round_trip_grid.ticks || (uint32_t)tick <= round_trip_grid.last[variable]) {
+        round_trip_grid.wrong++;
         return;
     }
-    w1.last[variable] = tick;
-    w1.seen[(size_t)variable * w1.ticks + number - 1] = at;
+    round_trip_grid.last[variable] = tick;
+    round_trip_grid.seen[(size_t)variable * round_trip_grid.ticks + number - 1] = at;
 }
 
 // Writes a tick to all variables and hands it over; waits up to some microseconds for notifications
 // where the caller's thread is the one that takes them.
-typedef void (*w1_send)(int count, const char *type, uint32_t tick);
-typedef void (*w1_wait)(long us);
+typedef void (*round_trip_grid_send)(int count, const char *type, uint32_t tick);
+typedef void (*round_trip_grid_wait)(long us);
 
-static inline void w1_run(const char *system, const char *placement, pid_t far, w1_send send, w1_wait wait) {
+static inline void round_trip_grid_run(const char *system, const char *placement, pid_t far, round_trip_grid_send send, round_trip_grid_wait wait) {
     const char *type = text_of("type", "i32");
     char *periods = strdup(text_of("periods", "10:100")), *rest = NULL;
     uint32_t first = 1;
-    w1.count = number_of("n", 10);
+    round_trip_grid.count = number_of("n", 10);
     for (char *one = strtok_r(periods, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
         int period, ticks;
         if (sscanf(one, "%d:%d", &period, &ticks) != 2) fail("write periods as period:ticks");
         int all = ticks + WARM_UP_TICKS;
-        w1.ticks = all;
-        w1.first = first;
-        w1.wrong = 0;
-        w1.sent = (uint64_t *)calloc(all, 8);
-        w1.seen = (uint64_t *)calloc((size_t)w1.count * all, 8);
-        w1.last = (uint32_t *)calloc(w1.count, 4);
+        round_trip_grid.ticks = all;
+        round_trip_grid.first = first;
+        round_trip_grid.wrong = 0;
+        round_trip_grid.sent = (uint64_t *)calloc(all, 8);
+        round_trip_grid.seen = (uint64_t *)calloc((size_t)round_trip_grid.count * all, 8);
+        round_trip_grid.last = (uint32_t *)calloc(round_trip_grid.count, 4);
         struct usage near = {0, 0}, beyond = {0, 0};
         uint64_t next = now_ns() + period * 1000000ull;
         for (int tick = 1; tick <= all; tick++, next += period * 1000000ull) {
             for (int64_t left; (left = (int64_t)(next - now_ns())) > 0;) wait(left / 1000 + 1);
             if (tick == WARM_UP_TICKS + 1) near = usage_of(getpid()), beyond = usage_of(far);
-            w1.sent[tick - 1] = now_ns();
-            send(w1.count, type, first + tick);
+            round_trip_grid.sent[tick - 1] = now_ns();
+            send(round_trip_grid.count, type, first + tick);
         }
         uint64_t until = next + 500000000ull;
         for (int left = 1; left && now_ns() < until;) {
             wait(1000);
             left = 0;
-            for (int i = 0; i < w1.count; i++) left += w1.last[i] != first + all;
+            for (int i = 0; i < round_trip_grid.count; i++) left += round_trip_grid.last[i] != first + all;
         }
         struct usage n = usage_of(getpid()), b = usage_of(far);
-        struct row r = row_of("w1", system, placement);
-        snprintf(r.name, sizeof r.name, "n=%d t=%d type=%s", w1.count, period, type);
-        double *times = (double *)malloc(sizeof(double) * w1.count * ticks), sum = 0, squares = 0;
+        struct row r = row_of("round_trip_grid", system, placement);
+        snprintf(r.name, sizeof r.name, "n=%d t=%d type=%s", round_trip_grid.count, period, type);
+        double *times = (double *)malloc(sizeof(double) * round_trip_grid.count * ticks), sum = 0, squares = 0;
         size_t m = 0;
         int unfinished = 0;
-        for (int i = 0; i < w1.count; i++) {
-            unfinished += w1.last[i] != first + all;
+        for (int i = 0; i < round_trip_grid.count; i++) {
+            unfinished += round_trip_grid.last[i] != first + all;
             for (int k = WARM_UP_TICKS; k < all; k++) {
-                uint64_t seen = w1.seen[(size_t)i * all + k];
-                if (seen) sum += times[m++] = (seen - w1.sent[k]) * 1e-3;
+                uint64_t seen = round_trip_grid.seen[(size_t)i * all + k];
+                if (seen) sum += times[m++] = (seen - round_trip_grid.sent[k]) * 1e-3;
             }
         }
-        double wanted = (double)w1.count * ticks;
+        double wanted = (double)round_trip_grid.count * ticks;
         figure(&r, "ticks", ticks);
         figure(&r, "never_notified_percent", 100.0 * (wanted - m) / wanted);
         if (m) {
@@ -276,7 +276,7 @@ static inline void w1_run(const char *system, const char *placement, pid_t far, 
         figure(&r, "far_cpu_us_per_tick", (b.cpu_ns - beyond.cpu_ns) / 1e3 / ticks);
         slept(&r, "near_switches_per_wait", n.voluntary - near.voluntary, 2.0 * ticks);
         slept(&r, "far_switches_per_wait", b.voluntary - beyond.voluntary, ticks);
-        if (w1.wrong) invalid(&r, "%llu notifications out of order", (unsigned long long)w1.wrong);
+        if (round_trip_grid.wrong) invalid(&r, "%llu notifications out of order", (unsigned long long)round_trip_grid.wrong);
         if (unfinished) invalid(&r, "%d variables never showed the last value", unfinished);
         emit(&r);
         first += all;
@@ -293,7 +293,7 @@ struct calls {
     void (*get_all)(int count, double *values);
 };
 
-static inline void w2_run(const char *system, const char *placement, pid_t far, struct calls c) {
+static inline void call_cost_run(const char *system, const char *placement, pid_t far, struct calls c) {
     int calls = number_of("calls", 1000), passes = number_of("passes", 9);
     char *operations = strdup(text_of("operations", "sync-put,async-put,sync-get,async-get")), *rest = NULL;
     double first = 1, *values = (double *)malloc(sizeof(double) * calls);
@@ -325,7 +325,7 @@ static inline void w2_run(const char *system, const char *placement, pid_t far, 
                 first += calls;
             }
         }
-        struct row r = row_of("w2", system, placement);
+        struct row r = row_of("call_cost", system, placement);
         snprintf(r.name, sizeof r.name, "op=%s calls=%d", op, calls);
         figure(&r, "calls", calls);
         figure(&r, "elapsed_ms", median_of(elapsed + 1, passes));
@@ -433,7 +433,7 @@ static inline void stream_run(struct stream *s, pid_t broker, uint64_t ahead, vo
     uint64_t got = stream_total(s);
     for (int j = 0; j < s->subscribers; j++) wrong += s->shares[j].wrong;
     struct row r = row_of(s->scenario, s->system, s->placement);
-    if (!strcmp(s->scenario, "w5")) snprintf(r.name, sizeof r.name, "vars=%d", s->variables);
+    if (!strcmp(s->scenario, "updates_to_one")) snprintf(r.name, sizeof r.name, "vars=%d", s->variables);
     else snprintf(r.name, sizeof r.name, "subs=%d vars=%d", s->subscribers, s->variables);
     double written = sent > sent_then ? sent - sent_then : 1, taken = got > got_then ? got - got_then : 1;
     figure(&r, "updates", got);
@@ -455,10 +455,10 @@ static inline void nothing(void) {}
 // ---------------------------------------------------------------- W8
 
 // One pass: connects, subscribes, returns when every variable has shown its value, or not in time.
-static inline void w8_run(const char *system, const char *placement, pid_t far, double (*pass_ms)(int count, double limit_ms)) {
+static inline void footprint_run(const char *system, const char *placement, pid_t far, double (*pass_ms)(int count, double limit_ms)) {
     int count = number_of("vars", 1000), passes = number_of("passes", 5), done = 0;
     double limit = number_of("limit_ms", 20000), elapsed[64], cpu[64], beyond[64];
-    struct row r = row_of("w8", system, placement);
+    struct row r = row_of("footprint", system, placement);
     snprintf(r.name, sizeof r.name, "what=connect vars=%d", count);
     for (int pass = 0; pass <= passes && pass < 60; pass++) {
         double away = usage_of(far).cpu_ns, own = clock_ns(CLOCK_PROCESS_CPUTIME_ID);

@@ -158,7 +158,7 @@ static int seen;
 static void on_tick(UA_Client *c, UA_UInt32 s, void *sc, UA_UInt32 m, void *context, UA_DataValue *value) {
     (void)c, (void)s, (void)sc, (void)m;
     seen++;
-    w1_notice((int)(intptr_t)context, (long)value_of(&value->value));
+    round_trip_grid_notice((int)(intptr_t)context, (long)value_of(&value->value));
 }
 static void write_many(int count, char type, double first, double step) {
     static UA_WriteValue values[CALLED];
@@ -183,14 +183,14 @@ static void write_many(int count, char type, double first, double step) {
 static void send_tick(int count, const char *type, uint32_t tick) { write_many(count, type[0], tick, 0); }
 static void wait_tick(long us) { UA_Client_run_iterate(client, us / 1000); }
 
-static void run_w1(void) {
+static void run_round_trip_grid(void) {
     int count = number_of("n", 10);
     pid_t far = serve_far(count, text_of("type", "i32")[0], 0);
     connect_client();
-    w1.first = UINT32_MAX;
+    round_trip_grid.first = UINT32_MAX;
     subscribe(count, 64, on_tick);
     for (int k = 0; seen < count && k < 5000; k++) UA_Client_run_iterate(client, 1);
-    w1_run(system_name, place, far, send_tick, wait_tick);
+    round_trip_grid_run(system_name, place, far, send_tick, wait_tick);
     kill(far, SIGKILL);
 }
 
@@ -295,16 +295,16 @@ int main(int argc, char **argv) {
     place = pin(NEAR);
     choose_port();
     const char *scenario = argv[2];
-    if (!strcmp(scenario, "w1")) run_w1();
-    else if (!strcmp(scenario, "w2")) {
+    if (!strcmp(scenario, "round_trip_grid")) run_round_trip_grid();
+    else if (!strcmp(scenario, "call_cost")) {
         pid_t far = serve_far(CALLED, 'd', 0);
         connect_client();
-        w2_run(system_name, place, far, (struct calls){put, get, put_all, get_all});
+        call_cost_run(system_name, place, far, (struct calls){put, get, put_all, get_all});
         kill(far, SIGKILL);
-    } else if (!strcmp(scenario, "w5") || !strcmp(scenario, "w6")) run_stream(scenario);
-    else if (!strcmp(scenario, "w8")) {
+    } else if (!strcmp(scenario, "updates_to_one") || !strcmp(scenario, "updates_to_many")) run_stream(scenario);
+    else if (!strcmp(scenario, "footprint")) {
         pid_t far = serve_far(number_of("vars", 1000), 'd', -1);
-        w8_run(system_name, place, far, first_set);
+        footprint_run(system_name, place, far, first_set);
         kill(far, SIGKILL);
     } else fail("this system is not measured in that scenario");
     fflush(stdout);

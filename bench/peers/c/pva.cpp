@@ -86,26 +86,26 @@ static void send_tick(int count, const char *type, uint32_t tick) {
     }
 }
 
-static void run_w1() {
+static void run_round_trip_grid() {
     const char *type = text_of("type", "i32");
     int count = number_of("n", 10);
     pid_t server = serve_far(count, type[0], 0);
     near.reset(new client::Context(context()));
     std::atomic<int> seen{0};
-    w1.first = UINT32_MAX;
+    round_trip_grid.first = UINT32_MAX;
     std::vector<std::shared_ptr<client::Subscription>> subscriptions;
     for (int i = 0; i < count; i++)
         subscriptions.push_back(near->monitor(name_of(i)).record("queueSize", QUEUE).event([&seen, i, type](client::Subscription &s) {
             try {
                 while (auto x = s.pop()) {
                     seen++;
-                    w1_notice(i, type[0] == 's' ? atol(x["value"].as<std::string>().c_str()) : x["value"].as<int64_t>());
+                    round_trip_grid_notice(i, type[0] == 's' ? atol(x["value"].as<std::string>().c_str()) : x["value"].as<int64_t>());
                 }
             } catch (std::exception &) {
             }
         }).exec());
     for (int k = 0; seen < count && k < 10000; k++) nap_us(1000);
-    w1_run(system_name, place, server, send_tick, nap_us);
+    round_trip_grid_run(system_name, place, server, send_tick, nap_us);
     kill(server, SIGKILL);
 }
 
@@ -123,13 +123,13 @@ static void get_all(int count, double *values) {
     for (int i = 0; i < count; i++) values[i] = all[i]->wait(10)["value"].as<double>();
 }
 
-static void run_w2() {
+static void run_call_cost() {
     pid_t server = serve_far(CALLED, 'f', 0);
     near.reset(new client::Context(context()));
     // Channels stay connected between calls.
     std::vector<std::shared_ptr<client::Connect>> kept;
     for (int i = 0; i < CALLED; i++) kept.push_back(near->connect(name_of(i)).exec());
-    w2_run(system_name, place, server, {put, get, put_all, get_all});
+    call_cost_run(system_name, place, server, {put, get, put_all, get_all});
     kill(server, SIGKILL);
 }
 
@@ -198,12 +198,12 @@ int main(int argc, char **argv) {
     place = pin(NEAR);
     std::string scenario = argv[2];
     try {
-        if (scenario == "w1") run_w1();
-        else if (scenario == "w2") run_w2();
-        else if (scenario == "w5" || scenario == "w6") run_stream(argv[2]);
-        else if (scenario == "w8") {
+        if (scenario == "round_trip_grid") run_round_trip_grid();
+        else if (scenario == "call_cost") run_call_cost();
+        else if (scenario == "updates_to_one" || scenario == "updates_to_many") run_stream(argv[2]);
+        else if (scenario == "footprint") {
             pid_t server = serve_far(number_of("vars", 1000), 'f', -1);
-            w8_run(system_name, place, server, first_set);
+            footprint_run(system_name, place, server, first_set);
             kill(server, SIGKILL);
         } else fail("this system is not measured in that scenario");
     } catch (std::exception &error) {

@@ -3,7 +3,7 @@
 // A call of more elements than a fragment holds is as many claims as it needs: a reader gets elements
 // in order, not messages. W3, W4 and V9 as the bench itself does them: the same loops and checks.
 //
-//   AeronPeer cell w3|w4|v9 aeron [key=value ...]      prints a row
+//   AeronPeer cell stream_throughput|stream_latency|same_host aeron [key=value ...]      prints a row
 //   AeronPeer role driver|take|echo [key=value ...]    started by a cell
 import io.aeron.Aeron;
 import io.aeron.ExclusivePublication;
@@ -242,7 +242,7 @@ public final class AeronPeer {
         BufferedReader said = new BufferedReader(new InputStreamReader(driver.getInputStream()));
         expect(said, "LISTENING");
         settings.putAll(dir);
-        Process far = start(scenario.equals("w3") ? "take" : "echo", dir);
+        Process far = start(scenario.equals("stream_throughput") ? "take" : "echo", dir);
         pin(cpus[0]);
         String place = (cpus[0] == cpus[1] ? "same" : "cross") + " (the driver between them on any CPU)";
         BufferedReader lines = new BufferedReader(new InputStreamReader(far.getInputStream()));
@@ -252,8 +252,8 @@ public final class AeronPeer {
             Image image = image(back);
             while (!there.isConnected()) Thread.yield();
             switch (scenario) {
-                case "w3" -> throughput(there, lines, driver, place);
-                case "w4", "v9" -> pings(scenario, there, image, place);
+                case "stream_throughput" -> throughput(there, lines, driver, place);
+                case "stream_latency", "same_host" -> pings(scenario, there, image, place);
                 default -> throw new IllegalArgumentException("Aeron is not measured in " + scenario);
             }
             System.out.flush();
@@ -283,14 +283,14 @@ public final class AeronPeer {
         figures.put("reader_ns_per_element", readerNs);
         figures.put("server_ns_per_element", serverNs);
         figures.put("cpu_s_per_gb", (writerNs + readerNs + serverNs) / 8);
-        row("w3", "call=" + call, place, figures, result[3].equals("0") ? "" : result[3] + " elements were wrong");
+        row("stream_throughput", "call=" + call, place, figures, result[3].equals("0") ? "" : result[3] + " elements were wrong");
     }
 
     private static void pings(String scenario, ExclusivePublication there, Image back, String place) {
         BufferClaim claim = new BufferClaim();
         long[] got = {0};
         FragmentHandler handler = (buffer, offset, length, header) -> got[0] = buffer.getLong(offset);
-        long batch = scenario.equals("w4") ? 1 : setting("batch", 100);
+        long batch = scenario.equals("stream_latency") ? 1 : setting("batch", 100);
         long length = setting("ms", 0) * 1_000_000L, count = setting("count", Long.MAX_VALUE);
         List<Double> times = new ArrayList<>();
         long number = 0, wrong = 0, start = 0;
@@ -313,19 +313,19 @@ public final class AeronPeer {
         double mean = Arrays.stream(sorted).average().orElse(0);
         Map<String, Double> figures = new TreeMap<>();
         String error = wrong == 0 ? "" : wrong + " came back as something else";
-        if (scenario.equals("w4")) {
+        if (scenario.equals("stream_latency")) {
             figures.put("one_way_us", mean / 2);
             figures.put("median_us", rank(sorted, 0.5) / 2);
             figures.put("p99_us", rank(sorted, 0.99) / 2);
             figures.put("p999_us", sorted[Math.min(sorted.length * 999 / 1000, sorted.length - 1)] / 2);
-            row("w4", "waiting=spinning", place, figures, error);
+            row("stream_latency", "waiting=spinning", place, figures, error);
             return;
         }
         figures.put("round_trips", (double) sorted.length * batch);
         figures.put("round_trip_us", rank(sorted, 0.5));
         figures.put("mean_us", mean);
         figures.put("p99_us", rank(sorted, 0.99));
-        row("v9", "what=ping-pong", place, figures, error);
+        row("same_host", "what=ping-pong", place, figures, error);
     }
 
     private static double rank(double[] sorted, double share) {

@@ -117,7 +117,7 @@ def main():
     settings = dict(word.split("=", 1) for word in words)
     parent = os.environ.get("TRUNKLINE_DISK", "target")
     with tempfile.TemporaryDirectory(prefix="bench-nptdms-", dir=parent) as folder:
-        figures, invalid = (reading if scenario == "r3" else writing)(settings, folder)
+        figures, invalid = (reading if scenario == "tdms_read" else writing)(settings, folder)
     row = {
         "scenario": scenario,
         "system": system,

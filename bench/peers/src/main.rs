@@ -6,17 +6,17 @@
 
 mod brokers;
 mod bus;
+mod call_cost;
+mod footprint;
 mod iceoryx;
 mod mosquitto;
 mod nats;
 mod redis_server;
-mod w1;
-mod w2;
-mod w3;
-mod w4;
-mod w5;
-mod w8;
-mod w9;
+mod round_trip_grid;
+mod same_host;
+mod stream_latency;
+mod stream_throughput;
+mod updates_to_one;
 mod zenoh_peer;
 mod zeromq;
 
@@ -44,14 +44,16 @@ fn carry_out(words: &[String]) -> Outcome<()> {
             let settings = Settings::parse(settings)?;
             let placement = pin(End::Near)?;
             let rows = match scenario.as_str() {
-                "w1" => w1::measure(system, &settings, placement)?,
-                "w2" => w2::measure(system, &settings, placement)?,
-                "w3" => w3::measure(system, &settings, placement)?,
-                "w4" => w4::measure(system, &settings, placement)?,
-                "ns88" => w3::at_rates(system, &settings, placement)?,
-                "w5" | "w6" => w5::measure(scenario, system, &settings, placement)?,
-                "w8" => w8::measure(system, &settings, placement)?,
-                "v9" => w9::measure(system, &settings, placement)?,
+                "round_trip_grid" => round_trip_grid::measure(system, &settings, placement)?,
+                "call_cost" => call_cost::measure(system, &settings, placement)?,
+                "stream_throughput" => stream_throughput::measure(system, &settings, placement)?,
+                "stream_latency" => stream_latency::measure(system, &settings, placement)?,
+                "stream_paced" => stream_throughput::at_rates(system, &settings, placement)?,
+                "updates_to_one" | "updates_to_many" => {
+                    updates_to_one::measure(scenario, system, &settings, placement)?
+                }
+                "footprint" => footprint::measure(system, &settings, placement)?,
+                "same_host" => same_host::measure(system, &settings, placement)?,
                 _ => return Err(format!("no peer is measured in {scenario}").into()),
             };
             for row in rows {
@@ -64,14 +66,14 @@ fn carry_out(words: &[String]) -> Outcome<()> {
             pin(End::Far)?;
             end_with_parent();
             match name.as_str() {
-                "w1-echo" => w1::echo(&settings),
-                "w2-serve" => w2::serve(&settings),
-                "w3-take" => w3::take_all(&settings),
-                "w3-take-memory" => w3::take_memory(&settings),
-                "w4-echo" => w4::echo(&settings),
-                "w5-take" => w5::take_all(&settings),
-                "w8-serve" => w8::serve(&settings),
-                "w9-echo" => w9::echo(&settings),
+                "round_trip_grid-echo" => round_trip_grid::echo(&settings),
+                "call_cost-serve" => call_cost::serve(&settings),
+                "stream_throughput-take" => stream_throughput::take_all(&settings),
+                "stream_throughput-take-memory" => stream_throughput::take_memory(&settings),
+                "stream_latency-echo" => stream_latency::echo(&settings),
+                "updates_to_one-take" => updates_to_one::take_all(&settings),
+                "footprint-serve" => footprint::serve(&settings),
+                "same_host-echo" => same_host::echo(&settings),
                 _ => Err(format!("there is no role {name}").into()),
             }
         }

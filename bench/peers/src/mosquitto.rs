@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rumqttc::{Client, Connection, Event, MqttOptions, Packet, QoS, SubscribeFilter};
 use trunkline_bench::Outcome;
-use trunkline_bench::w2::{VARIABLES, Variables};
-use trunkline_bench::w8::connect::FirstSet;
+use trunkline_bench::call_cost::{VARIABLES, Variables};
+use trunkline_bench::footprint::connect::FirstSet;
 
 use crate::bus::{Ends, Put, Side, Take, Taking};
 
@@ -163,7 +163,7 @@ impl Variables for Retained {
                 let variable: usize = message.topic[3..].parse()?;
                 if let Some(value) = values.get_mut(variable) {
                     missing -= usize::from(value.is_nan());
-                    *value = crate::w2::number(&message.payload)?;
+                    *value = crate::call_cost::number(&message.payload)?;
                 }
                 if missing == 0 {
                     return Ok(());
@@ -207,8 +207,8 @@ pub fn first_set(
     for event in connection.iter() {
         if let Event::Incoming(Packet::Publish(message)) = event? {
             set.take(
-                crate::w8::index_of(&message.topic)?,
-                crate::w2::number(&message.payload)?,
+                crate::footprint::index_of(&message.topic)?,
+                crate::call_cost::number(&message.payload)?,
             );
             if set.is_full() {
                 break;

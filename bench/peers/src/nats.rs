@@ -7,8 +7,8 @@ use async_nats::Client;
 use futures::{FutureExt, StreamExt};
 use tokio::runtime::Runtime;
 use trunkline_bench::Outcome;
+use trunkline_bench::call_cost::{VARIABLES, Variables};
 use trunkline_bench::role::say;
-use trunkline_bench::w2::{VARIABLES, Variables};
 
 use crate::bus::{Ends, Put, Side, Take, Taking};
 
@@ -139,7 +139,7 @@ impl Subjects {
         let request = self
             .client
             .request(self.names[variable].clone(), payload.into());
-        crate::w2::number(&runtime().block_on(request)?.payload)
+        crate::call_cost::number(&runtime().block_on(request)?.payload)
     }
 }
 
@@ -173,7 +173,7 @@ impl Variables for Subjects {
         let got = runtime().block_on(futures::future::join_all(asked));
         values.clear();
         for message in got {
-            values.push(crate::w2::number(&message?.payload)?);
+            values.push(crate::call_cost::number(&message?.payload)?);
         }
         Ok(())
     }

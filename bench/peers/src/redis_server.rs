@@ -3,8 +3,8 @@
 
 use redis::{Connection, Pipeline};
 use trunkline_bench::Outcome;
-use trunkline_bench::w2::{VARIABLES, Variables};
-use trunkline_bench::w8::connect::FirstSet;
+use trunkline_bench::call_cost::{VARIABLES, Variables};
+use trunkline_bench::footprint::connect::FirstSet;
 
 use crate::bus::{Ends, Put, Side, Take, Taking};
 
@@ -118,7 +118,7 @@ impl Variables for Keys {
         let bytes: Vec<u8> = redis::cmd("GET")
             .arg(&self.names[variable])
             .query(&mut self.connection)?;
-        crate::w2::number(&bytes)
+        crate::call_cost::number(&bytes)
     }
 
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()> {
@@ -140,7 +140,7 @@ impl Variables for Keys {
         let got: Vec<Vec<u8>> = command.query(&mut self.connection)?;
         values.clear();
         for bytes in got {
-            values.push(crate::w2::number(&bytes)?);
+            values.push(crate::call_cost::number(&bytes)?);
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ pub fn first_set(
     for (chunk, names) in names.chunks(AT_ONCE).enumerate() {
         let got: Vec<Vec<u8>> = redis::cmd("MGET").arg(names).query(&mut reading)?;
         for (at, bytes) in got.iter().enumerate() {
-            set.take(chunk * AT_ONCE + at, crate::w2::number(bytes)?);
+            set.take(chunk * AT_ONCE + at, crate::call_cost::number(bytes)?);
         }
     }
     Ok(Box::new((subscribed, reading)))

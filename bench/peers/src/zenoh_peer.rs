@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use trunkline_bench::Outcome;
+use trunkline_bench::call_cost::{VARIABLES, Variables};
+use trunkline_bench::footprint::connect::FirstSet;
 use trunkline_bench::role::{say, wait_for_end};
-use trunkline_bench::w2::{VARIABLES, Variables};
-use trunkline_bench::w8::connect::FirstSet;
 use zenoh::Wait;
 use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
@@ -149,7 +149,7 @@ pub fn serve(port: u16, names: Vec<String>) -> Outcome<()> {
         let mut held = held.lock().expect("no callback panics");
         let key = query.key_expr().as_str();
         // One variable is put or read; of a wildcard each is answered.
-        if let Ok(variable) = crate::w8::index_of(key) {
+        if let Ok(variable) = crate::footprint::index_of(key) {
             if let Some(value) = query.payload() {
                 held[variable] = value.to_bytes().to_vec();
             }
@@ -162,7 +162,7 @@ pub fn serve(port: u16, names: Vec<String>) -> Outcome<()> {
     });
     let _queryable = answering.wait().map_err(|error| error.to_string())?;
     let taking = session.declare_subscriber("put/*").callback(move |sample| {
-        if let Ok(variable) = crate::w8::index_of(sample.key_expr().as_str()) {
+        if let Ok(variable) = crate::footprint::index_of(sample.key_expr().as_str()) {
             puts.lock().expect("no callback panics")[variable] =
                 sample.payload().to_bytes().to_vec();
         }
@@ -220,7 +220,7 @@ impl Queries {
         }
         let answers = asking.wait().map_err(|error| error.to_string())?;
         let reply = answers.recv().map_err(|error| error.to_string())?;
-        crate::w2::number(
+        crate::call_cost::number(
             &reply
                 .result()
                 .map_err(|error| error.to_string())?
@@ -269,7 +269,7 @@ impl Variables for Queries {
         values.resize(count, f64::NAN);
         for _ in 0..count {
             let (index, bytes) = answers.recv_timeout(PATIENCE)?;
-            values[index] = crate::w2::number(&bytes)?;
+            values[index] = crate::call_cost::number(&bytes)?;
         }
         Ok(())
     }
@@ -296,8 +296,11 @@ pub fn first_set(
     while !set.is_full() {
         let reply = answers.recv().map_err(|error| error.to_string())?;
         let sample = reply.into_result().map_err(|error| error.to_string())?;
-        let index = crate::w8::index_of(sample.key_expr().as_str())?;
-        set.take(index, crate::w2::number(&sample.payload().to_bytes())?);
+        let index = crate::footprint::index_of(sample.key_expr().as_str())?;
+        set.take(
+            index,
+            crate::call_cost::number(&sample.payload().to_bytes())?,
+        );
     }
     Ok(Box::new((session, subscribers)))
 }

@@ -3,9 +3,9 @@
 //! with the last value, as its guide proposes for last-value caches.
 
 use trunkline_bench::Outcome;
+use trunkline_bench::call_cost::{VARIABLES, Variables};
+use trunkline_bench::footprint::connect::FirstSet;
 use trunkline_bench::role::say;
-use trunkline_bench::w2::{VARIABLES, Variables};
-use trunkline_bench::w8::connect::FirstSet;
 use zmq::{Context, Message, Socket, SocketType};
 
 use crate::bus::{Ends, Put, Side, Take, Taking};
@@ -212,7 +212,7 @@ impl Variables for Calls {
 
     fn get(&mut self, variable: usize) -> Outcome<f64> {
         self.send(GET, variable, 0.0)?;
-        crate::w2::number(&self.socket.recv_bytes(0)?)
+        crate::call_cost::number(&self.socket.recv_bytes(0)?)
     }
 
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()> {
@@ -234,7 +234,7 @@ impl Variables for Calls {
         }
         values.clear();
         for _ in 0..count {
-            values.push(crate::w2::number(&self.socket.recv_bytes(0)?)?);
+            values.push(crate::call_cost::number(&self.socket.recv_bytes(0)?)?);
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ pub fn serve_last_values(port: u16) -> Outcome<()> {
     loop {
         let message = socket.recv_bytes(0)?;
         if message.first() == Some(&1) {
-            let index = crate::w8::index_of(std::str::from_utf8(&message[1..])?)?;
+            let index = crate::footprint::index_of(std::str::from_utf8(&message[1..])?)?;
             let mut answer = message[1..].to_vec();
             answer.extend_from_slice(&(index as f64).to_le_bytes());
             socket.send(answer, 0)?;
@@ -278,8 +278,8 @@ pub fn first_set(
         let message = socket.recv_bytes(0)?;
         let (name, value) = message.split_at(message.len() - 8);
         set.take(
-            crate::w8::index_of(std::str::from_utf8(name)?)?,
-            crate::w2::number(value)?,
+            crate::footprint::index_of(std::str::from_utf8(name)?)?,
+            crate::call_cost::number(value)?,
         );
     }
     Ok(Box::new(socket))

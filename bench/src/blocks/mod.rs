@@ -25,14 +25,14 @@ use crate::raw::connect;
 use crate::record::Row;
 use crate::role::Role;
 use crate::settings::Settings;
+use crate::updates_to_one::figures::{Written, enter, taken_of};
+use crate::updates_to_one::{Stream, Window};
 use crate::usage::{others_cpu_ns, thread_cpu_ns};
-use crate::w5::figures::{Written, enter, taken_of};
-use crate::w5::{Stream, Window};
 
 /// Through a FIFO.
-pub const FIFO: &str = "w11";
+pub const FIFO: &str = "fifo_blocks";
 /// Without.
-pub const WAVEFORM: &str = "w12";
+pub const WAVEFORM: &str = "waveforms";
 /// Doubles of a block, through a FIFO (PB-02, PB-04).
 pub const LENGTHS: [usize; 3] = [1, 128, 1024];
 /// Samples of a waveform (PB-07).

@@ -11,9 +11,9 @@ use crate::raw::{Inbox, field};
 use crate::role::say;
 use crate::settings::Settings;
 use crate::trunkline_calls::PATIENCE;
+use crate::updates_to_one::figures::{Share, take_with};
+use crate::updates_to_one::{Taken, Window};
 use crate::usage::process_cpu_ns;
-use crate::w5::figures::{Share, take_with};
-use crate::w5::{Taken, Window};
 
 /// The far end of raw.
 ///

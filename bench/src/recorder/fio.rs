@@ -13,7 +13,7 @@ use crate::Outcome;
 pub(super) fn write(task: Task, path: &Path) -> Outcome<Took> {
     let output = Command::new("fio")
         .args([
-            "--name=w9",
+            "--name=recorder",
             "--rw=write",
             "--ioengine=io_uring",
             "--iodepth=8",

@@ -23,9 +23,9 @@ use crate::record::Row;
 use crate::settings::Settings;
 
 /// The scenario.
-pub const SCENARIO: &str = "w9";
+pub const SCENARIO: &str = "recorder";
 /// Devices whose rate is raised until one overflows.
-pub const DEVICES: &str = "zc18";
+pub const DEVICES: &str = "recorder_devices";
 
 /// `fio`: io_uring, around the cache, eight writes at a time.
 pub const FIO: &str = "fio";

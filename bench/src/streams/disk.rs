@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_disk_of_a_gigabyte_per_second() {
-        let mut row = Row::new("s6", SYNCED, String::new(), "cross");
+        let mut row = Row::new("stream_journal", SYNCED, String::new(), "cross");
         enter(
             2_000_000_000,
             Duration::from_secs(2),

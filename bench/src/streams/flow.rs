@@ -254,7 +254,7 @@ mod tests {
         }
         let counted = counted.unwrap();
         assert_eq!((counted.elements, counted.wrong), (200.0, 2.0));
-        let mut row = Row::new("w3", "raw-tcp", String::new(), "cross");
+        let mut row = Row::new("stream_throughput", "raw-tcp", String::new(), "cross");
         counted.enter(1.5, &mut row);
         assert_eq!(row.figures["elements_per_s"], 100.0);
         assert_eq!(row.invalid, ["2 elements were wrong"]);

@@ -47,7 +47,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
         return same_host::polled(asked);
     }
     if system == RAW || system == RAW_EACH_WAY {
-        let mut far = Role::start("w4-raw", &far_settings)?;
+        let mut far = Role::start("stream_latency-raw", &far_settings)?;
         let address = far.expect("LISTENING")?;
         let mut ask = connect(&address)?;
         let mut hear = match system {
@@ -63,7 +63,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
         });
     }
     let form = Form::of(system)?;
-    let _far = Role::start("w4-trunkline", &far_settings)?;
+    let _far = Role::start("stream_latency-trunkline", &far_settings)?;
     let mut options = form.options(CAPACITY, settings)?;
     options.peer = Some(format!("tl://localhost:{there}/there"));
     let mut writer = Writer::<u64>::create("ask", options)?;

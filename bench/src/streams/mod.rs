@@ -26,15 +26,15 @@ use crate::same_host::RAW_MEMORY;
 use crate::settings::Settings;
 
 /// Throughput.
-pub const THROUGHPUT: &str = "w3";
+pub const THROUGHPUT: &str = "stream_throughput";
 /// Latency.
-pub const LATENCY: &str = "w4";
+pub const LATENCY: &str = "stream_latency";
 /// Journals, beside the disk that they are on.
-pub const JOURNALS: &str = "s6";
+pub const JOURNALS: &str = "stream_journal";
 /// Throughput by size of buffer, then by size of call.
-pub const SWEEP: &str = "ns87";
+pub const SWEEP: &str = "stream_sweep";
 /// CPU by rate.
-pub const PACED: &str = "ns88";
+pub const PACED: &str = "stream_paced";
 /// Elements of each call of W3.
 pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 

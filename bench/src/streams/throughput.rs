@@ -40,7 +40,7 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
     let cpu = process_cpu_ns();
     let mut far;
     if system == RAW {
-        far = Role::start("w3-raw", &far_settings)?;
+        far = Role::start("stream_throughput-raw", &far_settings)?;
         let mut socket = connect(&far.expect("LISTENING")?)?;
         let mut buffer = vec![0.0_f64; flow.packed()];
         loop {
@@ -52,7 +52,7 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
         }
     } else {
         let form = Form::of(system)?;
-        far = Role::start("w3-trunkline", &far_settings)?;
+        far = Role::start("stream_throughput-trunkline", &far_settings)?;
         let mut options: Options = form.options(flow.capacity(), &far_settings)?;
         options.peer = Some(format!("tl://localhost:{port}/bench"));
         let mut writer = Writer::<f64>::create("bench/out", options)?;

@@ -14,9 +14,9 @@ use crate::settings::Settings;
 use crate::usage::process_cpu_ns;
 
 /// Reading.
-pub const READING: &str = "r3";
+pub const READING: &str = "tdms_read";
 /// Writing.
-pub const WRITING: &str = "r4";
+pub const WRITING: &str = "tdms_write";
 /// The same bytes without a format.
 pub const RAW_FILE: &str = "raw-file";
 /// The systems of both, beside npTDMS.

@@ -1,9 +1,9 @@
-//! The built-in drivers, by name.
+//! Drivers: I/O servers by the names that configurations use.
 
 use trunkline_types::name::suggest;
 
 use crate::settings::did_you_mean;
-use crate::{IoError, IoServer, SettingError, Settings, host, sim};
+use crate::{IoError, IoServer, SettingError, Settings, host};
 
 /// The reason why an I/O server could not be created: an error of the configuration or of this
 /// machine.
@@ -12,7 +12,7 @@ use crate::{IoError, IoServer, SettingError, Settings, host, sim};
 pub enum DriverError {
     /// There is no such driver.
     #[error(
-        "there is no driver \"{name}\"{}; built in are: {known}",
+        "there is no driver \"{name}\"{}; the drivers are: {known}",
         did_you_mean(suggestion)
     )]
     Unknown {
@@ -41,41 +41,75 @@ pub enum DriverError {
     },
 }
 
-struct Driver {
-    name: &'static str,
-    description: &'static str,
-    make: fn(&Settings) -> Result<Box<dyn IoServer>, DriverError>,
+/// A driver: creates the I/O servers that configurations name.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// The name in configurations and on the command line.
+    pub name: &'static str,
+    /// One line that says what its I/O servers read.
+    pub description: &'static str,
+    /// Creates an I/O server with these settings.
+    ///
+    /// # Errors
+    /// [`DriverError`] for an unknown or wrong setting, or if this machine lacks something that the
+    /// driver needs.
+    pub make: fn(&Settings) -> Result<Box<dyn IoServer>, DriverError>,
 }
 
-/// Creates a built-in I/O server.
-///
-/// # Errors
-/// [`DriverError`] for an unknown driver or setting, with a suggestion, or if this machine lacks
-/// something that the driver needs.
-pub fn driver(name: &str, settings: &Settings) -> Result<Box<dyn IoServer>, DriverError> {
-    match DRIVERS.iter().find(|driver| driver.name == name) {
-        Some(driver) => (driver.make)(settings),
-        None => Err(DriverError::Unknown {
-            name: name.into(),
-            suggestion: suggest(name, DRIVERS.iter().map(|driver| driver.name)),
-            known: DRIVERS
-                .iter()
-                .map(|driver| driver.name)
-                .collect::<Vec<_>>()
-                .join(", "),
-        }),
+/// The drivers that a program has, by name.
+#[derive(Clone, Debug)]
+pub struct Drivers(Vec<Driver>);
+
+impl Drivers {
+    /// Returns the drivers of this crate.
+    pub fn built_in() -> Self {
+        Self(vec![Driver {
+            name: "host",
+            description: "this machine: CPU, memory, disks, network, temperatures",
+            make: make_host,
+        }])
+    }
+
+    /// Adds a driver. It replaces a driver of the same name.
+    #[must_use]
+    pub fn with(mut self, driver: Driver) -> Self {
+        self.0.retain(|known| known.name != driver.name);
+        self.0.push(driver);
+        self
+    }
+
+    /// Returns every driver, in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Driver> {
+        self.0.iter()
+    }
+
+    /// Creates an I/O server.
+    ///
+    /// # Errors
+    /// [`DriverError`] for an unknown driver or setting, with a suggestion, or if this machine
+    /// lacks something that the driver needs.
+    pub fn create(
+        &self,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<Box<dyn IoServer>, DriverError> {
+        let names = || self.iter().map(|driver| driver.name);
+        match self.iter().find(|driver| driver.name == name) {
+            Some(driver) => (driver.make)(settings),
+            None => Err(DriverError::Unknown {
+                name: name.into(),
+                suggestion: suggest(name, names()),
+                known: names().collect::<Vec<_>>().join(", "),
+            }),
+        }
     }
 }
 
-/// Returns the name and description of every built-in driver.
-pub fn drivers() -> impl Iterator<Item = (&'static str, &'static str)> {
-    DRIVERS
-        .iter()
-        .map(|driver| (driver.name, driver.description))
-}
-
 fn make_host(settings: &Settings) -> Result<Box<dyn IoServer>, DriverError> {
-    let options = host::Options::from_settings(settings).map_err(|cause| wrong("host", cause))?;
+    let options = host::Options::from_settings(settings).map_err(|cause| DriverError::Setting {
+        driver: "host".into(),
+        cause,
+    })?;
     match host::SysinfoProbe::new() {
         Ok(probe) => Ok(Box::new(host::HostServer::new(Box::new(probe), options))),
         Err(cause) => Err(DriverError::NotUsable {
@@ -84,28 +118,3 @@ fn make_host(settings: &Settings) -> Result<Box<dyn IoServer>, DriverError> {
         }),
     }
 }
-
-fn make_sim(settings: &Settings) -> Result<Box<dyn IoServer>, DriverError> {
-    let options = sim::Options::from_settings(settings).map_err(|cause| wrong("sim", cause))?;
-    Ok(Box::new(sim::SimServer::new(options)))
-}
-
-fn wrong(driver: &str, cause: SettingError) -> DriverError {
-    DriverError::Setting {
-        driver: driver.into(),
-        cause,
-    }
-}
-
-const DRIVERS: &[Driver] = &[
-    Driver {
-        name: "host",
-        description: "this machine: CPU, memory, disks, network, temperatures",
-        make: make_host,
-    },
-    Driver {
-        name: "sim",
-        description: "a simulated boiler house that conserves mass and energy",
-        make: make_sim,
-    },
-];

@@ -36,12 +36,12 @@ pub enum HealthState {
 
 impl Health {
     /// Notes that the device was opened.
-    pub(crate) fn opened(&mut self) {
+    pub fn opened(&mut self) {
         self.state = HealthState::Good;
     }
 
     /// Notes a completed scan; `trouble` describes a defect in it.
-    pub(crate) fn scanned(&mut self, trouble: Option<String>) {
+    pub fn scanned(&mut self, trouble: Option<String>) {
         self.scans = self.scans.saturating_add(1);
         self.state = match trouble {
             None => HealthState::Good,
@@ -53,13 +53,13 @@ impl Health {
     }
 
     /// Notes an error of the caller, which does not change the state of the device.
-    pub(crate) fn mistaken(&mut self, error: &dyn fmt::Display) {
+    pub fn mistaken(&mut self, error: &dyn fmt::Display) {
         self.errors = self.errors.saturating_add(1);
         self.last_error = Some(error.to_string());
     }
 
-    /// Notes that a value was sent to the device.
-    pub(crate) fn sent<T, E: fmt::Display>(&mut self, outcome: &Result<T, E>) {
+    /// Notes whether the device accepted a value.
+    pub fn sent<T, E: fmt::Display>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.sends = self.sends.saturating_add(1),
             Err(refusal) => {

@@ -1,4 +1,4 @@
-//! I/O servers: their interface, schedule and health, and two that are built in.
+//! I/O servers: their interface, schedule and health, and one that is built in.
 //!
 //! An I/O server connects a device to the engine. It offers variables, publishes the values it
 //! reads in scans, fetches one value when a client requests it, and passes a client's value to the
@@ -18,9 +18,8 @@
 //! - [`scan`]: the reusable buffer that a scan publishes into.
 //! - [`schedule`]: the times at which scans are due; overruns and jitter.
 //! - [`health`]: state, last error, counters.
-//! - [`mod@driver`], [`settings`]: creating an I/O server by the name of its driver.
+//! - [`driver`], [`settings`]: creating an I/O server by the name of its driver.
 //! - [`host`]: this machine's CPU, memory, disks, network, temperatures.
-//! - [`sim`]: a boiler house that conserves mass and energy.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +30,8 @@ pub mod scan;
 pub mod schedule;
 pub mod server;
 pub mod settings;
-pub mod sim;
 
-pub use driver::{DriverError, driver, drivers};
+pub use driver::{Driver, DriverError, Drivers};
 pub use health::{Health, HealthState};
 pub use scan::{Published, Scan};
 pub use schedule::{Jitter, ScanSchedule};

@@ -197,7 +197,7 @@ pub enum SendRefusal {
 }
 
 /// Returns the name of a value's type, for messages.
-pub(crate) fn type_name(value: &Value) -> &'static str {
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Bool(_) => "bool",
         Value::I8(_) => "i8",

@@ -8,7 +8,7 @@ use crate::behaviours::specification::Behaviour;
 const HEAD: &str = "\
 # Behaviours and their tests
 
-<!-- Written by `cargo xtask behaviours`. Do not edit: name the id in a test instead. -->
+<!-- Written by `cargo xtask behaviours --page`. Do not edit: name the id in a test instead. -->
 
 Every behaviour of the [specification](spec/behaviours.md), with the tests that check it. A test
 names the ids it checks in a comment above it; a decision record may say why a behaviour does not

@@ -3,8 +3,8 @@
 use super::RULE;
 use super::specification::Specification;
 use crate::finding::Finding;
-use crate::rust_source::{RustSource, has_word};
 use crate::tree::{Tree, is_test_file};
+use crate::words::{has_word, is_comment};
 
 /// A test and the behaviours it says it checks.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +45,6 @@ struct File<'a> {
     tree: &'a Tree,
     path: &'a str,
     lines: Vec<&'a str>,
-    source: RustSource,
 }
 
 impl<'a> File<'a> {
@@ -54,30 +53,18 @@ impl<'a> File<'a> {
             tree,
             path,
             lines: text.lines().collect(),
-            source: RustSource::scan(text),
         }
     }
 
     fn marked_lines(&self) -> Vec<usize> {
         let is_marked = |line: &str| comment(line).is_some_and(|c| c.starts_with(MARK));
         (0..self.lines.len())
-            .filter(|&i| self.is_comment(i) && is_marked(self.lines[i]))
+            .filter(|&i| is_marked(self.lines[i]))
             .collect()
     }
 
-    /// Whether the line is a comment and nothing else (and not, say, the inside of a string).
     fn is_comment(&self, index: usize) -> bool {
-        let has_code = self
-            .source
-            .code
-            .get(index)
-            .is_none_or(|code| !code.trim().is_empty());
-        !has_code
-            && self
-                .lines
-                .get(index)
-                .copied()
-                .is_some_and(|line| comment(line).is_some())
+        self.lines.get(index).is_some_and(|line| is_comment(line))
     }
 
     fn read(&self, start: usize, specification: &Specification) -> Result<NamedTest, String> {
@@ -125,7 +112,7 @@ impl<'a> File<'a> {
             }
             if !in_attribute && !self.is_comment(index) {
                 let name = function_name(code).ok_or("not directly above a test function")?;
-                return match is_test || self.is_scenario(index, name) {
+                return match is_test || self.is_scenario(name) {
                     true => Ok(name.to_owned()),
                     false => Err(format!("`{name}` is not a test, and no test runs it")),
                 };
@@ -135,13 +122,13 @@ impl<'a> File<'a> {
     }
 
     fn code(&self, index: usize) -> &str {
-        self.source.code.get(index).map_or("", |line| line.trim())
+        self.lines.get(index).map_or("", |line| line.trim())
     }
 
-    /// A function in test code that tests of the same crate run by its name, as a scenario table
+    /// A function below `tests` that tests of the same crate run by its name, as a scenario table
     /// does.
-    fn is_scenario(&self, index: usize, name: &str) -> bool {
-        if !is_test_file(self.path) && self.source.in_test.get(index) != Some(&true) {
+    fn is_scenario(&self, name: &str) -> bool {
+        if !is_test_file(self.path) {
             return false;
         }
         let folder: String = self.path.split_inclusive('/').take(2).collect();
@@ -150,15 +137,9 @@ impl<'a> File<'a> {
             .with_ending("rs")
             .filter(|(path, _)| path.starts_with(&folder));
         let uses = files
-            .filter(|(_, text)| text.contains(name))
-            .map(|(_, text)| {
-                RustSource::scan(text)
-                    .code
-                    .iter()
-                    .filter(|line| has_word(line, name))
-                    .count()
-            });
-        uses.sum::<usize>() > 1
+            .flat_map(|(_, text)| text.lines())
+            .filter(|line| !is_comment(line) && has_word(line, name));
+        uses.count() > 1
     }
 }
 

@@ -8,12 +8,9 @@ use std::path::Path;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-use self::table::{Layer, May, Row, Unsafe};
+use self::table::{BANNED_NAMES, Layer, May, Row, Unsafe};
 use crate::finding::{Finding, Outcome};
-use crate::rust_source::RustSource;
 use crate::tree::Tree;
-
-pub(crate) use self::table::BANNED_NAMES;
 
 const RULE: &str = "layers";
 const TABLE_FILE: &str = "xtask/src/layers/table.rs";
@@ -170,7 +167,6 @@ fn banned_name(facts: &CrateFacts) -> Option<Finding> {
 fn folder_of(name: &str) -> String {
     match name {
         "xtask" => name.to_owned(),
-        "trunkline-bench" => "bench".to_owned(),
         _ => format!("crates/{name}"),
     }
 }
@@ -257,11 +253,8 @@ fn missing_forbid(facts: &CrateFacts, row: &Row) -> Vec<Finding> {
         return Vec::new();
     }
     let says_forbid = |text: &str| {
-        let source = RustSource::scan(text);
-        source.code.iter().any(|line| {
-            let line: String = line.chars().filter(|c| !c.is_whitespace()).collect();
-            line.starts_with("#![forbid(") && line.contains("unsafe_code")
-        })
+        text.lines()
+            .any(|line| line.starts_with("#![forbid(") && line.contains("unsafe_code"))
     };
     facts
         .roots

@@ -92,12 +92,13 @@ const NET: &str = "trunkline-net";
 const SERVE: &str = "trunkline-serve";
 const CLIENT: &str = "trunkline-client";
 const IO: &str = "trunkline-io";
+const BOILER: &str = "trunkline-boiler";
 const FACADE: &str = "trunkline";
 
 /// The crate that tests of any crate may depend on.
 pub(crate) const SIMULATOR: &str = "trunkline-sim";
 
-/// Words that say nothing; no crate and no module is called so.
+/// Words that say nothing; no crate is called so.
 pub(crate) const BANNED_NAMES: [&str; 8] = [
     "common", "core", "util", "utils", "misc", "helpers", "shared", "base",
 ];
@@ -135,6 +136,8 @@ pub(crate) const TABLE: &[Row] = &[
         "dependencies: columnar storage"),
     row(IO, 3, Only(&[TYPES, RING, ENGINE]), Forbid,
         "dependencies: reads of the machine; boundary for drivers"),
+    row(BOILER, 4, Only(&[TYPES, IO]), Forbid,
+        "independent use: a simulated plant, for programs that want one"),
     row("trunkline-io-net", 4, Only(&[IO, CLIENT, NET]), Reviewed,
         "independent use: mirrors another engine"),
     row("trunkline-io-modbus", 4, Only(&[IO]), Reviewed,
@@ -157,8 +160,6 @@ pub(crate) const TABLE: &[Row] = &[
         "unsafe: C"),
     development(SIMULATOR, Any,
         "boundary: seeded clock, network and scheduler"),
-    development("trunkline-bench", Any,
-        "dependencies: drives whole programs and measures them"),
     development("xtask", Only(&[]),
         "dependencies: checks of the tree"),
 ];

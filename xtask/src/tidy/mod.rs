@@ -1,16 +1,10 @@
-//! `cargo xtask tidy`: house style as a check that names the replacement.
+//! `cargo xtask tidy`: rules that rustfmt and clippy cannot check.
 //!
-//! One function per rule, one test with a planted violation per rule. A rule that is only written
-//! down is no rule; one that costs more than it gives is deleted here.
+//! One function per rule, and one test with a planted violation per rule.
 
-mod code;
 mod links;
-mod machine_paths;
 mod manifests;
-mod names;
 mod purity;
-mod size;
-mod text;
 
 use crate::finding::{Finding, Outcome};
 use crate::tree::Tree;
@@ -19,18 +13,8 @@ type Rule = fn(&Tree) -> Vec<Finding>;
 
 /// Every rule, in the order they run.
 const RULES: &[Rule] = &[
-    size::file_length,
-    size::line_width,
-    text::tabs,
-    text::trailing_whitespace,
-    text::conflicts,
-    names::banned_names,
-    code::markers,
-    code::ignored_tests,
-    code::sleeps_in_tests,
     purity::primitives_outside_sync,
     purity::environment_in_sans_io,
-    machine_paths::machine_paths,
     links::links,
     links::paths_in_code_spans,
     manifests::licences,
@@ -54,11 +38,4 @@ pub(crate) fn run(tree: &Tree) -> Result<Outcome, String> {
 /// Whether the specification, kept word for word, exempts a file from rules about texts.
 fn is_specification(path: &str) -> bool {
     path.starts_with("docs/reference/spec/")
-}
-
-/// Whether a file is program text.
-fn is_program(path: &str) -> bool {
-    ["rs", "py", "ts", "svelte", "c", "h"]
-        .iter()
-        .any(|e| crate::tree::has_ending(path, e))
 }

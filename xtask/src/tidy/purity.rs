@@ -2,10 +2,12 @@
 //!
 //! Their locks, atomics and threads come from one `sync` module per crate (the standard library, or
 //! loom, or shuttle), so that a test can replace them; their time and bytes come as arguments.
+//! Each line is searched for words. A line that is a comment does not count, nor does anything from
+//! `mod tests {` on, which ends a file.
 
 use crate::finding::Finding;
-use crate::rust_source::{RustSource, has_word};
 use crate::tree::{Tree, is_test_file};
+use crate::words::{has_word, is_comment};
 
 /// Crates whose primitives come from their own `sync` module.
 const WITH_SYNC_MODULE: [&str; 5] = [
@@ -93,9 +95,11 @@ fn find(
         if !is_concerned || is_test_file(path) || is_sync_module(path) {
             continue;
         }
-        let source = RustSource::scan(text);
-        let wrong = source.production().filter(|(_, line)| is_wrong(line));
-        findings.extend(wrong.map(|(number, _)| Finding::at(path, number, rule, message)));
+        let product = text.lines().take_while(|line| *line != "mod tests {");
+        let wrong = product
+            .enumerate()
+            .filter(|(_, line)| !is_comment(line) && is_wrong(line));
+        findings.extend(wrong.map(|(index, _)| Finding::at(path, index + 1, rule, message)));
     }
     findings
 }
@@ -115,7 +119,7 @@ mod tests {
     #[test]
     fn primitive_outside_the_sync_module_is_found() {
         let text = "use std::sync::{Arc, Mutex};\nuse std::sync::Arc;\nuse core::sync::atomic::*;\n\
-                    use crate::sync::{Mutex, atomic::AtomicU64};\n#[cfg(test)]\nmod tests {\n\
+                    use crate::sync::{Mutex, atomic::AtomicU64};\n// std::sync::Mutex\n#[cfg(test)]\nmod tests {\n\
                     use std::sync::Mutex;\n}\n";
         let tree = Tree::of(&[
             ("crates/trunkline-engine/src/cell.rs", text),

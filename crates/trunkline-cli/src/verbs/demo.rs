@@ -13,7 +13,7 @@ use trunkline_types::text::{Digits, FormatOptions, format_value};
 use trunkline_types::{Contract, Reading};
 
 use super::serve::{self, ListenArgs};
-use super::{Context, Verb};
+use super::{Context, Verb, io};
 use crate::arguments::Form;
 use crate::exit::Exit;
 use crate::interrupt::StopSignals;
@@ -65,7 +65,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     serve::apply(&mut plan, &args.listen);
     let mut signals = StopSignals::new()?;
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
-    let engine = Engine::from_plan(&plan).map_err(|error| serve::of_start(&error, &plan))?;
+    let engine = Engine::from_plan_with(&plan, &io::drivers())
+        .map_err(|error| serve::of_start(&error, &plan))?;
     match context.settings.form {
         Form::Json | Form::Jsonl => announce_json(&engine, context)?,
         _ => announce(&engine, context)?,

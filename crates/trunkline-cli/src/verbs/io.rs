@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline::io::{IoServer, Setting, Settings, driver, drivers};
+use trunkline::io::{Drivers, IoServer, Setting, Settings};
 use trunkline::{Provider, ProviderOptions, ProviderStatus};
 use trunkline_types::name::check_segment;
 
@@ -73,15 +73,20 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop>
     }
 }
 
+/// Returns the drivers that configurations and `io run` name.
+pub(super) fn drivers() -> Drivers {
+    Drivers::built_in().with(trunkline_boiler::DRIVER)
+}
+
 fn list(context: &Context) -> Result<Exit, Stop> {
     let columns = &["driver", "description"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
-    for (name, description) in drivers() {
+    for driver in drivers().iter() {
         let mut object = Object::new();
-        object.put("driver", name);
-        object.put("description", description);
+        object.put("driver", driver.name);
+        object.put("description", driver.description);
         records.push(Row {
-            cells: vec![name.to_owned(), description.to_owned()],
+            cells: vec![driver.name.to_owned(), driver.description.to_owned()],
             object,
             mood: Mood::Plain,
         })?;
@@ -129,7 +134,8 @@ fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
             return Err(Problem::usage(&format!("{key} is given twice")));
         }
     }
-    driver(&args.driver, &settings)
+    drivers()
+        .create(&args.driver, &settings)
         .map_err(|error| Problem::new(Exit::Found, "driver", &error.to_string()))
 }
 

@@ -16,7 +16,7 @@ use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
-use super::{Context, Verb};
+use super::{Context, Verb, io};
 use crate::arguments::Form;
 use crate::exit::Exit;
 use crate::interrupt::StopSignals;
@@ -120,7 +120,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
     // Nothing is ever sent on this channel; its timeout is the pause.
     let (_never, pause) = mpsc::channel::<()>();
     for attempt in 0..STORE_ATTEMPTS {
-        match Engine::from_plan(plan) {
+        match Engine::from_plan_with(plan, &io::drivers()) {
             Err(StartError::Store(error)) if error.trouble == StoreTrouble::InUse => {
                 if attempt == 0 {
                     let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
@@ -136,7 +136,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
             started => return started.map_err(|error| of_start(&error, plan).into()),
         }
     }
-    Engine::from_plan(plan).map_err(|error| of_start(&error, plan).into())
+    Engine::from_plan_with(plan, &io::drivers()).map_err(|error| of_start(&error, plan).into())
 }
 
 /// Reports on standard error when values can no longer be stored, and when they can again; `before`

@@ -14,7 +14,7 @@ use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::{Start, Store, StoreTrouble};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
-use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
+use trunkline_io::{DriverError, Drivers, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
@@ -206,11 +206,20 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Starts an engine from configuration files: listeners, libraries, I/O servers.
+    /// Starts an engine from configuration files: listeners, libraries, I/O servers. Its drivers
+    /// are [`Drivers::built_in`].
     ///
     /// # Errors
     /// The first thing that cannot be started; nothing keeps running then.
     pub fn from_plan(plan: &DeploymentPlan) -> Result<Engine, StartError> {
+        Self::from_plan_with(plan, &Drivers::built_in())
+    }
+
+    /// Starts an engine from configuration files, whose I/O servers are created by `drivers`.
+    ///
+    /// # Errors
+    /// As [`from_plan`](Self::from_plan).
+    pub fn from_plan_with(plan: &DeploymentPlan, drivers: &Drivers) -> Result<Engine, StartError> {
         let config = &plan.engine;
         let limits = &config.limits;
         let options = EngineOptions {
@@ -255,12 +264,12 @@ impl Engine {
             spin: config.spin,
         };
         let store = open_store(&options)?;
-        Self::start_after(options, store, |engine| engine.prepare(plan))
+        Self::start_after(options, store, |engine| engine.prepare(plan, drivers))
     }
 
     /// Deploys the libraries of the files. They come from the files at every start, so they are not
     /// stored.
-    fn prepare(&self, plan: &DeploymentPlan) -> Result<(), StartError> {
+    fn prepare(&self, plan: &DeploymentPlan, drivers: &Drivers) -> Result<(), StartError> {
         for library in &plan.libraries {
             self.inner.keeper.deploy(library, false, false)?;
         }
@@ -280,7 +289,9 @@ impl Engine {
                 core.expect_source(&io.name, now, wall, &mut Wakes::new());
                 continue;
             }
-            let server = trunkline_io::driver(&io.driver, &settings).map_err(driver_error)?;
+            let server = drivers
+                .create(&io.driver, &settings)
+                .map_err(driver_error)?;
             self.attach_io(&io.name, server, io.period, io.publish)?;
         }
         Ok(())

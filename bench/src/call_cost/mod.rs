@@ -1,0 +1,117 @@
+//! W2: the published Table 1. Puts and gets of real numbers, each answered before the next
+//! (synchronous), or all issued before any is awaited (asynchronous).
+
+pub mod cell;
+pub mod raw;
+pub mod trunkline;
+
+use crate::Outcome;
+use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING, TRUNKLINE_SPINNING};
+
+/// Name of the scenario in results.
+pub const SCENARIO: &str = "call_cost";
+/// Who makes the calls of the published table.
+pub const SYSTEMS: [&str; 5] = [
+    RAW,
+    TRUNKLINE,
+    TRUNKLINE_SPINNING,
+    TRUNKLINE_SHM,
+    TRUNKLINE_SHM_SLEEPING,
+];
+/// Variables that the calls go round.
+pub const VARIABLES: usize = 1000;
+/// Calls of the published table.
+pub const CALLS: usize = 1000;
+/// Calls of the longer version.
+pub const MANY_CALLS: usize = 1_000_000;
+/// Items of one batch where there are more calls than one batch may have.
+pub const BATCH: usize = 10_000;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Writes a value.
+    Put,
+    /// Reads a value.
+    Get,
+}
+
+/// One of the four rows of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What is called.
+    pub verb: Verb,
+    /// Whether each call is answered before the next is made.
+    pub synchronous: bool,
+}
+
+/// The rows, in the table's order.
+pub const OPERATIONS: [Operation; 4] = [
+    Operation {
+        verb: Verb::Put,
+        synchronous: true,
+    },
+    Operation {
+        verb: Verb::Put,
+        synchronous: false,
+    },
+    Operation {
+        verb: Verb::Get,
+        synchronous: true,
+    },
+    Operation {
+        verb: Verb::Get,
+        synchronous: false,
+    },
+];
+
+impl Operation {
+    /// As in settings and results.
+    pub fn name(self) -> &'static str {
+        match (self.verb, self.synchronous) {
+            (Verb::Put, true) => "sync-put",
+            (Verb::Put, false) => "async-put",
+            (Verb::Get, true) => "sync-get",
+            (Verb::Get, false) => "async-get",
+        }
+    }
+
+    /// The operation of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(name: &str) -> Outcome<Self> {
+        let found = OPERATIONS
+            .into_iter()
+            .find(|operation| operation.name() == name);
+        found.ok_or_else(|| format!("`{name}` is no operation of this scenario").into())
+    }
+}
+
+/// The variables on the other side, as the calls of this scenario use them.
+pub trait Variables {
+    /// Writes one value and waits for its answer.
+    ///
+    /// # Errors
+    /// The other side is gone, or refuses.
+    fn put(&mut self, variable: usize, value: f64) -> Outcome<()>;
+
+    /// Reads one value.
+    ///
+    /// # Errors
+    /// The other side is gone, or refuses.
+    fn get(&mut self, variable: usize) -> Outcome<f64>;
+
+    /// Writes `count` values, `first`, `first + 1`, and so on, to the variables in turn; waits
+    /// once.
+    ///
+    /// # Errors
+    /// The other side is gone, or refuses one.
+    fn put_all(&mut self, first: u64, count: usize) -> Outcome<()>;
+
+    /// Reads `count` values of the variables in turn into `values`; waits once.
+    ///
+    /// # Errors
+    /// The other side is gone, or refuses one.
+    fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()>;
+}

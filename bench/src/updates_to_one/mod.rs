@@ -1,0 +1,193 @@
+//! W5 and W6: variables updated as fast as possible in the process that hosts them; one subscriber
+//! (W5), or several (W6), in another process take every update.
+
+pub mod figures;
+pub mod raw;
+pub mod trunkline;
+
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+use crate::settings::Settings;
+
+/// Name of the scenario in results.
+pub const SCENARIO: &str = "updates_to_one";
+/// Numbers of variables of the published chart.
+pub const VARIABLES: [usize; 4] = [1, 10, 100, 1000];
+/// Those with which other systems are measured too.
+pub const BESIDE_OTHERS: [usize; 3] = [1, 100, 1000];
+/// Name of the scenario with several subscribers.
+pub const SEVERAL: &str = "updates_to_many";
+/// Its numbers of subscribers.
+pub const SUBSCRIBERS: [usize; 3] = [1, 8, 32];
+/// Its number of variables.
+pub const SEVERAL_VARIABLES: usize = 100;
+/// Updates per call where calls take several.
+pub const PER_CALL: usize = 100;
+
+/// What one cell is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Number of variables.
+    pub variables: usize,
+    /// Subscribers, each of which takes every update.
+    pub subscribers: usize,
+    /// Time before the measured one.
+    pub warm_up: Duration,
+    /// Measured time.
+    pub measured: Duration,
+}
+
+impl Stream {
+    /// Reads the settings of a cell.
+    ///
+    /// # Errors
+    /// One is missing or wrong.
+    pub fn read(settings: &Settings) -> Outcome<Self> {
+        Ok(Self {
+            variables: settings.value("vars")?,
+            subscribers: settings.value_or("subs", 1)?,
+            warm_up: Duration::from_millis(settings.value_or("warm_ms", 1000)?),
+            measured: Duration::from_millis(settings.value("ms")?),
+        })
+    }
+}
+
+impl Stream {
+    /// The case of a row.
+    pub fn case(&self, scenario: &str) -> String {
+        match scenario {
+            SCENARIO => format!("vars={}", self.variables),
+            _ => format!("subs={} vars={}", self.subscribers, self.variables),
+        }
+    }
+
+    /// For the process of the subscribers.
+    pub fn settings(&self) -> Settings {
+        Settings::default()
+            .with("vars", self.variables)
+            .with("subs", self.subscribers)
+            .with("warm_ms", self.warm_up.as_millis())
+            .with("ms", self.measured.as_millis())
+    }
+}
+
+/// The subscriber's side of the count: every update of each variable is there, once, in order.
+#[derive(Debug)]
+pub struct Taken {
+    next: Vec<u64>,
+    /// Updates taken.
+    pub count: u64,
+    /// Those that were not the next of their variable.
+    pub out_of_order: u64,
+}
+
+impl Taken {
+    /// Nothing taken yet. Values of each variable are 1, 2, 3.
+    pub fn new(variables: usize) -> Self {
+        Self {
+            next: vec![1; variables],
+            count: 0,
+            out_of_order: 0,
+        }
+    }
+
+    /// Takes a value.
+    pub fn take(&mut self, variable: usize, value: f64) {
+        self.count += 1;
+        match self.next.get_mut(variable) {
+            Some(next) if *next as f64 == value => *next += 1,
+            Some(next) => {
+                self.out_of_order += 1;
+                *next = value as u64 + 1;
+            }
+            None => self.out_of_order += 1,
+        }
+    }
+}
+
+/// The measured window of one end: starts a second after the first update, ends with the last.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    warm: Instant,
+    start: Option<(Instant, u64, u64)>,
+}
+
+/// What an end did in its window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Updates in it.
+    pub updates: u64,
+    /// Its length in seconds.
+    pub seconds: f64,
+    /// CPU nanoseconds, by the clock the window was given.
+    pub cpu_ns: u64,
+}
+
+impl Window {
+    /// The first update is there.
+    pub fn open(warm_up: Duration) -> Self {
+        Self {
+            warm: Instant::now() + warm_up,
+            start: None,
+        }
+    }
+
+    /// Looks at the clock: to be called every few hundred updates. `count` is the number so far.
+    pub fn look(&mut self, count: u64, cpu_ns: impl FnOnce() -> u64) -> Instant {
+        let now = Instant::now();
+        if self.start.is_none() && now >= self.warm {
+            self.start = Some((now, count, cpu_ns()));
+        }
+        now
+    }
+
+    /// When the measured time of a writer is over.
+    pub fn end(&self, measured: Duration) -> Instant {
+        self.start.map_or(self.warm, |(start, ..)| start) + measured
+    }
+
+    /// The last update is there. `None` when the warm-up was never over.
+    pub fn close(&self, count: u64, cpu_ns: u64) -> Option<Measured> {
+        let (start, count_then, cpu_then) = self.start?;
+        Some(Measured {
+            updates: count - count_then,
+            seconds: start.elapsed().as_secs_f64(),
+            cpu_ns: cpu_ns - cpu_then,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_and_repeats_are_found() {
+        let mut sut = Taken::new(2);
+        for (variable, value) in [
+            (0, 1.0),
+            (1, 1.0),
+            (0, 2.0),
+            (0, 4.0),
+            (0, 5.0),
+            (0, 5.0),
+            (7, 1.0),
+        ] {
+            sut.take(variable, value);
+        }
+        assert_eq!((sut.count, sut.out_of_order), (7, 3));
+    }
+
+    #[test]
+    fn window_counts_from_the_end_of_the_warm_up() {
+        let mut sut = Window::open(Duration::from_secs(3600));
+        sut.look(10, || 100);
+        assert_eq!(sut.close(20, 200), None);
+        let mut sut = Window::open(Duration::ZERO);
+        sut.look(10, || 100);
+        sut.look(15, || 150);
+        let measured = sut.close(20, 200).unwrap();
+        assert_eq!((measured.updates, measured.cpu_ns), (10, 100));
+    }
+}

@@ -1,0 +1,150 @@
+//! Runs the boiler house for a year of its own time, with an operator who disturbs it every twelve
+//! hours, and fails if it loses anything, leaves the possible, or does not come back.
+//!
+//! A soak test of some minutes: `cargo run --release -p trunkline-boiler --example boiler_year`, with a
+//! number of days behind it for another time than a year.
+
+#![allow(clippy::print_stdout, reason = "it says how far it is")]
+
+use std::error::Error;
+
+use trunkline_boiler::{CATCH_UP_MAX, Options, SimServer};
+use trunkline_io::{IoServer, Scan};
+use trunkline_types::{Tick, Timestamp, Value};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let days = match std::env::args().nth(1) {
+        Some(days) => days.parse::<u64>()?,
+        None => 365,
+    };
+    let mut rig = Rig {
+        plant: SimServer::new(Options::default()),
+        now: Tick::ZERO,
+    };
+    rig.plant.open(rig.now, Timestamp::UNIX_EPOCH)?;
+    let mut rng = fastrand::Rng::with_seed(365);
+    for hour in 0..days * 24 {
+        match hour % 12 {
+            11 => rig.disturb(&mut rng),
+            0 => rig.put_back(),
+            // By now the water is back.
+            1 => rig.relight(),
+            _ => {}
+        }
+        rig.run_an_hour()?;
+        rig.check(hour % 12 >= 4 && hour % 12 <= 10)
+            .map_err(|what| format!("hour {hour}: {what}"))?;
+        if hour % (24 * 30) == 0 {
+            println!(
+                "day {}: level {:.1} %",
+                hour / 24,
+                rig.read("boiler/level")?
+            );
+        }
+    }
+    println!("{days} days: nothing made, nothing lost, nothing broken");
+    Ok(())
+}
+
+struct Rig {
+    plant: SimServer,
+    now: Tick,
+}
+
+impl Rig {
+    fn run_an_hour(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut scan = Scan::new();
+        for _ in 0..3600 / CATCH_UP_MAX.as_secs() {
+            self.now = self.now.saturating_add(CATCH_UP_MAX);
+            scan.clear();
+            self.plant
+                .scan(self.now, Timestamp::UNIX_EPOCH, &mut scan)?;
+        }
+        Ok(())
+    }
+
+    /// What a refusal forbids stays as it is: an operator may try anything.
+    fn put(&mut self, name: &str, value: Value) {
+        if let Some(item) = self.plant.item(name) {
+            let _refusal = self
+                .plant
+                .send(item, &value, self.now, Timestamp::UNIX_EPOCH)
+                .err();
+        }
+    }
+
+    fn read(&mut self, name: &str) -> Result<f64, Box<dyn Error>> {
+        let item = self
+            .plant
+            .item(name)
+            .ok_or_else(|| format!("no item {name}"))?;
+        let mut scan = Scan::new();
+        self.plant
+            .request(item, self.now, Timestamp::UNIX_EPOCH, &mut scan)?;
+        let value = scan
+            .iter()
+            .next()
+            .and_then(|published| published.value.as_ref()?.as_f64());
+        value.ok_or_else(|| format!("{name} has no number").into())
+    }
+
+    fn disturb(&mut self, rng: &mut fastrand::Rng) {
+        let share = rng.f64();
+        let mode = Value::Enum(rng.u32(0..3));
+        match rng.u8(0..9) {
+            0 => self.put("boiler/setpoint", Value::F64(30.0 + 55.0 * share)),
+            1 => self.put("boiler/feed", Value::F64(100.0 * share)),
+            2 => self.put("boiler/pump/mode", mode),
+            3 => self.put("boiler/burner/mode", mode),
+            4 => self.put("boiler/steam/setpoint", Value::F64(6.0 + 5.5 * share)),
+            5 => self.put("boiler/steam/demand", Value::F64(100.0 * share)),
+            6 => self.put("valves/FV105/command", Value::F64(100.0 * share)),
+            7 => self.put("valves/XV110/command", Value::Bool(true)),
+            _ => self.put("boiler/tank/setpoint", Value::F64(30.0 + 60.0 * share)),
+        }
+    }
+
+    fn put_back(&mut self) {
+        self.put("boiler/setpoint", Value::F64(70.0));
+        self.put("boiler/pump/mode", Value::Enum(2));
+        self.put("boiler/steam/setpoint", Value::F64(10.0));
+        self.put("boiler/steam/demand", Value::F64(60.0));
+        self.put("boiler/tank/setpoint", Value::F64(70.0));
+        self.put("valves/FV105/command", Value::F64(3.0));
+        self.put("valves/XV110/command", Value::Bool(false));
+    }
+
+    fn relight(&mut self) {
+        self.put("boiler/burner/reset", Value::Bool(true));
+        self.put("boiler/burner/mode", Value::Enum(2));
+    }
+
+    fn check(&mut self, settled: bool) -> Result<(), Box<dyn Error>> {
+        for (name, low, high) in [
+            ("boiler/balance/mass_error", 0.0, 0.0),
+            ("boiler/balance/energy_error", 0.0, 0.0),
+            ("boiler/sim/skipped", 0.0, 0.0),
+            ("boiler/drum/pressure", 0.0, 14.0),
+            ("boiler/drum/water", 500.0, 3000.0),
+            ("boiler/tank/level", 4.0, 102.0),
+            ("boiler/tank/temperature", 5.0, 106.0),
+            ("boiler/drum/metal_temperature", 20.0, 280.0),
+        ] {
+            self.expect(name, low, high)?;
+        }
+        if settled {
+            self.expect("boiler/level", 68.0, 72.0)?;
+            self.expect("boiler/drum/pressure", 9.7, 10.3)?;
+            self.expect("boiler/tank/level", 66.0, 74.0)?;
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, name: &str, low: f64, high: f64) -> Result<(), Box<dyn Error>> {
+        let value = self.read(name)?;
+        if (low..=high).contains(&value) {
+            return Ok(());
+        }
+        Err(format!("{name} is {value}, not {low} to {high}").into())
+    }
+}

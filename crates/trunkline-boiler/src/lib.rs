@@ -1,0 +1,418 @@
+//! A simulated boiler house, for trying things without a plant.
+//!
+//! About 200 variables in three libraries: `boiler` (the plant and its controls), `rack1` (analog
+//! input channels that deliver raw signals) and `valves`. The model keeps double-entry books of
+//! every flow of mass and energy and conserves both exactly. It reacts to setpoints as a boiler
+//! does, and is bit-for-bit reproducible from its seed and the times of its calls.
+//! `docs/explanation/boiler-model.md` gives its equations, its numbers and their sources.
+//!
+//! ```text
+//!  make-up ---LV103--+                      +--PSV109--> roof          burner
+//!  condensate -------+-> feed tank -pump-FV101-> drum -FV102-> users     |
+//!  drum steam -TV104-+                      +--FV105---> blow-down     metal -> flue
+//! ```
+//!
+//! The caller provides the time. The plant runs in fixed steps of 0.1 s for the time between calls,
+//! at most [`CATCH_UP_MAX`] at once; skipped time is counted in `boiler/sim/skipped`. Only sensors
+//! have noise. Every value is marked as simulated.
+
+#![forbid(unsafe_code)]
+
+mod boiler;
+mod books;
+mod commands;
+mod controls;
+mod fire_side;
+mod flows;
+mod instruments;
+mod parameters;
+mod plant;
+mod rack;
+mod steam;
+mod valve;
+mod valves;
+mod variable;
+mod water_side;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_types::time::duration_nanos;
+use trunkline_types::{
+    LibraryDefinition, Name, Quality, Reason, Tick, Timestamp, Value, VariableDefinition,
+};
+
+use self::instruments::{Instrument, Instruments};
+use self::parameters::STEP_NANOS;
+use self::plant::Plant;
+use self::variable::{Source, Variable};
+use trunkline_io::{
+    Driver, DriverError, Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError,
+    Settings,
+};
+
+/// The driver `sim`, for [`Drivers::with`](trunkline_io::Drivers::with).
+pub const DRIVER: Driver = Driver {
+    name: "sim",
+    description: "a simulated boiler house that conserves mass and energy",
+    make: |settings| match Options::from_settings(settings) {
+        Ok(options) => Ok(Box::new(SimServer::new(options))),
+        Err(cause) => Err(DriverError::Setting {
+            driver: "sim".into(),
+            cause,
+        }),
+    },
+};
+
+/// Default scan period of a `sim`.
+pub const PERIOD: Duration = Duration::from_millis(100);
+/// Period at which arrays, waveforms and the telegram are read.
+pub const SLOW_PERIOD: Duration = Duration::from_millis(500);
+/// The longest plant time that one call simulates.
+pub const CATCH_UP_MAX: Duration = Duration::from_secs(5);
+
+/// Settings of a `sim`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Setting `seed`, 1 by default: the same seed and calls give the same values, bit for bit.
+    pub seed: u64,
+    /// Setting `prefix`, empty by default: precedes the names of the libraries, so that two boiler
+    /// houses fit into one engine.
+    pub prefix: String,
+}
+
+/// The I/O server of the boiler house.
+pub struct SimServer {
+    options: Options,
+    plant: Plant,
+    instruments: Instruments,
+    variables: Vec<Variable>,
+    by_item: BTreeMap<String, u32>,
+    published: Vec<Option<(Value, Quality)>>,
+    ran_until: Option<Tick>,
+    carried_nanos: u64,
+    slow_since: Option<Tick>,
+    health: Health,
+}
+
+impl Options {
+    /// Returns the options that these settings define.
+    ///
+    /// # Errors
+    /// [`SettingError`] for settings that a `sim` does not have, and for a prefix that is invalid
+    /// in a name.
+    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+        settings.check_keys(&["prefix", "seed"])?;
+        let prefix = settings.text("prefix")?.unwrap_or("").to_owned();
+        let library = format!("{prefix}boiler");
+        let named = Name::join(&library, "level");
+        // A slash would make the prefix the library.
+        if !named.is_ok_and(|name| name.library() == library) {
+            return Err(SettingError::BadValue {
+                key: "prefix".into(),
+                given: format!("{prefix:?}"),
+                rule: "it must be a part of a name, without / # and *".into(),
+            });
+        }
+        Ok(Self {
+            seed: settings.unsigned("seed")?.unwrap_or(1),
+            prefix,
+        })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            prefix: String::new(),
+        }
+    }
+}
+
+impl SimServer {
+    /// Returns a boiler house in normal operation.
+    pub fn new(options: Options) -> Self {
+        let parts = [
+            boiler::variables(),
+            rack::variables(options.seed),
+            valves::variables(),
+        ];
+        let variables: Vec<Variable> = parts.into_iter().flatten().collect();
+        let by_item = variables.iter().map(Variable::item).zip(0..).collect();
+        Self {
+            plant: Plant::new(options.seed),
+            instruments: Instruments::new(options.seed),
+            published: vec![None; variables.len()],
+            options,
+            variables,
+            by_item,
+            ran_until: None,
+            carried_nanos: 0,
+            slow_since: None,
+            health: Health::default(),
+        }
+    }
+
+    /// Runs the plant until `now`. Returns the plant time that was skipped, if any.
+    fn run(&mut self, now: Tick) -> Option<Duration> {
+        let until = self.ran_until?;
+        let passed = duration_nanos(now.since(until));
+        self.ran_until = Some(now.max(until));
+        self.carried_nanos = self.carried_nanos.saturating_add(passed);
+        let due = self.carried_nanos / STEP_NANOS;
+        self.carried_nanos %= STEP_NANOS;
+        let steps = due.min(duration_nanos(CATCH_UP_MAX) / STEP_NANOS);
+        for _ in 0..steps {
+            self.plant.step();
+        }
+        let skipped = (due - steps).saturating_mul(STEP_NANOS);
+        if skipped == 0 {
+            return None;
+        }
+        let total = self.instruments.skipped_nanos.saturating_add(skipped);
+        self.instruments.skipped_nanos = total;
+        Some(Duration::from_nanos(skipped))
+    }
+
+    /// Returns true if the slow readings are due, and then counts them as made.
+    fn slow_is_due(&mut self, now: Tick) -> bool {
+        let due = self
+            .slow_since
+            .is_none_or(|since| now.since(since) >= SLOW_PERIOD);
+        if due {
+            self.slow_since = Some(now);
+        }
+        due
+    }
+
+    /// Returns the reading of a variable.
+    fn read(&mut self, index: usize, wall: Timestamp) -> Option<(Value, Quality)> {
+        let variable = self.variables.get(index)?;
+        let (value, quality) = match &variable.source {
+            Source::Measured(read, noise) => {
+                let value = read(&self.plant);
+                let noise = if *noise > 0.0 {
+                    noise * self.instruments.noise()
+                } else {
+                    0.0
+                };
+                measured(value + noise, variable.properties.range)
+            }
+            Source::Known(read) => (read(&self.plant), Quality::GOOD),
+            Source::Valve(tag, read) => (read(self.plant.valves.get(*tag)?), Quality::GOOD),
+            Source::Channel(channel) => channel.read(&self.plant, &mut self.instruments),
+            Source::Instrument(instrument) => (
+                self.instruments.read(*instrument, &self.plant, wall),
+                Quality::GOOD,
+            ),
+        };
+        Some((value, quality.with_simulated(true)))
+    }
+
+    fn publish(&mut self, index: usize, wall: Timestamp, always: bool, scan: &mut Scan) {
+        let Some((value, quality)) = self.read(index, wall) else {
+            return;
+        };
+        let Some(published) = self.published.get_mut(index) else {
+            return;
+        };
+        let reading = Some((value, quality));
+        if always || *published != reading {
+            *published = reading.clone();
+            if let Some((value, quality)) = reading {
+                scan.publish(
+                    ItemId(u32::try_from(index).unwrap_or(u32::MAX)),
+                    value,
+                    quality,
+                );
+            }
+        }
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.variables.len()).unwrap_or(u32::MAX)
+    }
+
+    fn not_open(&mut self) -> Result<(), IoError> {
+        self.health.mistaken(&IoError::NotOpen);
+        Err(IoError::NotOpen)
+    }
+}
+
+impl IoServer for SimServer {
+    fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
+        let library = |library: &'static str, description: &str| {
+            let of_it = self
+                .variables
+                .iter()
+                .filter(|variable| variable.library == library);
+            let variables = of_it.map(|variable| {
+                let mut properties = variable.properties.clone();
+                properties.source = format!("{name}:{}", variable.item());
+                VariableDefinition {
+                    path: variable.path.clone(),
+                    properties: Arc::new(properties),
+                }
+            });
+            LibraryDefinition {
+                name: format!("{}{library}", self.options.prefix),
+                description: description.into(),
+                variables: variables.collect(),
+            }
+        };
+        vec![
+            library(
+                "boiler",
+                "Simulated boiler house: the plant and its controls",
+            ),
+            library("rack1", "Simulated boiler house: analog inputs"),
+            library("valves", "Simulated boiler house: valves"),
+        ]
+    }
+
+    fn item(&self, item: &str) -> Option<ItemId> {
+        self.by_item.get(item).copied().map(ItemId)
+    }
+
+    fn open(&mut self, now: Tick, _wall: Timestamp) -> Result<(), IoError> {
+        self.ran_until = Some(now);
+        self.carried_nanos = 0;
+        self.slow_since = None;
+        self.published.fill(None);
+        self.health.opened();
+        Ok(())
+    }
+
+    fn scan(&mut self, now: Tick, wall: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
+        if self.ran_until.is_none() {
+            return self.not_open();
+        }
+        let skipped = self.run(now);
+        let slow = self.slow_is_due(now);
+        for index in 0..self.variables.len() {
+            let pace = self
+                .variables
+                .get(index)
+                .map(|variable| pace(&variable.source));
+            match pace {
+                Some(Pace::EveryScan) => self.publish(index, wall, true, scan),
+                Some(Pace::Slow) if slow => self.publish(index, wall, true, scan),
+                Some(Pace::OnChange) => self.publish(index, wall, false, scan),
+                Some(Pace::Slow) | None => {}
+            }
+        }
+        self.health.scanned(skipped.map(|skipped| {
+            format!(
+                "{:.1} s of plant time were left out: the scan came late",
+                skipped.as_secs_f64()
+            )
+        }));
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        item: ItemId,
+        now: Tick,
+        wall: Timestamp,
+        scan: &mut Scan,
+    ) -> Result<(), IoError> {
+        if self.ran_until.is_none() {
+            return self.not_open();
+        }
+        if item.index() >= self.variables.len() {
+            let error = IoError::UnknownItem {
+                item: item.0,
+                count: self.count(),
+            };
+            self.health.mistaken(&error);
+            return Err(error);
+        }
+        self.run(now);
+        self.publish(item.index(), wall, true, scan);
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        item: ItemId,
+        value: &Value,
+        _now: Tick,
+        _wall: Timestamp,
+    ) -> Result<Value, SendRefusal> {
+        let outcome = match self.variables.get(item.index()) {
+            None => Err(SendRefusal::UnknownItem {
+                item: item.0,
+                count: self.count(),
+            }),
+            Some(variable) => match variable.target {
+                None => Err(SendRefusal::ReadOnly {
+                    item: variable.item(),
+                }),
+                Some(target) => {
+                    let (name, units) = (variable.item(), &variable.properties.units);
+                    commands::apply(&mut self.plant, target, &name, units, value)
+                }
+            },
+        };
+        self.health.sent(&outcome);
+        if let (Ok(now_holds), Some(published)) = (&outcome, self.published.get_mut(item.index())) {
+            // The caller gets it in the answer, so the next scan need not repeat it.
+            *published = Some((now_holds.clone(), Quality::GOOD.with_simulated(true)));
+        }
+        outcome
+    }
+
+    fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    fn period(&self) -> Duration {
+        PERIOD
+    }
+}
+
+impl fmt::Debug for SimServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (options, variables) = (&self.options, self.variables.len());
+        f.debug_struct("SimServer")
+            .field("options", options)
+            .field("variables", &variables)
+            .finish()
+    }
+}
+
+/// The occasion on which a variable is published.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    EveryScan,
+    Slow,
+    OnChange,
+}
+
+fn pace(source: &Source) -> Pace {
+    match source {
+        Source::Measured(..) => Pace::EveryScan,
+        Source::Channel(channel) if channel.is_wired() => Pace::EveryScan,
+        Source::Channel(_) | Source::Known(_) | Source::Valve(..) => Pace::OnChange,
+        Source::Instrument(Instrument::LastStart | Instrument::Skipped) => Pace::OnChange,
+        Source::Instrument(_) => Pace::Slow,
+    }
+}
+
+/// Limits a value to the range of its sensor; beyond it, the quality is uncertain.
+fn measured(value: f64, range: Option<(f64, f64)>) -> (Value, Quality) {
+    match range {
+        Some((low, high)) if !(low..=high).contains(&value) => (
+            Value::F64(value.clamp(low, high)),
+            Quality::uncertain(Reason::LimitsExceeded),
+        ),
+        _ => (Value::F64(value), Quality::GOOD),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The driver `sim`: its settings, and what every I/O server must do.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic anywhere")]
+
+#[path = "../../trunkline-io/tests/conformance/mod.rs"]
+mod conformance;
+
+use trunkline_boiler::DRIVER;
+use trunkline_io::{Drivers, Setting, Settings};
+use trunkline_types::Scaling;
+
+fn drivers() -> Drivers {
+    Drivers::built_in().with(DRIVER)
+}
+
+fn error(key: &str, value: Setting) -> String {
+    let settings: Settings = [(key.to_owned(), value)].into_iter().collect();
+    match drivers().create("sim", &settings) {
+        Ok(_) => panic!("{key} was taken"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn the_sim_server_does_what_every_server_must() {
+    conformance::check(&drivers(), "sim");
+}
+
+#[test]
+fn a_wrong_setting_is_refused_with_what_it_takes() {
+    assert_eq!(
+        error("sed", Setting::Integer(3)),
+        "driver \"sim\": unknown setting \"sed\", did you mean \"seed\"?; it takes: prefix, seed"
+    );
+    assert_eq!(
+        error("seed", Setting::String("three".into())),
+        "driver \"sim\": setting \"seed\" must be a whole number, not text"
+    );
+    assert_eq!(
+        error("seed", Setting::Integer(-3)),
+        "driver \"sim\": setting \"seed\" = -3 is not possible: it must be 0 or more"
+    );
+}
+
+#[test]
+fn the_sim_shows_every_kind_of_scaling() {
+    let sim = drivers().create("sim", &Settings::new()).unwrap();
+    let libraries = sim.libraries("plant");
+    let variables = libraries.iter().flat_map(|library| &library.variables);
+    let scalings: Vec<Scaling> = variables.filter_map(|v| v.properties.scaling).collect();
+    let has = |of: fn(&Scaling) -> bool| scalings.iter().any(of);
+    assert!(has(|scaling| matches!(scaling, Scaling::Linear { .. })));
+    assert!(has(|scaling| matches!(scaling, Scaling::SquareRoot { .. })));
+    assert!(has(|scaling| matches!(scaling, Scaling::Invert)));
+    assert!(has(|scaling| matches!(scaling, Scaling::BitField { .. })));
+}
