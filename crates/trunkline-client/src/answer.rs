@@ -11,7 +11,7 @@ use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
 use trunkline_types::{Access, AuditPage, DataType, Position, Properties, Reading, Timestamp};
 
-use crate::outcome::WriteOutcome;
+use crate::outcome::GroupOutcome;
 use crate::page::ReadingPage;
 use crate::variable::VariableRef;
 
@@ -55,18 +55,6 @@ pub enum Answer {
     Forced(ForcedList),
     /// The engine refused the request as a whole.
     Refused(Fault),
-}
-
-/// The outcome of a group of writes.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GroupOutcome {
-    /// The commit number, from 1 within the engine's epoch. `None` if nothing was written, or if
-    /// the outcome is unknown.
-    pub commit: Option<u64>,
-    /// The index of the write that caused the refusal of the others.
-    pub culprit: Option<usize>,
-    /// One outcome per write, in order.
-    pub outcomes: Vec<WriteOutcome>,
 }
 
 /// The values of variables at one instant.

@@ -85,7 +85,7 @@ mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, ForcedList, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
+pub use answer::{Answer, ForcedList, Found, Lease, Opened, Snapshot, Step};
 pub use audit::AUDIT_ENTRIES_MAX;
 pub use batch::{Batch, BatchReading};
 pub use client::ClientCore;
@@ -98,7 +98,7 @@ pub use local::{LocalUpdate, LocalVariable};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
-pub use outcome::{WriteCounts, WriteOutcome};
+pub use outcome::{GroupOutcome, NotTried, WriteCounts, WriteOutcome};
 pub use page::{PageReading, ReadingPage};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
 pub use request::RequestId;

@@ -145,12 +145,12 @@ impl Engine {
         state.put_forced(Some(Box::new(forced)));
         if list.is_off {
             let sequence = variable.sequence();
-            let outcome = WriteOutcome::Unchanged { sequence };
+            let outcome = WriteOutcome::Unchanged(sequence);
             note(&outcome, wakes);
             return Ok(Attempt::Done(outcome));
         }
         let sequence = apply(variable, &mut state, !is_applied, put, wakes);
-        let outcome = WriteOutcome::Applied { sequence };
+        let outcome = WriteOutcome::Applied(sequence);
         note(&outcome, wakes);
         drop(state);
         drop(list);
@@ -193,7 +193,7 @@ impl Engine {
         let old = Held::of_update(&variable.update_locked(&state));
         let sequence =
             release(variable, &mut state, put.now, put.wall, wakes).ok_or(Refusal::NotForced)?;
-        let outcome = WriteOutcome::Applied { sequence };
+        let outcome = WriteOutcome::Applied(sequence);
         if let Some(audited) = put.audited {
             let change = Change {
                 wall: put.wall,

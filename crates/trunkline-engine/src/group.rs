@@ -47,15 +47,7 @@ pub struct GroupMember<'a> {
 }
 
 /// The outcome of a group write.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GroupOutcome {
-    /// Number of the commit, from 1; `None` if the group was refused and nothing was written.
-    pub commit: Option<u64>,
-    /// Index of the first member that was refused by a rule of its own.
-    pub culprit: Option<usize>,
-    /// One outcome per member, in the order of the members.
-    pub outcomes: Vec<WriteOutcome>,
-}
+pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 
 /// The result of a group write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]
@@ -277,7 +269,7 @@ impl Engine {
         // Numbered under the locks, so that groups with a common variable are numbered in the order
         // of their commits.
         let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
-        let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
+        let mut outcomes = vec![WriteOutcome::Unchanged(0); members.len()];
         for (at, state) in &mut locked {
             #[cfg(feature = "planted")]
             if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn)
@@ -295,7 +287,7 @@ impl Engine {
                 let before = noted.is_some().then(|| one.variable.update_locked(state));
                 *outcome = commit_member(put, one, state, &mut rooms, wakes);
                 if let (Some(asked), Some(before)) = (noted, before) {
-                    let is_applied = matches!(outcome, WriteOutcome::Applied { .. });
+                    let is_applied = matches!(outcome, WriteOutcome::Applied(_));
                     let change = Change {
                         wall: put.wall,
                         old: Held::of_update(&before),
@@ -484,7 +476,7 @@ fn commit_member(
         Decision::Commit { changed } => changed,
         Decision::Unchanged { sequence } => {
             state.count_unchanged(sequence);
-            return WriteOutcome::Unchanged { sequence };
+            return WriteOutcome::Unchanged(sequence);
         }
     };
     let update = &mut one.accepted.update;
@@ -508,5 +500,5 @@ fn commit_member(
         };
         following.tell(state, wakes);
     }
-    WriteOutcome::Applied { sequence }
+    WriteOutcome::Applied(sequence)
 }

@@ -9,30 +9,9 @@ use trunkline_types::{Access, Tick, Timestamp};
 
 use crate::update::NoMemory;
 
-/// The end of a write. Every write has exactly one (B-20).
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum WriteOutcome {
-    /// The write became an update of the variable.
-    Applied {
-        /// Sequence of the update within the epoch.
-        sequence: u64,
-    },
-    /// The value was within the deadband of the current value.
-    Unchanged {
-        /// Sequence of the update it equals.
-        sequence: u64,
-    },
-    /// A newer write of the same client took its place. Occurs only in the write mode `newest`.
-    Superseded {
-        /// Sequence of the update that took its place.
-        sequence: u64,
-    },
-    /// A rule forbids the write. It changed nothing.
-    Refused(Refusal),
-    /// It is not known whether the write took effect.
-    Unknown(UnknownCause),
-}
+/// The end of a write. It cannot say that a write was not tried: [`Attempt`] does. `Superseded`
+/// does not occur, because only clients replace writes that wait.
+pub type WriteOutcome = trunkline_types::WriteOutcome<u64, Refusal, UnknownCause>;
 
 /// The result of a write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]

@@ -26,7 +26,7 @@ impl Engine {
                 check_state(self, variable, write)?;
                 let sequence = variable.sequence();
                 // Without a provider there is only the cell (LM-11).
-                let done = Attempt::Done(WriteOutcome::Unchanged { sequence });
+                let done = Attempt::Done(WriteOutcome::Unchanged(sequence));
                 let Some(index) = variable.provider_index() else {
                     return Ok(done);
                 };

@@ -243,7 +243,7 @@ fn a_member_within_its_deadband_is_unchanged_and_the_others_are_written() {
         &[member(&variables[0], &near), member(&variables[1], &far)],
     );
     assert_eq!(ended.commit, Some(2));
-    let unchanged = WriteOutcome::Unchanged { sequence: 1 };
+    let unchanged = WriteOutcome::Unchanged(1);
     assert_eq!(ended.outcomes, [unchanged, applied(2)]);
     assert!(variables.iter().all(|one| one.ledger().is_balanced()));
 }

@@ -41,7 +41,7 @@ fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
         .engine
         .try_write(&rig.caller, now, wall, x, &write, &mut wakes);
     match rig::done(attempt) {
-        WriteOutcome::Applied { sequence } => sequence,
+        WriteOutcome::Applied(sequence) => sequence,
         other => panic!("{other:?}"),
     }
 }

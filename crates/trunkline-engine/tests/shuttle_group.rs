@@ -66,7 +66,7 @@ fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
     let (caller, write) = (Caller::local(session, 0), Write::value(&value));
     let attempt = engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
     assert!(
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))),
         "{attempt:?}"
     );
 }

@@ -249,7 +249,7 @@ fn write_all(engine: &Engine, writer: u32, variables: &[Arc<Variable>], writes: 
                 let mut write = Write::wire(&bytes);
                 write.value = WriteValue::Wire(&bytes);
                 match engine.try_write(&caller, NOW, START, variable, &write, &mut wakes) {
-                    Attempt::Done(WriteOutcome::Applied { .. }) => break,
+                    Attempt::Done(WriteOutcome::Applied(_)) => break,
                     Attempt::WouldBlock { .. } => {
                         wakes.flush();
                         if waiter.wait_for_room(variable) {

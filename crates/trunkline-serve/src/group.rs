@@ -7,7 +7,7 @@ use trunkline_engine::{
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::group::{GroupAnswerBuilder, GroupHead, GroupWrite};
 use trunkline_proto::message::handles::Handles;
-use trunkline_proto::message::outcome;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, Frame};
 use trunkline_types::{Tick, Timestamp};
@@ -107,7 +107,7 @@ impl Session {
                     let out = &mut self.answers.frames;
                     let mut answer = GroupAnswerBuilder::begin(out, work.request, head);
                     for _ in &members {
-                        answer.push(&outcome::WriteOutcome::WouldBlock);
+                        answer.push(&WriteAnswer::NotTried(WouldBlock));
                     }
                     answer.finish();
                     return Progress::Done;
@@ -138,7 +138,7 @@ impl Session {
                     code: FaultCode::GroupRefused,
                     sentence: "",
                 };
-                answer.push(&outcome::WriteOutcome::Refused(fault));
+                answer.push(&WriteAnswer::Refused(fault));
             } else {
                 with_wire(&Answer::Outcome(outcome.clone()), |wire| answer.push(wire));
             }

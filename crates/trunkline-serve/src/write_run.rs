@@ -1,9 +1,9 @@
 //! Outcomes of writes, in packed runs.
 
 use trunkline_engine::{Refusal, WriteOutcome};
-use trunkline_proto::message::outcome;
+use trunkline_proto::Fault;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
-use trunkline_proto::{Fault, FaultCode};
 
 use crate::fault::{of_refusal, of_unknown};
 
@@ -32,7 +32,7 @@ pub(crate) enum Packed {
 impl From<Answer> for Packed {
     fn from(answer: Answer) -> Self {
         match answer {
-            Answer::Outcome(WriteOutcome::Applied { sequence }) => Packed::Applied(sequence),
+            Answer::Outcome(WriteOutcome::Applied(sequence)) => Packed::Applied(sequence),
             answer => Packed::Other(Box::new(answer)),
         }
     }
@@ -55,7 +55,7 @@ impl Run {
         for answer in self.answers.drain(..) {
             match answer {
                 Packed::Applied(sequence) => {
-                    frame.push(&outcome::WriteOutcome::Applied { sequence });
+                    frame.push(&WriteAnswer::Applied(sequence));
                 }
                 Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
             }
@@ -65,17 +65,13 @@ impl Run {
 }
 
 /// Passes an answer to `push`, converted into the protocol's form.
-pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcome<'_>)) {
-    use outcome::WriteOutcome as Wire;
+pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&WriteAnswer<'_>)) {
+    use WriteAnswer as Wire;
     let fault;
     push(&match answer {
-        Answer::Outcome(WriteOutcome::Applied { sequence }) => Wire::Applied {
-            sequence: *sequence,
-        },
-        Answer::Outcome(WriteOutcome::Unchanged { sequence }) => Wire::Unchanged {
-            sequence: *sequence,
-        },
-        Answer::Outcome(WriteOutcome::Superseded { .. }) => Wire::Superseded,
+        Answer::Outcome(WriteOutcome::Applied(sequence)) => Wire::Applied(*sequence),
+        Answer::Outcome(WriteOutcome::Unchanged(sequence)) => Wire::Unchanged(*sequence),
+        Answer::Outcome(WriteOutcome::Superseded) => Wire::Superseded,
         Answer::Outcome(WriteOutcome::Refused(refusal)) => {
             fault = of_refusal(refusal);
             Wire::Refused(fault.as_ref())
@@ -84,12 +80,9 @@ pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcom
             fault = of_unknown(cause);
             Wire::Unknown(fault.as_ref())
         }
-        Answer::Outcome(_) => {
-            fault = Fault::from(FaultCode::Internal);
-            Wire::Unknown(fault.as_ref())
-        }
+        Answer::Outcome(WriteOutcome::NotTried(never)) => match *never {},
         Answer::Fault(fault) => Wire::Refused(fault.as_ref()),
-        Answer::WouldBlock => Wire::WouldBlock,
+        Answer::WouldBlock => Wire::NotTried(WouldBlock),
     });
 }
 

@@ -20,7 +20,7 @@
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
-//! - [`audit`]: the record of actions on an engine.
+//! - [`outcome`]: the ends of a write. [`audit`]: the record of actions on an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for people and scripts.
 
@@ -40,6 +40,7 @@ pub mod fifo;
 pub mod json;
 pub mod ledger;
 pub mod name;
+pub mod outcome;
 pub mod pattern;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -64,6 +65,7 @@ pub use definition::{
 };
 pub use effort::Effort;
 pub use name::Name;
+pub use outcome::{GroupOutcome, WriteOutcome};
 pub use pattern::Pattern;
 pub use quality::{Clock, ClockSync, Level, Quality, Reason};
 pub use sample::{Lost, Position, Reading, Sample};

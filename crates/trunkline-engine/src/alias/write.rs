@@ -224,7 +224,7 @@ pub(crate) fn commit_followed(
             watched,
         };
         let found = following.tell(state, wakes);
-        let applied = WriteOutcome::Applied { sequence };
+        let applied = WriteOutcome::Applied(sequence);
         match (put.watch, told, found) {
             (Some(watch), _, found) => {
                 if let Some(outcome) = found {
@@ -243,18 +243,18 @@ pub(crate) fn commit_followed(
             publish();
         }
     }
-    WriteOutcome::Applied { sequence }
+    WriteOutcome::Applied(sequence)
 }
 
 /// Returns the outcome at the alias of a write whose update did not reach it.
 fn end_at(alias: &Variable, verb: Verb, outcome: WriteOutcome) -> WriteOutcome {
     match outcome {
-        WriteOutcome::Applied { .. } | WriteOutcome::Unchanged { .. } => {
+        WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) => {
             let sequence = alias.sequence();
             if matches!(verb, Verb::Put | Verb::Set) {
                 alias.lock().count(1, |unapplied| &mut unapplied.unchanged);
             }
-            WriteOutcome::Unchanged { sequence }
+            WriteOutcome::Unchanged(sequence)
         }
         other => other,
     }

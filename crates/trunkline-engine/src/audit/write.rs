@@ -153,7 +153,7 @@ impl Engine {
         let result = self.decide(put, variable, state, properties, write, accepted, wakes);
         let refused;
         let (outcome, new) = match &result {
-            Ok(Attempt::Done(outcome @ WriteOutcome::Applied { .. })) => {
+            Ok(Attempt::Done(outcome @ WriteOutcome::Applied(_))) => {
                 (outcome, Some(&accepted.update.value))
             }
             Ok(Attempt::Done(outcome)) => (outcome, None),
@@ -185,13 +185,14 @@ impl Engine {
         };
         let sentence = |text: String| cut(&text, AUDIT_TEXT_BYTES_MAX);
         let outcome = match outcome {
-            WriteOutcome::Applied { sequence } => AuditOutcome::Applied(at(sequence)),
-            WriteOutcome::Unchanged { sequence } => AuditOutcome::Unchanged(at(sequence)),
-            WriteOutcome::Superseded { .. } => {
+            WriteOutcome::Applied(sequence) => AuditOutcome::Applied(at(sequence)),
+            WriteOutcome::Unchanged(sequence) => AuditOutcome::Unchanged(at(sequence)),
+            WriteOutcome::Superseded => {
                 AuditOutcome::Refused("a newer value took its place".to_owned())
             }
             WriteOutcome::Refused(refusal) => AuditOutcome::Refused(sentence(refusal.to_string())),
             WriteOutcome::Unknown(cause) => AuditOutcome::Unknown(sentence(cause.to_string())),
+            WriteOutcome::NotTried(never) => match *never {},
         };
         let asked = &audited.asked;
         let note = Note {

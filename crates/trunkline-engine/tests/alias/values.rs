@@ -104,7 +104,7 @@ fn alias_has_access_range_and_deadband_of_its_own() {
     assert_eq!((value(&seen), seen.sequence()), (Value::F64(5.0), 2));
     assert_eq!(
         rig.write(&seen, 5.2),
-        WriteOutcome::Unchanged { sequence: 2 },
+        WriteOutcome::Unchanged(2),
         "the target took it, the alias's newest is still number 2"
     );
     assert_eq!(value(&x), Value::F64(5.2));

@@ -132,7 +132,7 @@ impl Rig {
             && let Some(sequence) =
                 variable.write_plain(caller, self.wall(), value, &mut Wakes::new())
         {
-            return Attempt::Done(WriteOutcome::Applied { sequence });
+            return Attempt::Done(WriteOutcome::Applied(sequence));
         }
         let mut wakes = Wakes::new();
         self.engine
@@ -345,7 +345,7 @@ pub fn done(attempt: Attempt) -> WriteOutcome {
 }
 
 pub fn applied(sequence: u64) -> WriteOutcome {
-    WriteOutcome::Applied { sequence }
+    WriteOutcome::Applied(sequence)
 }
 
 /// Wakes nobody: the test drains when it wants to.

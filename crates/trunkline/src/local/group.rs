@@ -136,6 +136,22 @@ impl Group {
     }
 }
 
+/// Returns the refusal of a group that was not written. The engine refuses each of its members.
+fn refusal_of(culprit: Option<WriteOutcome>) -> Refusal {
+    match culprit {
+        Some(WriteOutcome::Refused(refusal)) => refusal,
+        None
+        | Some(
+            WriteOutcome::Applied(_)
+            | WriteOutcome::Unchanged(_)
+            | WriteOutcome::Superseded
+            | WriteOutcome::Unknown(_),
+        ) => Refusal::NotGroupable {
+            why: "the engine did not write the group and named no reason; report it",
+        },
+    }
+}
+
 impl Engine {
     /// Writes a group of variables of this engine: all or none, with one timestamp and one commit
     /// number, contiguous in every `all` subscription. The call waits while such a subscription
@@ -174,18 +190,17 @@ impl Engine {
                 GroupAttempt::Done(ended) => {
                     let culprit = ended.culprit.unwrap_or(0);
                     let Some(commit) = ended.commit else {
-                        let outcome = ended.outcomes.into_iter().nth(culprit);
-                        let refusal = match outcome {
-                            Some(WriteOutcome::Refused(refusal)) => refusal,
-                            _ => Refusal::Denied,
-                        };
+                        let refusal = refusal_of(ended.outcomes.into_iter().nth(culprit));
                         return Err(GroupRefused { culprit, refusal });
                     };
                     let position = |outcome| {
                         let sequence = match outcome {
-                            WriteOutcome::Applied { sequence }
-                            | WriteOutcome::Unchanged { sequence } => sequence,
-                            _ => 0,
+                            WriteOutcome::Applied(sequence) | WriteOutcome::Unchanged(sequence) => {
+                                sequence
+                            }
+                            WriteOutcome::Superseded
+                            | WriteOutcome::Refused(_)
+                            | WriteOutcome::Unknown(_) => 0,
                         };
                         Position {
                             epoch: core.epoch(),
