@@ -95,7 +95,7 @@ pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
 pub use mirror::Mirror;
-pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
+pub use order::{Administrator, Order, OrderResult, Reply, Report};
 pub use outbox::{Reader, Wake, Wakes, Whose};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use plain::PlainUpdate;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
-use trunkline_types::{Access, Tick, Timestamp};
+use trunkline_types::{Access, Fault, FaultCode, Tick, Timestamp};
 
 use crate::update::NoMemory;
 
@@ -33,7 +33,6 @@ pub enum Attempt {
 
 /// The reason why a write was refused, with a remedy.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Refusal {
     /// The system has no memory for a copy of the value.
     #[error(transparent)]
@@ -215,7 +214,6 @@ pub enum Refusal {
 
 /// The reason why the outcome of a write is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum UnknownCause {
     /// The provider did not answer within its time limit.
     #[error("{provider} did not answer within its time; read the variable to see what it holds")]
@@ -259,7 +257,6 @@ pub enum UnknownCause {
 
 /// The reason why a variable could not be opened, read or subscribed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum AccessError {
     /// No variable has this name.
     #[error("{}", unknown_name(name, suggestion.as_deref()))]
@@ -337,7 +334,89 @@ fn unknown_name(name: &str, suggestion: Option<&str>) -> String {
     }
 }
 
+impl AccessError {
+    /// The code of the fault.
+    pub fn code(&self) -> FaultCode {
+        match self {
+            AccessError::UnknownName { .. } => FaultCode::UnknownName,
+            AccessError::UnknownField { .. } => FaultCode::UnknownField,
+            AccessError::InvalidName(_) => FaultCode::BadName,
+            AccessError::NotReadable => FaultCode::NotReadable,
+            AccessError::Denied => FaultCode::Denied,
+            AccessError::Gone => FaultCode::Gone,
+            AccessError::UnknownHandle { .. } => FaultCode::UnknownHandle,
+            AccessError::Limit { .. } => FaultCode::LimitReached,
+            AccessError::MemoryFull { .. } => FaultCode::MemoryFull,
+            AccessError::Contract(_) => FaultCode::BadRequest,
+        }
+    }
+}
+
+impl From<&AccessError> for Fault {
+    fn from(error: &AccessError) -> Self {
+        Fault::new(error.code(), error.to_string())
+    }
+}
+
+impl UnknownCause {
+    /// The code of the fault.
+    pub fn code(&self) -> FaultCode {
+        match self {
+            UnknownCause::ProviderTimedOut { .. } => FaultCode::TimedOut,
+            UnknownCause::ProviderGone { .. } => FaultCode::ProviderGone,
+            UnknownCause::Provider { .. } => FaultCode::ProviderUnsure,
+            UnknownCause::ReadBack { .. } => FaultCode::InvalidValue,
+            UnknownCause::ReadBackMemory { .. } => FaultCode::MemoryFull,
+        }
+    }
+}
+
+impl From<&UnknownCause> for Fault {
+    fn from(cause: &UnknownCause) -> Self {
+        Fault::new(cause.code(), cause.to_string())
+    }
+}
+
+impl From<&Refusal> for Fault {
+    fn from(refusal: &Refusal) -> Self {
+        Fault::new(refusal.code(), refusal.to_string())
+    }
+}
+
 impl Refusal {
+    /// The code of the fault.
+    pub fn code(&self) -> FaultCode {
+        match self {
+            Refusal::ReadOnly => FaultCode::NotWritable,
+            Refusal::Denied => FaultCode::Denied,
+            Refusal::WrongType { .. } => FaultCode::WrongType,
+            Refusal::InvalidValue(_) | Refusal::Length { .. } => FaultCode::InvalidValue,
+            Refusal::OutOfRange { .. } | Refusal::Scaling(_) => FaultCode::OutOfRange,
+            Refusal::TooLarge { .. } | Refusal::GroupTooLarge { .. } => FaultCode::TooLarge,
+            Refusal::Leased { .. } => FaultCode::Leased,
+            Refusal::NotLeased => FaultCode::NotLeased,
+            Refusal::SingleWriter { .. } => FaultCode::SingleWriter,
+            Refusal::Group { .. } => FaultCode::GroupRefused,
+            Refusal::NotGroupable { .. } => FaultCode::NotGroupable,
+            Refusal::TwiceInGroup => FaultCode::TwiceInGroup,
+            Refusal::UnknownHandle { .. } => FaultCode::UnknownHandle,
+            Refusal::Late { .. } => FaultCode::Late,
+            Refusal::Gone => FaultCode::Gone,
+            Refusal::NoMemory(_) => FaultCode::MemoryFull,
+            Refusal::Conflict { .. } => FaultCode::Conflict,
+            Refusal::Forced { .. } => FaultCode::Forced,
+            Refusal::NotForced => FaultCode::NotForced,
+            Refusal::Unbound { .. } => FaultCode::AliasUnbound,
+            Refusal::Target { refusal, .. } => refusal.code(),
+            Refusal::NoValue => FaultCode::NoValue,
+            Refusal::AuditFull => FaultCode::StoreFailed,
+            Refusal::LibraryStopped => FaultCode::LibraryStopped,
+            Refusal::ProviderBusy { .. } => FaultCode::Overloaded,
+            Refusal::Provider { .. } => FaultCode::ProviderRefused,
+            Refusal::ProviderGone { .. } => FaultCode::ProviderGone,
+        }
+    }
+
     /// Returns the refusal that an access type implies for a client's write.
     pub(crate) fn by_access(access: Access) -> Option<Refusal> {
         (access == Access::ReadOnly).then_some(Refusal::ReadOnly)

@@ -20,7 +20,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::name::is_reserved;
 use trunkline_types::{Access, AuditMode, DataType, Effort, Pattern, Tick, Timestamp};
 
-use crate::fault::{not_agreed, of_access};
+use crate::fault::not_agreed;
 use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
@@ -187,7 +187,7 @@ impl Session {
             match self.engine.visible(&self.caller, *handle) {
                 None => {
                     let error = self.engine.no_variable(*handle);
-                    frame.push_fault(of_access(&error).as_ref());
+                    frame.push_fault(Fault::from(&error).as_ref());
                 }
                 Some(variable) => frame.push(&self.describe(&variable)),
             }

@@ -12,7 +12,7 @@ use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, Frame};
 use trunkline_types::{Tick, Timestamp};
 
-use crate::fault::{of_access, out_of_memory};
+use crate::fault::out_of_memory;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, Work};
 use crate::write::verb_of;
@@ -191,7 +191,7 @@ impl Session {
         let slice = handles.get(range).unwrap_or_default();
         for (handle, update) in slice.iter().zip(updates) {
             page.next += 1;
-            let update = update.clone().map_err(|error| of_access(&error));
+            let update = update.clone().map_err(|error| Fault::from(&error));
             match update.and_then(|update| self.records.check(update, &mut readings)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
                 Err(fault) => readings.push_fault(fault.as_ref()),

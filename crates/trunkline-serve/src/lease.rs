@@ -5,10 +5,9 @@ use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::lease::{
     Granted, Lease, LeaseHead, LeaseVerb as WireVerb, LeasedBuilder,
 };
-use trunkline_proto::{Disconnect, Frame};
+use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{Position, Tick};
 
-use crate::fault::of_refusal;
 use crate::session::Session;
 use crate::work::{Page, Progress, Work};
 
@@ -55,7 +54,7 @@ impl Session {
                     duration: granted.duration,
                     sequence: granted.sequence,
                 }),
-                Err(refusal) => leased.push_fault(of_refusal(&refusal).as_ref()),
+                Err(refusal) => leased.push_fault(Fault::from(&refusal).as_ref()),
             }
             if leased.len_bytes() >= PAGE_BYTES {
                 break;

@@ -14,7 +14,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
-use crate::fault::{not_agreed, of_access, out_of_memory};
+use crate::fault::{not_agreed, out_of_memory};
 use crate::options::ServeOptions;
 use crate::request_budget::Use;
 use crate::session::Session;
@@ -343,7 +343,7 @@ impl Session {
         let engine = &self.engine;
         let Some(variable) = handles.visible(&self.caller, record.handle) else {
             let error = engine.no_variable(record.handle);
-            return ended(Answer::Fault(of_access(&error)));
+            return ended(Answer::Fault(Fault::from(&error)));
         };
         if !is_published
             && is_bare(&record.options)

@@ -5,8 +5,6 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 
-use crate::fault::{of_refusal, of_unknown};
-
 /// The outcome of a write, before it is encoded.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -73,11 +71,11 @@ pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&WriteAnswer<'_>)) {
         Answer::Outcome(WriteOutcome::Unchanged(sequence)) => Wire::Unchanged(*sequence),
         Answer::Outcome(WriteOutcome::Superseded) => Wire::Superseded,
         Answer::Outcome(WriteOutcome::Refused(refusal)) => {
-            fault = of_refusal(refusal);
+            fault = Fault::from(refusal);
             Wire::Refused(fault.as_ref())
         }
         Answer::Outcome(WriteOutcome::Unknown(cause)) => {
-            fault = of_unknown(cause);
+            fault = Fault::from(cause);
             Wire::Unknown(fault.as_ref())
         }
         Answer::Outcome(WriteOutcome::NotTried(never)) => match *never {},

@@ -20,7 +20,8 @@
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
-//! - [`outcome`]: the ends of a write. [`audit`]: the record of actions on an engine.
+//! - [`outcome`]: the ends of a write. [`mod@fault`]: the reasons why something is refused.
+//! - [`audit`]: the record of actions on an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for people and scripts.
 
@@ -36,6 +37,7 @@ pub mod contract;
 pub mod data_type;
 pub mod definition;
 pub mod effort;
+pub mod fault;
 pub mod fifo;
 pub mod json;
 pub mod ledger;
@@ -64,6 +66,7 @@ pub use definition::{
     Access, Deadband, Fifo, LibraryDefinition, Properties, Scope, VariableDefinition,
 };
 pub use effort::Effort;
+pub use fault::{Fault, FaultCode, FaultRef};
 pub use name::Name;
 pub use outcome::{GroupOutcome, WriteOutcome};
 pub use pattern::Pattern;
