@@ -8,7 +8,6 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::forcing::ForcedEntry;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
-use trunkline_proto::message::why::{WhyStage, WhyVerdict};
 use trunkline_types::{Access, AuditPage, DataType, Position, Properties, Reading, Timestamp};
 
 use crate::outcome::GroupOutcome;
@@ -119,17 +118,7 @@ pub struct Found {
 }
 
 /// A stage on the way from a variable's source to its consumer, with its verdict.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// The stage.
-    pub stage: WhyStage,
-    /// The verdict on this stage.
-    pub verdict: WhyVerdict,
-    /// A sentence that describes the finding.
-    pub sentence: String,
-    /// The next step to take; empty if there is nothing to do.
-    pub next: String,
-}
+pub type Step = trunkline_types::WhyStep;
 
 /// The items of one answer that arrives page by page.
 #[derive(Debug)]

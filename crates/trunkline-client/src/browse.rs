@@ -237,17 +237,7 @@ impl ClientCore {
         let Some((id, request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };
-        let steps: Result<Vec<Step>, Disconnect> = answer
-            .map(|step| {
-                let step = step?;
-                Ok(Step {
-                    stage: step.stage,
-                    verdict: step.verdict,
-                    sentence: step.sentence.to_owned(),
-                    next: step.next.to_owned(),
-                })
-            })
-            .collect();
+        let steps: Result<Vec<Step>, _> = answer.map(|step| Ok(step?.to_step())).collect();
         match (steps, &request.verb) {
             (Ok(steps), Verb::Why { .. }) => {
                 self.end_with(id, &request, Answer::Why(steps));

@@ -14,13 +14,14 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_types::{AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value};
+use trunkline_types::{
+    AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value, WhyStage, WhyStep,
+};
 
 use crate::accept::{Accepted, encode};
 use crate::audit::{Change, Held, NoAuditRoom, OrderNote};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::explain::{Step, Subject, Verdict};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::provider::{Ask, Waiting};
@@ -307,15 +308,12 @@ impl Engine {
     }
 
     /// The line that `explain` shows for a forced variable.
-    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<Step> {
+    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<WhyStep> {
         let state = variable.lock();
         let forced = state.forced().filter(|_| variable.is_forced())?;
-        Some(Step {
-            subject: Subject::Filter,
-            verdict: Verdict::Fault,
-            sentence: format!("it is forced by {} since {}", forced.by, forced.since),
-            next: format!("trunkline unforce {}", variable.name()),
-        })
+        let sentence = format!("it is forced by {} since {}", forced.by, forced.since);
+        let next = format!("trunkline unforce {}", variable.name());
+        Some(WhyStep::fault(WhyStage::Filter, sentence, next))
     }
 
     /// The deployed variables on the list, whether forcing is on or off.

@@ -32,7 +32,7 @@
 //! - [`store`]: state that survives a restart.
 //! - [`field`]: a variable's configuration and state, as cells of their own.
 //! - [`search`]: variables by their fields.
-//! - [`explain`]: why a variable does not update.
+//! - `explain`: why a variable does not update.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ mod cell;
 mod clock;
 mod consumer;
 pub mod engine;
-pub mod explain;
+mod explain;
 mod feed;
 pub mod field;
 mod flags;

@@ -17,12 +17,12 @@ use std::thread;
 use std::time::Duration;
 
 use rig::{Bell, Rig, applied, at, define, done};
-use trunkline_engine::explain::Verdict;
 use trunkline_engine::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller,
     Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider, Refusal, Rights, Ticket,
     Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
 };
+use trunkline_types::WhyVerdict;
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Properties, Value,
 };
@@ -597,13 +597,13 @@ fn explain_says_where_the_entries_are_kept() {
             .find(|step| step.sentence.contains("audited"));
         found.expect("it is audited")
     };
-    assert_eq!(audit().verdict, Verdict::Note);
+    assert_eq!(audit().verdict, WhyVerdict::Note);
     rig.engine.set_audit_keeping(AuditKeeping {
         is_lasting: true,
         sentence: Arc::from("entries are stored in x.db"),
     });
     let step = audit();
-    assert_eq!(step.verdict, Verdict::Fine);
+    assert_eq!(step.verdict, WhyVerdict::Ok);
     assert_eq!(step.sentence, "it is audited: entries are stored in x.db");
 }
 

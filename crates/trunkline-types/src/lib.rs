@@ -21,7 +21,7 @@
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
 //! - [`outcome`]: the ends of a write. [`mod@fault`]: the reasons why something is refused.
-//! - [`audit`]: the record of actions on an engine.
+//! - [`why`]: the steps of an explanation. [`audit`]: the record of actions on an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for people and scripts.
 
@@ -55,6 +55,7 @@ pub mod time;
 pub mod url;
 pub mod value;
 pub mod waveform;
+pub mod why;
 pub mod wire;
 
 pub use address::{ListenAddress, SocketPath};
@@ -78,3 +79,4 @@ pub use time::{Tick, Timestamp};
 pub use url::Url;
 pub use value::Value;
 pub use waveform::Waveform;
+pub use why::{WhyStage, WhyStep, WhyVerdict};

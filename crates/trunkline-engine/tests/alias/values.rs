@@ -1,10 +1,10 @@
 //! What an alias shows, and what writing it does to its target.
 
-use trunkline_engine::explain::{Subject, Verdict};
 use trunkline_engine::{AliasFault, Refusal, Verb, Wakes, Write, WriteOutcome};
 use trunkline_types::{
     Access, Contract, DataType, Position, Properties, Quality, Reason, Scaling, Timestamp, Value,
 };
+use trunkline_types::{WhyStage, WhyVerdict};
 
 use crate::rig::{Rig, applied, define, done, updates};
 use crate::{alias, alias_of, balanced, deploy, f64s, force, order, pair, undeploy, value};
@@ -192,9 +192,9 @@ fn forced_values_hold_through_chains_of_aliases() {
     let steps = rig
         .engine
         .explain(&rig.caller, "b/x", rig.now(), rig.wall());
-    let cause = steps.iter().find(|step| step.verdict == Verdict::Fault);
+    let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
     let cause = cause.expect("forcing is why");
-    assert_eq!(cause.subject, Subject::Source);
+    assert_eq!(cause.stage, WhyStage::Source);
     assert!(
         cause
             .sentence

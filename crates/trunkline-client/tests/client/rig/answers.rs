@@ -78,7 +78,7 @@ impl FakeEngine {
             Said::Why { request, .. } => {
                 let mut answer = WhyAnswerBuilder::begin(&mut self.out, *request);
                 let (stage, verdict) = (WhyStage::Library, WhyVerdict::Fault);
-                answer.push(&WhyStep {
+                answer.push(WhyStep {
                     stage,
                     verdict,
                     sentence: "it is stopped",
