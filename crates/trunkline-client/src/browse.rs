@@ -8,11 +8,10 @@ use trunkline_proto::message::read::Readings;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::why::WhyAnswer;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{DataType, Tick};
+use trunkline_types::{Condition, DataType, Tick};
 
 use crate::answer::{Answer, Found, Page, Step};
 use crate::client::ClientCore;
-use crate::condition::Condition;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
 use crate::page::{ReadList, ReadingPage};

@@ -328,7 +328,7 @@ pub(crate) fn send_group(group: &Group, number: u32, variables: &Variables, out:
         // The handle was checked before. The engine refuses an invalid handle, and the group with
         // it.
         let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
-        if write.options.verb.has_value() {
+        if write.options.has_value() {
             frame.push_value(handle, &write.options, &write.value);
         } else {
             frame.push(handle, &write.options, &[]);

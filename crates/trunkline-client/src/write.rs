@@ -106,7 +106,7 @@ impl Write {
     }
 
     fn with_verb(mut self, verb: WriteVerb) -> Self {
-        self.options.verb = verb;
+        self.options.verb = Ok(verb);
         self
     }
 }
@@ -286,7 +286,7 @@ impl ClientCore {
                 .and_then(|handle| check_understood(write, knows_registers).map(|()| handle));
             match handle {
                 Ok(handle) => {
-                    if write.options.verb.has_value() {
+                    if write.options.has_value() {
                         frame.push_value(handle, &write.options, &write.value);
                     } else {
                         frame.push(handle, &write.options, &[]);
@@ -425,7 +425,7 @@ pub(crate) fn check_write(
     let data_type = known.and_then(|known| known.data_type.as_ref());
     if let Some(data_type) = data_type
         && !write.options.raw
-        && write.options.verb.has_value()
+        && write.options.has_value()
         && !write.value.has_type(data_type)
     {
         let sentence = format!("the variable is {data_type}, the value is not; write one that is");

@@ -29,7 +29,7 @@ use crate::sync::{Arc, MutexGuard, Ordering};
 use crate::update::Update;
 use crate::variable::{PropertiesRef, State, Variable};
 use crate::write::{
-    Decision, Origin, Put, Verb, Write, check, check_expected, count_refused, decide,
+    Decision, Origin, Put, Write, WriteVerb, check, check_expected, count_refused, decide,
 };
 
 pub(crate) use self::rooms::GroupRooms;
@@ -194,12 +194,13 @@ impl Engine {
         let variable = variable.ok_or_else(|| self.refuse_handle(member.handle))?;
         let properties = variable.properties();
         check(put.caller, variable, &properties, write)?;
-        if write.origin != Origin::Client || !matches!(write.verb, Verb::Put | Verb::Set) {
+        if write.origin != Origin::Client || !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
+        {
             let why = "only values that clients put or set are written in a group; give other \
                        orders one by one";
             return Err(Refusal::NotGroupable { why });
         }
-        if write.verb == Verb::Put && variable.is_provided() {
+        if write.verb == WriteVerb::Put && variable.is_provided() {
             let why = "written through an I/O server; cannot be in an atomic group; set it, or put \
                        it apart from the group";
             return Err(Refusal::NotGroupable { why });

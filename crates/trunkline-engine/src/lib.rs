@@ -90,7 +90,9 @@ pub use engine::{Engine, EngineOptions};
 pub use feed::SharedRun;
 pub use force::{ForcedPage, ForcedVariable};
 pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
-pub use lease::{Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseVerb, WRITERS_WAITING_MAX};
+pub use lease::{
+    Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseRequest, LeaseVerb, WRITERS_WAITING_MAX,
+};
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
@@ -107,4 +109,4 @@ pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
 pub use variable::Variable;
 pub use watch::{Watch, WatchProgress, WatchSlice};
-pub use write::{Completion, Origin, Verb, Write, WriteValue};
+pub use write::{Completion, Origin, Write, WriteValue, WriteVerb};

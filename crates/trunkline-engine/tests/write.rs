@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, applied, done};
-use trunkline_engine::{Caller, Origin, Refusal, Rights, Verb, Write, WriteOutcome};
+use trunkline_engine::{Caller, Origin, Refusal, Rights, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
     Access, Array, ArrayType, Clock, ClockSync, DataType, ElementType, Elements, EnumType, Level,
     Properties, Quality, Reason, Scaling, StructType, Timestamp, Value, Waveform, wire,
@@ -612,10 +612,10 @@ fn a_variable_without_value_has_none_again_after_it_was_forced() {
         done(rig.attempt(&x, &write));
     };
     set(Reason::NotConnected);
-    put(Verb::Force);
+    put(WriteVerb::Force);
     assert!(x.sample().quality.has_value());
     set(Reason::ProviderGone);
-    put(Verb::Unforce);
+    put(WriteVerb::Unforce);
     let expected = Quality::bad(Reason::ProviderGone).without_value();
     assert_eq!(x.sample().quality, expected);
 }

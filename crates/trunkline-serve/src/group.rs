@@ -1,7 +1,7 @@
 //! Groups of writes and snapshots of variables, each at one instant.
 
 use trunkline_engine::{
-    GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Snapshot, Verb, Wakes, Write,
+    GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Snapshot, Wakes, Write,
     WriteOutcome, WriteValue,
 };
 use trunkline_proto::limits::PAGE_BYTES;
@@ -10,12 +10,11 @@ use trunkline_proto::message::handles::Handles;
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, Frame};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{Tick, Timestamp, WriteVerb};
 
 use crate::fault::out_of_memory;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, Work};
-use crate::write::verb_of;
 use crate::write_run::{Answer, with_wire};
 
 /// A group that has arrived and is not yet answered.
@@ -219,7 +218,7 @@ fn member(write: &OwnedWrite) -> GroupMember<'_> {
             source_timestamp: options.source_timestamp,
             quality: options.quality,
             origin,
-            verb: verb_of(options.verb).unwrap_or(Verb::Send),
+            verb: options.verb.unwrap_or(WriteVerb::Send),
             expected: options.expected,
             completion: None,
         },

@@ -20,8 +20,9 @@
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
-//! - [`outcome`]: the ends of a write. [`mod@fault`]: the reasons why something is refused.
-//! - [`why`]: the steps of an explanation. [`audit`]: the record of actions on an engine.
+//! - [`verb`], [`condition`]: what clients ask for.
+//! - [`outcome`], [`mod@fault`], [`why`]: the ends of a write, reasons of a refusal, explanations.
+//! - [`audit`]: the record of actions on an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for people and scripts.
 
@@ -33,6 +34,7 @@ pub mod alias;
 mod arbitrary;
 pub mod array;
 pub mod audit;
+pub mod condition;
 pub mod contract;
 pub mod data_type;
 pub mod definition;
@@ -54,6 +56,7 @@ pub mod text;
 pub mod time;
 pub mod url;
 pub mod value;
+pub mod verb;
 pub mod waveform;
 pub mod why;
 pub mod wire;
@@ -61,6 +64,7 @@ pub mod wire;
 pub use address::{ListenAddress, SocketPath};
 pub use array::{Array, Elements};
 pub use audit::{AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery};
+pub use condition::{Comparison, Condition, ConditionError};
 pub use contract::Contract;
 pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{
@@ -78,5 +82,6 @@ pub use stream_url::{StreamUrl, StreamUrlError};
 pub use time::{Tick, Timestamp};
 pub use url::Url;
 pub use value::Value;
+pub use verb::{Granted, LeaseVerb, WriteVerb};
 pub use waveform::Waveform;
 pub use why::{WhyStage, WhyStep, WhyVerdict};

@@ -336,7 +336,7 @@ fn time_quality_and_mode_travel_with_the_value() {
     let options = WriteOptions {
         source_timestamp: Some(Timestamp::from_nanos(123)),
         quality: Some(Quality::uncertain(Reason::Estimated)),
-        verb: WriteVerb::Set,
+        verb: Ok(WriteVerb::Set),
         try_only: true,
         ..WriteOptions::default()
     };

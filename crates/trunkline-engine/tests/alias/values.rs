@@ -1,6 +1,6 @@
 //! What an alias shows, and what writing it does to its target.
 
-use trunkline_engine::{AliasFault, Refusal, Verb, Wakes, Write, WriteOutcome};
+use trunkline_engine::{AliasFault, Refusal, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
     Access, Contract, DataType, Position, Properties, Quality, Reason, Scaling, Timestamp, Value,
 };
@@ -202,7 +202,7 @@ fn forced_values_hold_through_chains_of_aliases() {
         "{}",
         cause.sentence
     );
-    order(&rig, &x, Verb::Unforce);
+    order(&rig, &x, WriteVerb::Unforce);
     assert_eq!(value(&b), Value::F64(1.0));
 
     // In the middle: what is behind goes on, what follows is held.

@@ -60,7 +60,7 @@ fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
     let x = world.engine().libraries()[0].handles[0];
     let value = 1.0_f64.to_le_bytes();
     let forced = WriteOptions {
-        verb: WriteVerb::Force,
+        verb: Ok(WriteVerb::Force),
         ..WriteOptions::default()
     };
     let expected = WriteOptions {

@@ -314,7 +314,7 @@ fn full_audit_parks_writes_forces_and_orders_until_its_host_takes_entries() {
     let room = full_audit(&world);
     let force = Write {
         options: WriteOptions {
-            verb: WriteVerb::Force,
+            verb: Ok(WriteVerb::Force),
             ..WriteOptions::default()
         },
         ..Write::new(plain, Value::F64(9.0))

@@ -462,11 +462,11 @@ fn a_group_of_too_many_or_of_orders_is_refused() {
     let odd = [
         WriteOptions { raw: true, ..plain },
         WriteOptions {
-            verb: WriteVerb::Unforce,
+            verb: Ok(WriteVerb::Unforce),
             ..plain
         },
         WriteOptions {
-            verb: WriteVerb::Unknown(99),
+            verb: Err(99),
             ..plain
         },
     ];

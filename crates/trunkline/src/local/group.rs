@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use trunkline_client::IntoValue;
 use trunkline_engine::{
-    AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember, LeaseVerb,
-    Refusal, Wakes, Write, WriteOutcome,
+    AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember,
+    LeaseRequest, Refusal, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Position, Sample, Value};
 
@@ -248,7 +248,7 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
     pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseVerb::Acquire(duration))
+        self.order_lease(LeaseRequest::acquire(duration))
     }
 
     /// Releases the lease.
@@ -256,11 +256,11 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`Refusal::NotLeased`]: this handle does not hold it.
     pub fn release(&self) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseVerb::Release)
+        self.order_lease(LeaseRequest::release())
     }
 
-    fn order_lease(&self, verb: LeaseVerb) -> Result<Granted, Refusal> {
+    fn order_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
         let (now, handle) = (self.clock.now(), self.variable.handle());
-        self.core.lease(&self.caller, now, handle, verb, None)
+        self.core.lease(&self.caller, now, handle, request)
     }
 }

@@ -132,10 +132,10 @@ pub(super) fn write(write: WriteRecord<'_>) -> Json {
     })
 }
 
-pub(super) fn verb_name(verb: WriteVerb) -> String {
+pub(super) fn verb_name(verb: Result<WriteVerb, u8>) -> String {
     match verb {
-        WriteVerb::Unknown(number) => number.to_string(),
-        known => format!("{known:?}").to_lowercase(),
+        Err(number) => number.to_string(),
+        Ok(known) => format!("{known:?}").to_lowercase(),
     }
 }
 

@@ -406,7 +406,7 @@ fn writes(samples: &mut Vec<Sample>) {
                 WriteOptions { quality, ..plain },
                 WriteOptions { raw: true, ..plain },
                 WriteOptions {
-                    verb: WriteVerb::Set,
+                    verb: Ok(WriteVerb::Set),
                     ..plain
                 },
                 WriteOptions {
@@ -417,7 +417,7 @@ fn writes(samples: &mut Vec<Sample>) {
                     source_timestamp,
                     quality,
                     raw: true,
-                    verb: WriteVerb::Set,
+                    verb: Ok(WriteVerb::Set),
                     try_only: true,
                     ..plain
                 },
@@ -433,7 +433,10 @@ fn writes(samples: &mut Vec<Sample>) {
         "What only an extension says: send, request, force, unforce, expected, superseded",
         |out| {
             let mut write = WriteBuilder::begin(out, 9);
-            let of = |verb| WriteOptions { verb, ..plain };
+            let of = |verb| WriteOptions {
+                verb: Ok(verb),
+                ..plain
+            };
             for verb in [WriteVerb::Send, WriteVerb::Request, WriteVerb::Unforce] {
                 write.push(5, &of(verb), &[]);
             }

@@ -77,8 +77,8 @@ proptest! {
         for (handle, source_timestamp, quality, (raw, verb, try_only), value, at, superseded)
             in &items {
             let verbs = [
-                WriteVerb::Put, WriteVerb::Set, WriteVerb::Send, WriteVerb::Request,
-                WriteVerb::Force, WriteVerb::Unforce, WriteVerb::Unknown(200),
+                Ok(WriteVerb::Put), Ok(WriteVerb::Set), Ok(WriteVerb::Send), Ok(WriteVerb::Request),
+                Ok(WriteVerb::Force), Ok(WriteVerb::Unforce), Err(200),
             ];
             let verb = verbs[usize::from(*verb) % verbs.len()];
             let options = WriteOptions {
