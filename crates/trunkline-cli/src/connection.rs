@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline::proto::{Disconnect, Fault, FaultCode};
-use trunkline::{CallError, Client, ConnectOptions, ConnectionState, OpenOptions, Opened};
-use trunkline_types::{Access, Properties, Tick, Url};
+use trunkline::{
+    CallError, Client, ConnectOptions, ConnectionState, NotTried, OpenOptions, Opened, WriteOutcome,
+};
+use trunkline_types::{Access, Position, Properties, Tick, Url};
 
 use crate::exit::Exit;
 use crate::output::{Facts, counted};
@@ -325,6 +327,39 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
     };
     Problem::new(exit, fault.code.name(), &fault.sentence)
 }
+
+/// Returns the word for the outcome of a write and the position that it names, or the reason why
+/// the write failed or may have failed.
+pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Position>), Problem> {
+    match outcome {
+        WriteOutcome::Applied(position) => Ok(("applied", Some(*position))),
+        WriteOutcome::Unchanged(position) => Ok(("unchanged", Some(*position))),
+        WriteOutcome::Superseded => Ok(("superseded", None)),
+        WriteOutcome::Refused(fault) => Err(writing_fault(fault)),
+        WriteOutcome::Unknown(fault) => {
+            let sentence = format!("it is not known whether it was written: {}", fault.sentence);
+            Err(Problem::new(Exit::Unknown, fault.code.name(), &sentence))
+        }
+        WriteOutcome::NotTried(NotTried::Cancelled(fault)) => {
+            let sentence = format!("not written: {}", fault.sentence);
+            Err(Problem::new(Exit::TimedOut, "cancelled", &sentence))
+        }
+        WriteOutcome::NotTried(NotTried::WouldBlock) => {
+            let sentence =
+                "a subscriber's buffer is full and the variable lets writers wait; try again";
+            Err(Problem::new(Exit::Refused, "would-block", sentence))
+        }
+    }
+}
+
+/// Returns the problem of a write that has no outcome.
+pub(crate) fn not_known() -> Problem {
+    let sentence = "it is not known whether it was written; read it again";
+    Problem::new(Exit::Unknown, "unknown", sentence)
+}
+
+/// The remark on a write that was superseded.
+pub(crate) const SUPERSEDED: &str = "superseded by a later write";
 
 /// Returns the problem of a pattern that matches nothing.
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {

@@ -28,7 +28,7 @@ use trunkline_client::{
     Answer, Batch, Event, RequestId, SubscribeOptions, SubscriptionId, VariableRef, Write,
     WriteBatchId,
 };
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::UpdatesBuilder;
@@ -227,9 +227,7 @@ impl Sut {
         let mut frame = Vec::new();
         let mut answers = WriteAnswersBuilder::begin(&mut frame, self.writes);
         for _ in &self.variables {
-            answers.push(&WriteOutcome::Applied {
-                sequence: self.sequence,
-            });
+            answers.push(&WriteAnswer::Applied(self.sequence));
         }
         answers.finish();
         self.writes += self.variables.len() as u64;

@@ -8,10 +8,9 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::forcing::ForcedEntry;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
-use trunkline_proto::message::why::{WhyStage, WhyVerdict};
 use trunkline_types::{Access, AuditPage, DataType, Position, Properties, Reading, Timestamp};
 
-use crate::outcome::WriteOutcome;
+use crate::outcome::GroupOutcome;
 use crate::page::ReadingPage;
 use crate::variable::VariableRef;
 
@@ -55,18 +54,6 @@ pub enum Answer {
     Forced(ForcedList),
     /// The engine refused the request as a whole.
     Refused(Fault),
-}
-
-/// The outcome of a group of writes.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GroupOutcome {
-    /// The commit number, from 1 within the engine's epoch. `None` if nothing was written, or if
-    /// the outcome is unknown.
-    pub commit: Option<u64>,
-    /// The index of the write that caused the refusal of the others.
-    pub culprit: Option<usize>,
-    /// One outcome per write, in order.
-    pub outcomes: Vec<WriteOutcome>,
 }
 
 /// The values of variables at one instant.
@@ -131,17 +118,7 @@ pub struct Found {
 }
 
 /// A stage on the way from a variable's source to its consumer, with its verdict.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// The stage.
-    pub stage: WhyStage,
-    /// The verdict on this stage.
-    pub verdict: WhyVerdict,
-    /// A sentence that describes the finding.
-    pub sentence: String,
-    /// The next step to take; empty if there is nothing to do.
-    pub next: String,
-}
+pub type Step = trunkline_types::WhyStep;
 
 /// The items of one answer that arrives page by page.
 #[derive(Debug)]

@@ -8,11 +8,10 @@ use trunkline_proto::message::read::Readings;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::why::WhyAnswer;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{DataType, Tick};
+use trunkline_types::{Condition, DataType, Tick};
 
 use crate::answer::{Answer, Found, Page, Step};
 use crate::client::ClientCore;
-use crate::condition::Condition;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
 use crate::page::{ReadList, ReadingPage};
@@ -237,17 +236,7 @@ impl ClientCore {
         let Some((id, request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };
-        let steps: Result<Vec<Step>, Disconnect> = answer
-            .map(|step| {
-                let step = step?;
-                Ok(Step {
-                    stage: step.stage,
-                    verdict: step.verdict,
-                    sentence: step.sentence.to_owned(),
-                    next: step.next.to_owned(),
-                })
-            })
-            .collect();
+        let steps: Result<Vec<Step>, _> = answer.map(|step| Ok(step?.to_step())).collect();
         match (steps, &request.verb) {
             (Ok(steps), Verb::Why { .. }) => {
                 self.end_with(id, &request, Answer::Why(steps));

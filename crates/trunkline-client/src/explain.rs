@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use trunkline_proto::message::ended::EndReason;
-use trunkline_proto::message::why::{WhyStage, WhyVerdict};
 use trunkline_proto::{Disconnect, Fault, FaultCode};
-use trunkline_types::Tick;
+use trunkline_types::{Tick, WhyStage, WhyStep, WhyVerdict};
 
-use crate::answer::Step;
 use crate::client::ClientCore;
 use crate::state::ConnectionState;
 use crate::subscription::Subscription;
@@ -18,7 +16,7 @@ impl ClientCore {
     /// Explains why there is no connection, if there is none and an attempt has failed. The engine
     /// cannot be asked in that case. If the variable `name` is subscribed, the explanation includes
     /// the age of its newest reading.
-    pub fn explain_connection(&self, now: Tick, name: &str) -> Option<Step> {
+    pub fn explain_connection(&self, now: Tick, name: &str) -> Option<WhyStep> {
         let state = self.state();
         let cause = state.cause()?;
         let stage = match &**cause {
@@ -42,12 +40,12 @@ impl ClientCore {
                 "; the last update that came is {seconds:.1} s old, and stale"
             ));
         }
-        Some(fault(stage, sentence, next))
+        Some(WhyStep::fault(stage, sentence, next))
     }
 
     /// Returns what this end knows about the subscriptions to a variable, and about queued writes.
     /// It complements the engine's answer and comes after it.
-    pub fn explain_consumer(&self, now: Tick, name: &str) -> Vec<Step> {
+    pub fn explain_consumer(&self, now: Tick, name: &str) -> Vec<WhyStep> {
         let mut steps = Vec::new();
         self.each_item(name, |subscription, item| {
             steps.extend(of_status(item));
@@ -61,14 +59,11 @@ impl ClientCore {
                 counts.waiting, counts.in_flight
             );
             let next = "see what holds the earlier ones up, or write less";
-            steps.push(fault(WhyStage::Consumer, sentence, next.to_owned()));
+            steps.push(WhyStep::fault(WhyStage::Consumer, sentence, next));
         }
         if steps.is_empty() {
-            let sentence = "this client is keeping up".to_owned();
-            steps.push(Step {
-                verdict: WhyVerdict::Ok,
-                ..fault(WhyStage::Consumer, sentence, String::new())
-            });
+            let sentence = "this client is keeping up";
+            steps.push(WhyStep::ok(WhyStage::Consumer, sentence));
         }
         steps
     }
@@ -106,7 +101,7 @@ impl ClientCore {
 }
 
 /// Returns a step if the item has failed or ended.
-fn of_status(item: &WireItem) -> Option<Step> {
+fn of_status(item: &WireItem) -> Option<WhyStep> {
     match &item.status {
         Status::Failed(refused) => {
             let Fault { code, sentence } = &**refused;
@@ -119,27 +114,25 @@ fn of_status(item: &WireItem) -> Option<Step> {
             };
             let (sentence, next) = split(sentence, "subscribe again when that is mended");
             let sentence = format!("your subscription was refused: {sentence}");
-            Some(fault(stage, sentence, next))
+            Some(WhyStep::fault(stage, sentence, next))
         }
-        Status::Ended(EndReason::Overrun) => Some(fault(
+        Status::Ended(EndReason::Overrun) => Some(WhyStep::fault(
             WhyStage::Buffer,
             "your `all` subscription has ended with `overrun`: updates came faster than this \
-             program took them"
-                .to_owned(),
-            "take what still waits, then subscribe again; ask for a larger bound, or for `latest`"
-                .to_owned(),
+             program took them",
+            "take what still waits, then subscribe again; ask for a larger bound, or for `latest`",
         )),
-        Status::Ended(_) => Some(fault(
+        Status::Ended(_) => Some(WhyStep::fault(
             WhyStage::Library,
-            "your subscription has ended because the variable was undeployed".to_owned(),
-            "deploy its library: the subscription goes on by itself".to_owned(),
+            "your subscription has ended because the variable was undeployed",
+            "deploy its library: the subscription goes on by itself",
         )),
         Status::Opening | Status::Leaving | Status::Live => None,
     }
 }
 
 /// Returns a step if readings wait for the program.
-fn of_waiting(subscription: &Subscription, item: &WireItem, now: Tick) -> Option<Step> {
+fn of_waiting(subscription: &Subscription, item: &WireItem, now: Tick) -> Option<WhyStep> {
     let ledger = subscription.ledger;
     if ledger.waiting == 0 {
         return None;
@@ -156,24 +149,15 @@ fn of_waiting(subscription: &Subscription, item: &WireItem, now: Tick) -> Option
         ledger.coalesced,
         ledger.dropped
     );
-    let next = "have the program take its readings: the values are here".to_owned();
+    let next = "have the program take its readings: the values are here";
     let is_behind = ledger.coalesced + ledger.dropped > 0 || ledger.waiting > 1;
-    Some(Step {
+    Some(WhyStep {
         verdict: match is_behind {
             true => WhyVerdict::Fault,
             false => WhyVerdict::Note,
         },
-        ..fault(WhyStage::Consumer, sentence, next)
+        ..WhyStep::fault(WhyStage::Consumer, sentence, next)
     })
-}
-
-fn fault(stage: WhyStage, sentence: String, next: String) -> Step {
-    Step {
-        stage,
-        verdict: WhyVerdict::Fault,
-        sentence,
-        next,
-    }
 }
 
 /// Splits a fault's sentence into the problem and the remedy.

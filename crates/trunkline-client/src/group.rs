@@ -10,17 +10,16 @@ use std::time::Duration;
 use trunkline_proto::message::group::{GROUP_MAX, GroupAnswer, GroupWriteBuilder};
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lease::{LeaseBuilder, LeaseHead, LeaseVerb, Leased};
-use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
 use trunkline_proto::message::snapshot::decode_snapshot;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::encoded_len;
 use trunkline_types::{Position, Tick, Timestamp};
 
-use crate::answer::{Answer, GroupOutcome, Lease, Page};
+use crate::answer::{Answer, Lease, Page};
 use crate::client::ClientCore;
 use crate::error::{RequestError, WriteError};
 use crate::open::wrong_answer;
-use crate::outcome::WriteOutcome;
+use crate::outcome::{GroupOutcome, WriteOutcome, of_answer};
 use crate::page::{ReadList, ReadingPage};
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::{VariableRef, Variables};
@@ -221,7 +220,6 @@ impl ClientCore {
             return Err(malformed(sentence));
         }
         let epoch = self.connection.session().map_or(0, |session| session.epoch);
-        let position = |sequence| Position { epoch, sequence };
         let mut outcomes = Vec::with_capacity(group.writes.len());
         for (outcome, write) in answer.zip(&group.writes) {
             let outcome = match outcome {
@@ -231,17 +229,9 @@ impl ClientCore {
                     return Err(error.into());
                 }
             };
-            outcomes.push(match outcome {
-                WireOutcome::Applied { sequence } => {
-                    self.remember_own(write.variable, sequence);
-                    WriteOutcome::Applied(position(sequence))
-                }
-                WireOutcome::Unchanged { sequence } => WriteOutcome::Unchanged(position(sequence)),
-                WireOutcome::Superseded => WriteOutcome::Superseded,
-                WireOutcome::Refused(fault) => WriteOutcome::Refused(fault.to_fault()),
-                WireOutcome::WouldBlock => WriteOutcome::WouldBlock,
-                WireOutcome::Unknown(fault) => WriteOutcome::Unknown(fault.to_fault()),
-            });
+            let outcome = of_answer(outcome, epoch);
+            self.remember_own(write.variable, &outcome);
+            outcomes.push(outcome);
         }
         let ended = GroupOutcome {
             commit: head.commit,
@@ -309,13 +299,8 @@ fn take_leased(epoch: u64, request: &mut Request, leased: Leased<'_>) -> Result<
 }
 
 impl Group {
-    /// Returns the outcome of the whole group for a fault of the request.
-    pub(crate) fn ended(&self, fault: &Fault) -> GroupOutcome {
-        let outcome = match fault.code {
-            // No answer arrived.
-            FaultCode::TimedOut => WriteOutcome::Unknown(fault.clone()),
-            _ => WriteOutcome::Refused(fault.clone()),
-        };
+    /// Returns the outcome of the group if every write in it has this outcome.
+    pub(crate) fn ended(&self, outcome: WriteOutcome) -> GroupOutcome {
         GroupOutcome {
             commit: None,
             culprit: None,
@@ -343,7 +328,7 @@ pub(crate) fn send_group(group: &Group, number: u32, variables: &Variables, out:
         // The handle was checked before. The engine refuses an invalid handle, and the group with
         // it.
         let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
-        if write.options.verb.has_value() {
+        if write.options.has_value() {
             frame.push_value(handle, &write.options, &write.value);
         } else {
             frame.push(handle, &write.options, &[]);

@@ -47,7 +47,6 @@ mod audit;
 mod batch;
 mod browse;
 mod client;
-mod condition;
 mod connection;
 mod convergence;
 mod delivery;
@@ -85,11 +84,10 @@ mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, ForcedList, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
+pub use answer::{Answer, ForcedList, Found, Lease, Opened, Snapshot, Step};
 pub use audit::AUDIT_ENTRIES_MAX;
 pub use batch::{Batch, BatchReading};
 pub use client::ClientCore;
-pub use condition::{Comparison, Condition, ConditionError};
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use follow::{FollowEvent, FollowId};
@@ -98,7 +96,7 @@ pub use local::{LocalUpdate, LocalVariable};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
-pub use outcome::{WriteCounts, WriteOutcome};
+pub use outcome::{GroupOutcome, NotTried, WriteCounts, WriteOutcome};
 pub use page::{PageReading, ReadingPage};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
 pub use request::RequestId;
@@ -108,6 +106,7 @@ pub use subscription::{SubscriptionAccount, SubscriptionId};
 pub use trunkline_proto::message::group::GROUP_MAX;
 pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;
+pub use trunkline_types::{Comparison, Condition, ConditionError};
 pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
 pub use variable::VariableRef;
 pub use watch::{WatchEvent, WatchId};

@@ -15,6 +15,7 @@ use crate::answer::Answer;
 use crate::client::ClientCore;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
+use crate::outcome::WriteOutcome;
 use crate::request::{Request, RequestId, Verb};
 
 impl ClientCore {
@@ -90,7 +91,7 @@ impl Request {
     pub(crate) fn unknown_answer(&self) -> Option<Answer> {
         let fault = self.unknown_because("the call ended");
         match &self.verb {
-            Verb::Group(group) => Some(Answer::Group(group.ended(&fault))),
+            Verb::Group(group) => Some(Answer::Group(group.ended(WriteOutcome::Unknown(fault)))),
             Verb::Lease { page, .. } => {
                 let granted = page.variables.iter();
                 Some(Answer::Leases(

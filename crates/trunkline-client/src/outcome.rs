@@ -1,28 +1,35 @@
 //! Outcomes of writes.
 
 use trunkline_proto::Fault;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_types::Position;
 
-/// The outcome of a write. Every write has exactly one.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum WriteOutcome {
-    /// The write became the update at this position.
-    Applied(Position),
-    /// The value was within the deadband of the update at this position. Nothing changed.
-    Unchanged(Position),
-    /// A later write replaced this one before it was carried out (write mode `newest`).
-    Superseded,
-    /// The write was refused; the fault names the rule. Nothing changed.
-    Refused(Fault),
-    /// The write would have had to wait, but was made without waiting. Nothing changed; it may be
-    /// tried again.
+/// The outcome of a write. The faults give the reasons.
+pub type WriteOutcome = trunkline_types::WriteOutcome<Position, Fault, Fault, NotTried>;
+
+/// The outcome of a group of writes.
+pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
+
+/// The reason why a write was not tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotTried {
+    /// The write would have had to wait, but was made without waiting.
     WouldBlock,
-    /// It is not known whether the write was carried out; the fault gives the reason.
-    Unknown(Fault),
     /// The call or the lifetime of the write ended before it was sent, and it never will be.
-    /// Nothing changed.
     Cancelled(Fault),
+}
+
+/// Returns the outcome of a write that the engine of `epoch` has answered.
+pub(crate) fn of_answer(answer: WriteAnswer<'_>, epoch: u64) -> WriteOutcome {
+    let position = |sequence| Position { epoch, sequence };
+    match answer {
+        WriteAnswer::Applied(sequence) => WriteOutcome::Applied(position(sequence)),
+        WriteAnswer::Unchanged(sequence) => WriteOutcome::Unchanged(position(sequence)),
+        WriteAnswer::Superseded => WriteOutcome::Superseded,
+        WriteAnswer::Refused(fault) => WriteOutcome::Refused(fault.to_fault()),
+        WriteAnswer::Unknown(fault) => WriteOutcome::Unknown(fault.to_fault()),
+        WriteAnswer::NotTried(WouldBlock) => WriteOutcome::NotTried(NotTried::WouldBlock),
+    }
 }
 
 /// Counts of a client's writes by outcome. `issued` is the sum of all others.

@@ -7,7 +7,7 @@
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::convergence::CompareBuilder;
 use trunkline_proto::message::engine::encode_engine_request;
-use trunkline_proto::message::find::Find;
+use trunkline_proto::message::find::{Find, FindCondition};
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::keepalive::{AckBuilder, Grant};
@@ -19,7 +19,6 @@ use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
 
 use crate::client::ClientCore;
-use crate::condition::Condition;
 use crate::flush::send_flush;
 use crate::group::{check_expected, send_group, send_lease, send_snapshot};
 use crate::library::{send_deploy, send_order};
@@ -341,7 +340,7 @@ fn encode(
                 limit,
                 pattern,
             }
-            .encode_with(conditions.iter().map(Condition::wire), number, out);
+            .encode_with(conditions.iter().map(FindCondition::from), number, out);
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
     ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderBind, ProviderOutcome,
     ReadBack, decode_provided, decode_provider_request,
@@ -320,8 +320,8 @@ impl ClientCore {
     }
 
     /// Handles the outcome of a published value.
-    pub(crate) fn published(&mut self, handle: u32, outcome: &WireOutcome<'_>) {
-        let WireOutcome::Refused(fault) = outcome else {
+    pub(crate) fn published(&mut self, handle: u32, answer: &WriteAnswer<'_>) {
+        let WriteAnswer::Refused(fault) = answer else {
             return;
         };
         let role = &mut self.provider;

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use trunkline_proto::message::forcing::{ForcedEntry, ForcingVerb};
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::{Disconnect, Fault, Features, Frame};
-use trunkline_types::LibraryDefinition;
+use trunkline_types::{Condition, LibraryDefinition};
 
 use crate::answer::{Answer, Found, Lease, Opened, Page};
 use crate::audit::Asked;
-use crate::condition::Condition;
 use crate::group::{Group, LeaseTerms, SnapshotSaid};
 use crate::options::OpenOptions;
 use crate::page::ReadList;

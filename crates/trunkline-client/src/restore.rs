@@ -21,9 +21,10 @@ use std::time::Duration;
 use trunkline_proto::{Backoff, Fault, FaultCode};
 use trunkline_types::{Contract, Tick};
 
-use crate::answer::Page;
+use crate::answer::{Answer, Page};
 use crate::client::ClientCore;
 use crate::delivery::fail_item;
+use crate::outcome::WriteOutcome;
 use crate::request::Verb;
 use crate::subscription::Subscription;
 use crate::variable::VariableRef;
@@ -47,7 +48,13 @@ impl ClientCore {
         self.forget_suspects();
         let (others, unknown) = self.requests.disconnected();
         for (id, request, fault) in unknown {
-            self.end_request(id, request, Some(fault));
+            match &request.verb {
+                Verb::Group(group) => {
+                    let answer = Answer::Group(group.ended(WriteOutcome::Unknown(fault)));
+                    self.end_with(id, &request, answer);
+                }
+                _ => self.end_request(id, request, Some(fault)),
+            }
         }
         for request in others {
             let unknown = request.unknown_outcome();
@@ -60,7 +67,8 @@ impl ClientCore {
                 // Its call has ended, so it is not sent again.
                 Verb::Group(group) => {
                     let fault = unknown.unwrap_or_else(|| FaultCode::TimedOut.into());
-                    self.writes.count_group(&group.ended(&fault).outcomes);
+                    let ended = group.ended(WriteOutcome::Unknown(fault));
+                    self.writes.count_group(&ended.outcomes);
                 }
                 _ => {}
             }

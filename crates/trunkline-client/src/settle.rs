@@ -8,7 +8,7 @@ use trunkline_types::Timestamp;
 use crate::answer::{Answer, Snapshot};
 use crate::client::ClientCore;
 use crate::error::RequestError;
-use crate::outcome::WriteOutcome;
+use crate::outcome::{NotTried, WriteOutcome};
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::write::not_sent;
 
@@ -89,7 +89,7 @@ impl ClientCore {
             return self.requests.put_back(id, request);
         }
         if let Verb::Group(group) = &request.verb {
-            let outcome = WriteOutcome::Cancelled(not_sent(&self.connection));
+            let outcome = WriteOutcome::NotTried(NotTried::Cancelled(not_sent(&self.connection)));
             self.writes.count_group(&vec![outcome; group.writes.len()]);
             return self.requests.end(id, &request);
         }
@@ -138,7 +138,11 @@ impl ClientCore {
             Verb::Read { list, .. } => Answer::Readings(list.finish_readings(&fault)),
             Verb::RequestValue(page) => Answer::Requested(page.finish(&fault)),
             Verb::Info(page) => Answer::Info(page.finish(&fault)),
-            Verb::Group(group) => Answer::Group(group.ended(&fault)),
+            Verb::Group(group) => Answer::Group(group.ended(match fault.code {
+                // By this code, the engine says that it does not know.
+                FaultCode::TimedOut => WriteOutcome::Unknown(fault),
+                _ => WriteOutcome::Refused(fault),
+            })),
             Verb::Snapshot { list, said } => Answer::Snapshot(Snapshot {
                 is_consistent: said.is_some_and(|said| said.is_consistent),
                 commit: said.map_or(0, |said| said.commit),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
@@ -12,7 +11,7 @@ use trunkline_types::{Contract, Position, Tick, Value};
 use crate::client::ClientCore;
 use crate::connection::Connection;
 use crate::error::WriteError;
-use crate::outcome::{WriteCounts, WriteOutcome};
+use crate::outcome::{NotTried, WriteCounts, WriteOutcome, of_answer};
 use crate::request::malformed;
 use crate::variable::VariableRef;
 use crate::write_queue::Place;
@@ -107,7 +106,7 @@ impl Write {
     }
 
     fn with_verb(mut self, verb: WriteVerb) -> Self {
-        self.options.verb = verb;
+        self.options.verb = Ok(verb);
         self
     }
 }
@@ -276,7 +275,9 @@ impl ClientCore {
             let (write, bytes) = (&unsent.write, unsent.bytes as usize);
             let variable = write.variable;
             if unsent.expires.is_some_and(|at| at <= now) {
-                writes.end_next(WriteOutcome::Cancelled(not_sent(&self.connection)));
+                writes.end_next(WriteOutcome::NotTried(NotTried::Cancelled(not_sent(
+                    &self.connection,
+                ))));
                 variables.release(variable);
                 self.changes += 1;
                 continue;
@@ -285,7 +286,7 @@ impl ClientCore {
                 .and_then(|handle| check_understood(write, knows_registers).map(|()| handle));
             match handle {
                 Ok(handle) => {
-                    if write.options.verb.has_value() {
+                    if write.options.has_value() {
                         frame.push_value(handle, &write.options, &write.value);
                     } else {
                         frame.push(handle, &write.options, &[]);
@@ -326,18 +327,8 @@ impl ClientCore {
                 self.published(write.published, &outcome);
                 continue;
             }
-            let position = |sequence| Position { epoch, sequence };
-            let outcome = match outcome {
-                WireOutcome::Applied { sequence } => {
-                    self.remember_own(write.variable, sequence);
-                    WriteOutcome::Applied(position(sequence))
-                }
-                WireOutcome::Unchanged { sequence } => WriteOutcome::Unchanged(position(sequence)),
-                WireOutcome::Superseded => WriteOutcome::Superseded,
-                WireOutcome::Refused(fault) => WriteOutcome::Refused(fault.to_fault()),
-                WireOutcome::WouldBlock => WriteOutcome::WouldBlock,
-                WireOutcome::Unknown(fault) => WriteOutcome::Unknown(fault.to_fault()),
-            };
+            let outcome = of_answer(outcome, epoch);
+            self.remember_own(write.variable, &outcome);
             self.writes.end(write.place, outcome);
             self.changes += 1;
         }
@@ -347,8 +338,10 @@ impl ClientCore {
 
     /// Remembers an own write by its answer, which precedes its update. Under `all` the update does
     /// not carry the flag, because its runs are identical for all sessions.
-    pub(crate) fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
-        let Some(known) = self.variables.get(variable) else {
+    pub(crate) fn remember_own(&mut self, variable: VariableRef, outcome: &WriteOutcome) {
+        let (WriteOutcome::Applied(Position { sequence, .. }), Some(known)) =
+            (outcome, self.variables.get(variable))
+        else {
             return;
         };
         for (wire, item) in known.items.iter() {
@@ -358,7 +351,7 @@ impl ClientCore {
             if matches!(wire.terms.contract, Contract::All { .. })
                 && let Some(item) = wire.item_mut(*item)
             {
-                item.remember_own(sequence);
+                item.remember_own(*sequence);
             }
         }
     }
@@ -432,7 +425,7 @@ pub(crate) fn check_write(
     let data_type = known.and_then(|known| known.data_type.as_ref());
     if let Some(data_type) = data_type
         && !write.options.raw
-        && write.options.verb.has_value()
+        && write.options.has_value()
         && !write.value.has_type(data_type)
     {
         let sentence = format!("the variable is {data_type}, the value is not; write one that is");

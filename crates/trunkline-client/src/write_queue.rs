@@ -7,7 +7,7 @@ use trunkline_proto::Fault;
 use trunkline_types::Tick;
 use trunkline_types::wire::encoded_len;
 
-use crate::outcome::{WriteCounts, WriteOutcome};
+use crate::outcome::{NotTried, WriteCounts, WriteOutcome};
 use crate::variable::VariableRef;
 use crate::write::{Write, WriteMode};
 
@@ -279,13 +279,19 @@ impl Writes {
             if is_cancelled(&unsent) {
                 #[cfg(feature = "planted")]
                 if trunkline_types::planted::is(trunkline_types::planted::Bug::EndedWriteSent) {
-                    self.end(unsent.place, WriteOutcome::Cancelled(fault.clone()));
+                    self.end(
+                        unsent.place,
+                        WriteOutcome::NotTried(NotTried::Cancelled(fault.clone())),
+                    );
                     self.unsent.push_back(unsent);
                     continue;
                 }
                 self.unsent_bytes -= unsent.bytes as usize;
                 variables.push(unsent.write.variable);
-                self.end(unsent.place, WriteOutcome::Cancelled(fault.clone()));
+                self.end(
+                    unsent.place,
+                    WriteOutcome::NotTried(NotTried::Cancelled(fault.clone())),
+                );
             } else {
                 self.unsent.push_back(unsent);
             }
@@ -407,14 +413,14 @@ impl Writes {
             WriteOutcome::Unchanged(_) => &mut self.counts.unchanged,
             WriteOutcome::Superseded => &mut self.counts.superseded,
             WriteOutcome::Refused(_) => &mut self.counts.refused,
-            WriteOutcome::WouldBlock => &mut self.counts.would_block,
             WriteOutcome::Unknown(_) => &mut self.counts.unknown,
-            WriteOutcome::Cancelled(_) => &mut self.counts.cancelled,
+            WriteOutcome::NotTried(NotTried::WouldBlock) => &mut self.counts.would_block,
+            WriteOutcome::NotTried(NotTried::Cancelled(_)) => &mut self.counts.cancelled,
         };
         *count += 1;
         if let WriteOutcome::Refused(fault)
         | WriteOutcome::Unknown(fault)
-        | WriteOutcome::Cancelled(fault) = &outcome
+        | WriteOutcome::NotTried(NotTried::Cancelled(fault)) = &outcome
         {
             self.last_fault = Some(fault.clone());
         }

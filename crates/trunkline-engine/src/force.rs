@@ -14,13 +14,14 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_types::{AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value};
+use trunkline_types::{
+    AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value, WhyStage, WhyStep,
+};
 
 use crate::accept::{Accepted, encode};
 use crate::audit::{Change, Held, NoAuditRoom, OrderNote};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::explain::{Step, Subject, Verdict};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::provider::{Ask, Waiting};
@@ -145,12 +146,12 @@ impl Engine {
         state.put_forced(Some(Box::new(forced)));
         if list.is_off {
             let sequence = variable.sequence();
-            let outcome = WriteOutcome::Unchanged { sequence };
+            let outcome = WriteOutcome::Unchanged(sequence);
             note(&outcome, wakes);
             return Ok(Attempt::Done(outcome));
         }
         let sequence = apply(variable, &mut state, !is_applied, put, wakes);
-        let outcome = WriteOutcome::Applied { sequence };
+        let outcome = WriteOutcome::Applied(sequence);
         note(&outcome, wakes);
         drop(state);
         drop(list);
@@ -193,7 +194,7 @@ impl Engine {
         let old = Held::of_update(&variable.update_locked(&state));
         let sequence =
             release(variable, &mut state, put.now, put.wall, wakes).ok_or(Refusal::NotForced)?;
-        let outcome = WriteOutcome::Applied { sequence };
+        let outcome = WriteOutcome::Applied(sequence);
         if let Some(audited) = put.audited {
             let change = Change {
                 wall: put.wall,
@@ -307,15 +308,12 @@ impl Engine {
     }
 
     /// The line that `explain` shows for a forced variable.
-    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<Step> {
+    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<WhyStep> {
         let state = variable.lock();
         let forced = state.forced().filter(|_| variable.is_forced())?;
-        Some(Step {
-            subject: Subject::Filter,
-            verdict: Verdict::Fault,
-            sentence: format!("it is forced by {} since {}", forced.by, forced.since),
-            next: format!("trunkline unforce {}", variable.name()),
-        })
+        let sentence = format!("it is forced by {} since {}", forced.by, forced.since);
+        let next = format!("trunkline unforce {}", variable.name());
+        Some(WhyStep::fault(WhyStage::Filter, sentence, next))
     }
 
     /// The deployed variables on the list, whether forcing is on or off.

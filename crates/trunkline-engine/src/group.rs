@@ -29,7 +29,7 @@ use crate::sync::{Arc, MutexGuard, Ordering};
 use crate::update::Update;
 use crate::variable::{PropertiesRef, State, Variable};
 use crate::write::{
-    Decision, Origin, Put, Verb, Write, check, check_expected, count_refused, decide,
+    Decision, Origin, Put, Write, WriteVerb, check, check_expected, count_refused, decide,
 };
 
 pub(crate) use self::rooms::GroupRooms;
@@ -47,15 +47,7 @@ pub struct GroupMember<'a> {
 }
 
 /// The outcome of a group write.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GroupOutcome {
-    /// Number of the commit, from 1; `None` if the group was refused and nothing was written.
-    pub commit: Option<u64>,
-    /// Index of the first member that was refused by a rule of its own.
-    pub culprit: Option<usize>,
-    /// One outcome per member, in the order of the members.
-    pub outcomes: Vec<WriteOutcome>,
-}
+pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 
 /// The result of a group write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]
@@ -202,12 +194,13 @@ impl Engine {
         let variable = variable.ok_or_else(|| self.refuse_handle(member.handle))?;
         let properties = variable.properties();
         check(put.caller, variable, &properties, write)?;
-        if write.origin != Origin::Client || !matches!(write.verb, Verb::Put | Verb::Set) {
+        if write.origin != Origin::Client || !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
+        {
             let why = "only values that clients put or set are written in a group; give other \
                        orders one by one";
             return Err(Refusal::NotGroupable { why });
         }
-        if write.verb == Verb::Put && variable.is_provided() {
+        if write.verb == WriteVerb::Put && variable.is_provided() {
             let why = "written through an I/O server; cannot be in an atomic group; set it, or put \
                        it apart from the group";
             return Err(Refusal::NotGroupable { why });
@@ -277,7 +270,7 @@ impl Engine {
         // Numbered under the locks, so that groups with a common variable are numbered in the order
         // of their commits.
         let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
-        let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
+        let mut outcomes = vec![WriteOutcome::Unchanged(0); members.len()];
         for (at, state) in &mut locked {
             #[cfg(feature = "planted")]
             if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn)
@@ -295,7 +288,7 @@ impl Engine {
                 let before = noted.is_some().then(|| one.variable.update_locked(state));
                 *outcome = commit_member(put, one, state, &mut rooms, wakes);
                 if let (Some(asked), Some(before)) = (noted, before) {
-                    let is_applied = matches!(outcome, WriteOutcome::Applied { .. });
+                    let is_applied = matches!(outcome, WriteOutcome::Applied(_));
                     let change = Change {
                         wall: put.wall,
                         old: Held::of_update(&before),
@@ -484,7 +477,7 @@ fn commit_member(
         Decision::Commit { changed } => changed,
         Decision::Unchanged { sequence } => {
             state.count_unchanged(sequence);
-            return WriteOutcome::Unchanged { sequence };
+            return WriteOutcome::Unchanged(sequence);
         }
     };
     let update = &mut one.accepted.update;
@@ -508,5 +501,5 @@ fn commit_member(
         };
         following.tell(state, wakes);
     }
-    WriteOutcome::Applied { sequence }
+    WriteOutcome::Applied(sequence)
 }

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+pub use trunkline_types::{Granted, LeaseVerb};
 use trunkline_types::{Position, Properties, Tick};
 
 use crate::caller::{Caller, Principal};
@@ -30,24 +31,42 @@ pub const LEASE_MIN: Duration = Duration::from_millis(1);
 /// refused and not queued.
 pub const WRITERS_WAITING_MAX: usize = 64;
 
-/// An operation on a lease.
+/// A request for a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LeaseVerb {
-    /// Takes the lease for this long, or renews it if the session holds it.
-    Acquire(Duration),
-    /// Renews the held lease for this long from now on.
-    Renew(Duration),
-    /// Gives the lease back.
-    Release,
+pub struct LeaseRequest {
+    /// The action.
+    pub verb: LeaseVerb,
+    /// Duration of the lease from now on; ignored when it is given back.
+    pub duration: Duration,
+    /// If set, the lease is granted only if the variable is still at this update.
+    pub expected: Option<Position>,
 }
 
-/// The result of granting, renewing or releasing a lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Granted {
-    /// Duration from now, as requested but within the limits; zero after a release.
-    pub duration: Duration,
-    /// Sequence of the variable's newest update, from which the holder continues.
-    pub sequence: u64,
+impl LeaseRequest {
+    /// Takes the lease for this long, or renews it if the session holds it.
+    pub fn acquire(duration: Duration) -> Self {
+        Self {
+            verb: LeaseVerb::Acquire,
+            duration,
+            expected: None,
+        }
+    }
+
+    /// Renews the held lease for this long from now on.
+    pub fn renew(duration: Duration) -> Self {
+        Self {
+            verb: LeaseVerb::Renew,
+            ..Self::acquire(duration)
+        }
+    }
+
+    /// Gives the lease back.
+    pub fn release() -> Self {
+        Self {
+            verb: LeaseVerb::Release,
+            ..Self::acquire(Duration::ZERO)
+        }
+    }
 }
 
 /// The session with the exclusive right to write a variable, for people.
@@ -129,8 +148,7 @@ impl Engine {
         caller: &Caller,
         now: Tick,
         handle: u32,
-        verb: LeaseVerb,
-        expected: Option<Position>,
+        request: LeaseRequest,
     ) -> Result<Granted, Refusal> {
         let variable = self
             .visible(caller, handle)
@@ -151,27 +169,27 @@ impl Engine {
             }
             held => held.is_some(),
         };
-        if !is_own && !matches!(verb, LeaseVerb::Acquire(_)) {
+        if !is_own && request.verb != LeaseVerb::Acquire {
             return Err(Refusal::NotLeased);
         }
-        if let Some(expected) = expected {
+        if let Some(expected) = request.expected {
             check_expected(self.epoch(), &variable, expected)?;
         }
         let sequence = variable.sequence();
-        let (LeaseVerb::Acquire(duration) | LeaseVerb::Renew(duration)) = verb else {
+        if request.verb == LeaseVerb::Release {
             self.end_lease(&mut state, handle);
             variable.refresh_guard(&mut state, &properties);
             return Ok(Granted {
                 duration: Duration::ZERO,
                 sequence,
             });
-        };
+        }
         if let Some(other) = other_writer(&state, &properties, caller) {
             return Err(Refusal::SingleWriter {
                 by: Arc::clone(&other.who),
             });
         }
-        let duration = duration.clamp(LEASE_MIN, LEASE_MAX);
+        let duration = request.duration.clamp(LEASE_MIN, LEASE_MAX);
         let until = now.saturating_add(duration);
         self.end_lease(&mut state, handle);
         state.make_hold().lease = Some(Lease {

@@ -32,7 +32,7 @@
 //! - [`store`]: state that survives a restart.
 //! - [`field`]: a variable's configuration and state, as cells of their own.
 //! - [`search`]: variables by their fields.
-//! - [`explain`]: why a variable does not update.
+//! - `explain`: why a variable does not update.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ mod cell;
 mod clock;
 mod consumer;
 pub mod engine;
-pub mod explain;
+mod explain;
 mod feed;
 pub mod field;
 mod flags;
@@ -90,12 +90,14 @@ pub use engine::{Engine, EngineOptions};
 pub use feed::SharedRun;
 pub use force::{ForcedPage, ForcedVariable};
 pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
-pub use lease::{Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseVerb, WRITERS_WAITING_MAX};
+pub use lease::{
+    Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseRequest, LeaseVerb, WRITERS_WAITING_MAX,
+};
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
 pub use mirror::Mirror;
-pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
+pub use order::{Administrator, Order, OrderResult, Reply, Report};
 pub use outbox::{Reader, Wake, Wakes, Whose};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use plain::PlainUpdate;
@@ -107,4 +109,4 @@ pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
 pub use variable::Variable;
 pub use watch::{Watch, WatchProgress, WatchSlice};
-pub use write::{Completion, Origin, Verb, Write, WriteValue};
+pub use write::{Completion, Origin, Write, WriteValue, WriteVerb};

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::fmt;
 
-use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
+use trunkline_types::{AuditAction, AuditPage, AuditQuery, Fault, FaultCode, LibraryDefinition};
 
 use crate::audit::AuditRoom;
 use crate::caller::Caller;
@@ -24,7 +24,6 @@ pub trait Administrator: Send + Sync {
 
 /// An order.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Order {
     /// Deploy a library. With a store it stays deployed over restarts.
     Deploy {
@@ -104,42 +103,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// The reason why an order was refused. Nothing was changed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{sentence}")]
-pub struct OrderRefused {
-    /// The rule, for programs.
-    pub rule: OrderRule,
-    /// The fault and the remedy, for people.
-    pub sentence: String,
-}
-
-/// The rule that an order breaks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum OrderRule {
-    /// The caller lacks the right.
-    Denied,
-    /// No library with this name is deployed.
-    UnknownLibrary,
-    /// The library is deployed already.
-    LibraryExists,
-    /// The definition of the library is wrong.
-    BadLibrary,
-    /// Variables of the library are in use.
-    InUse,
-    /// The change could not be stored.
-    StoreFailed,
-    /// The system has no memory for the order.
-    NoMemory,
-    /// Too many orders are queued.
-    Overloaded,
-    /// The engine is stopping.
-    ShuttingDown,
-}
-
 /// The result of an order, or the reason for its refusal.
-pub type OrderResult = Result<Report, OrderRefused>;
+pub type OrderResult = Result<Report, Fault>;
 
 /// Destination of an order's result. If it is dropped without a result, it reports that the engine
 /// is stopping.
@@ -200,12 +165,9 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_sent {
-            self.tell(Err(OrderRefused {
-                rule: OrderRule::ShuttingDown,
-                sentence: "the engine is being stopped and has not done it; try again when it \
-                           runs"
-                    .to_owned(),
-            }));
+            let sentence =
+                "the engine is being stopped and has not done it; try again when it runs";
+            self.tell(Err(Fault::new(FaultCode::ShuttingDown, sentence)));
         }
     }
 }

@@ -187,7 +187,7 @@ impl Outbox {
     pub(crate) fn complete_applied(&self, id: u64, publish: impl FnOnce() -> u64) -> u64 {
         let mut completions = self.completions.lock();
         let sequence = publish();
-        completions.push_back((id, WriteOutcome::Applied { sequence }));
+        completions.push_back((id, WriteOutcome::Applied(sequence)));
         sequence
     }
 

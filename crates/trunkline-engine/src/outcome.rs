@@ -5,34 +5,13 @@ use std::time::Duration;
 
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
-use trunkline_types::{Access, Tick, Timestamp};
+use trunkline_types::{Access, Fault, FaultCode, Tick, Timestamp};
 
 use crate::update::NoMemory;
 
-/// The end of a write. Every write has exactly one (B-20).
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum WriteOutcome {
-    /// The write became an update of the variable.
-    Applied {
-        /// Sequence of the update within the epoch.
-        sequence: u64,
-    },
-    /// The value was within the deadband of the current value.
-    Unchanged {
-        /// Sequence of the update it equals.
-        sequence: u64,
-    },
-    /// A newer write of the same client took its place. Occurs only in the write mode `newest`.
-    Superseded {
-        /// Sequence of the update that took its place.
-        sequence: u64,
-    },
-    /// A rule forbids the write. It changed nothing.
-    Refused(Refusal),
-    /// It is not known whether the write took effect.
-    Unknown(UnknownCause),
-}
+/// The end of a write. It cannot say that a write was not tried: [`Attempt`] does. `Superseded`
+/// does not occur, because only clients replace writes that wait.
+pub type WriteOutcome = trunkline_types::WriteOutcome<u64, Refusal, UnknownCause>;
 
 /// The result of a write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]
@@ -54,7 +33,6 @@ pub enum Attempt {
 
 /// The reason why a write was refused, with a remedy.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Refusal {
     /// The system has no memory for a copy of the value.
     #[error(transparent)]
@@ -236,7 +214,6 @@ pub enum Refusal {
 
 /// The reason why the outcome of a write is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum UnknownCause {
     /// The provider did not answer within its time limit.
     #[error("{provider} did not answer within its time; read the variable to see what it holds")]
@@ -280,7 +257,6 @@ pub enum UnknownCause {
 
 /// The reason why a variable could not be opened, read or subscribed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum AccessError {
     /// No variable has this name.
     #[error("{}", unknown_name(name, suggestion.as_deref()))]
@@ -358,7 +334,89 @@ fn unknown_name(name: &str, suggestion: Option<&str>) -> String {
     }
 }
 
+impl AccessError {
+    /// The code of the fault.
+    pub fn code(&self) -> FaultCode {
+        match self {
+            AccessError::UnknownName { .. } => FaultCode::UnknownName,
+            AccessError::UnknownField { .. } => FaultCode::UnknownField,
+            AccessError::InvalidName(_) => FaultCode::BadName,
+            AccessError::NotReadable => FaultCode::NotReadable,
+            AccessError::Denied => FaultCode::Denied,
+            AccessError::Gone => FaultCode::Gone,
+            AccessError::UnknownHandle { .. } => FaultCode::UnknownHandle,
+            AccessError::Limit { .. } => FaultCode::LimitReached,
+            AccessError::MemoryFull { .. } => FaultCode::MemoryFull,
+            AccessError::Contract(_) => FaultCode::BadRequest,
+        }
+    }
+}
+
+impl From<&AccessError> for Fault {
+    fn from(error: &AccessError) -> Self {
+        Fault::new(error.code(), error.to_string())
+    }
+}
+
+impl UnknownCause {
+    /// The code of the fault.
+    pub fn code(&self) -> FaultCode {
+        match self {
+            UnknownCause::ProviderTimedOut { .. } => FaultCode::TimedOut,
+            UnknownCause::ProviderGone { .. } => FaultCode::ProviderGone,
+            UnknownCause::Provider { .. } => FaultCode::ProviderUnsure,
+            UnknownCause::ReadBack { .. } => FaultCode::InvalidValue,
+            UnknownCause::ReadBackMemory { .. } => FaultCode::MemoryFull,
+        }
+    }
+}
+
+impl From<&UnknownCause> for Fault {
+    fn from(cause: &UnknownCause) -> Self {
+        Fault::new(cause.code(), cause.to_string())
+    }
+}
+
+impl From<&Refusal> for Fault {
+    fn from(refusal: &Refusal) -> Self {
+        Fault::new(refusal.code(), refusal.to_string())
+    }
+}
+
 impl Refusal {
+    /// The code of the fault.
+    pub fn code(&self) -> FaultCode {
+        match self {
+            Refusal::ReadOnly => FaultCode::NotWritable,
+            Refusal::Denied => FaultCode::Denied,
+            Refusal::WrongType { .. } => FaultCode::WrongType,
+            Refusal::InvalidValue(_) | Refusal::Length { .. } => FaultCode::InvalidValue,
+            Refusal::OutOfRange { .. } | Refusal::Scaling(_) => FaultCode::OutOfRange,
+            Refusal::TooLarge { .. } | Refusal::GroupTooLarge { .. } => FaultCode::TooLarge,
+            Refusal::Leased { .. } => FaultCode::Leased,
+            Refusal::NotLeased => FaultCode::NotLeased,
+            Refusal::SingleWriter { .. } => FaultCode::SingleWriter,
+            Refusal::Group { .. } => FaultCode::GroupRefused,
+            Refusal::NotGroupable { .. } => FaultCode::NotGroupable,
+            Refusal::TwiceInGroup => FaultCode::TwiceInGroup,
+            Refusal::UnknownHandle { .. } => FaultCode::UnknownHandle,
+            Refusal::Late { .. } => FaultCode::Late,
+            Refusal::Gone => FaultCode::Gone,
+            Refusal::NoMemory(_) => FaultCode::MemoryFull,
+            Refusal::Conflict { .. } => FaultCode::Conflict,
+            Refusal::Forced { .. } => FaultCode::Forced,
+            Refusal::NotForced => FaultCode::NotForced,
+            Refusal::Unbound { .. } => FaultCode::AliasUnbound,
+            Refusal::Target { refusal, .. } => refusal.code(),
+            Refusal::NoValue => FaultCode::NoValue,
+            Refusal::AuditFull => FaultCode::StoreFailed,
+            Refusal::LibraryStopped => FaultCode::LibraryStopped,
+            Refusal::ProviderBusy { .. } => FaultCode::Overloaded,
+            Refusal::Provider { .. } => FaultCode::ProviderRefused,
+            Refusal::ProviderGone { .. } => FaultCode::ProviderGone,
+        }
+    }
+
     /// Returns the refusal that an access type implies for a client's write.
     pub(crate) fn by_access(access: Access) -> Option<Refusal> {
         (access == Access::ReadOnly).then_some(Refusal::ReadOnly)

@@ -6,7 +6,7 @@ use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::provider::Ask;
 use crate::variable::Variable;
-use crate::write::{Put, Verb, Write, check, check_state};
+use crate::write::{Put, Write, WriteVerb, check, check_state};
 
 impl Engine {
     /// Carries out clients' operations that are not plain writes.
@@ -20,17 +20,19 @@ impl Engine {
         let properties = variable.properties();
         check(put.caller, variable, &properties, write)?;
         match write.verb {
-            Verb::Put | Verb::Set | Verb::Force => self.force(put, variable, write, wakes),
-            Verb::Unforce => self.unforce(put, variable, wakes),
-            Verb::Send | Verb::Request => {
+            WriteVerb::Put | WriteVerb::Set | WriteVerb::Force => {
+                self.force(put, variable, write, wakes)
+            }
+            WriteVerb::Unforce => self.unforce(put, variable, wakes),
+            WriteVerb::Send | WriteVerb::Request => {
                 check_state(self, variable, write)?;
                 let sequence = variable.sequence();
                 // Without a provider there is only the cell (LM-11).
-                let done = Attempt::Done(WriteOutcome::Unchanged { sequence });
+                let done = Attempt::Done(WriteOutcome::Unchanged(sequence));
                 let Some(index) = variable.provider_index() else {
                     return Ok(done);
                 };
-                if write.verb == Verb::Request {
+                if write.verb == WriteVerb::Request {
                     self.hand_over(index, put, variable, Ask::Read, write)?;
                 } else if sequence == 0 {
                     return Err(Refusal::NoValue);

@@ -3,7 +3,7 @@
 //! A condition compares a [field](crate::field) of each variable with a text. All conditions of a
 //! search must hold. No field is opened for it.
 
-use trunkline_types::{DataType, Effort, Pattern, Value};
+use trunkline_types::{Comparison, Condition, DataType, Effort, Pattern, Value};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -17,24 +17,9 @@ pub(crate) const LOOK_STEPS: usize = 32;
 /// Cost of computing a field, in steps, without the length of its text.
 const FIELD_STEPS: usize = 64;
 
-/// The comparison of a field with a value.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Comparison {
-    /// Equal. A type also equals its kind, `array` for `array(f64, 3)`.
-    Equal,
-    /// Not equal.
-    Differs,
-    /// Contains the text, ignoring case.
-    Contains,
-    /// Number below the value.
-    Below,
-    /// Number above the value.
-    Above,
-}
-
-/// A condition on a variable.
+/// A condition that was checked, ready to be compared with many variables.
 #[derive(Clone, Debug)]
-pub struct Condition {
+pub struct Matcher {
     /// `None` means any field with text.
     field: Option<&'static Field>,
     comparison: Comparison,
@@ -56,8 +41,7 @@ enum Wanted {
 
 /// The reason why a condition is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConditionError {
+pub enum MatcherError {
     /// No field has this name.
     #[error("there is no field {field:?} to search by; there are {known}, and * for any text")]
     Field {
@@ -78,12 +62,15 @@ pub enum ConditionError {
     },
 }
 
-impl Condition {
-    /// Creates a condition on the field with this name; `*` means any field with text.
+impl Matcher {
+    /// Checks a condition. The field `*` means any field with text. A type also equals its kind,
+    /// `array` for `array(f64, 3)`.
     ///
     /// # Errors
-    /// [`ConditionError`] if there is no such field, or the value cannot be compared with it.
-    pub fn new(field: &str, comparison: Comparison, value: &str) -> Result<Self, ConditionError> {
+    /// [`MatcherError`] if there is no such field, or the value cannot be compared with it.
+    pub fn new(condition: &Condition) -> Result<Self, MatcherError> {
+        let comparison = condition.comparison;
+        let (field, value) = (condition.field.as_str(), condition.value.as_str());
         let found = match field {
             "*" => None,
             _ => Some(Field::named(field).ok_or_else(|| unknown(field))?),
@@ -118,7 +105,7 @@ impl Condition {
                 comparison,
                 wanted,
             }),
-            None => Err(ConditionError::Value {
+            None => Err(MatcherError::Value {
                 field: field.to_owned(),
                 what,
                 value: value.to_owned(),
@@ -210,7 +197,7 @@ impl Engine {
         &self,
         caller: &Caller,
         pattern: &Pattern,
-        conditions: &[Condition],
+        conditions: &[Matcher],
         cursor: u32,
         limit: usize,
         effort: &mut Effort,
@@ -242,9 +229,9 @@ fn is_equality(comparison: Comparison) -> bool {
     matches!(comparison, Comparison::Equal | Comparison::Differs)
 }
 
-fn unknown(field: &str) -> ConditionError {
+fn unknown(field: &str) -> MatcherError {
     let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
-    ConditionError::Field {
+    MatcherError::Field {
         field: field.to_owned(),
         known: known.join(", "),
     }

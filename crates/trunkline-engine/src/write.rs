@@ -19,7 +19,7 @@ use trunkline_types::{Position, Properties, Quality, Reason, Tick, Timestamp};
 use self::commit::commit;
 pub(crate) use self::commit::{Decision, decide};
 pub(crate) use self::publish::{publish_locked, requalify, requalify_locked};
-pub use self::request::{Completion, Origin, Verb, Write};
+pub use self::request::{Completion, Origin, Write};
 pub use crate::accept::WriteValue;
 use crate::accept::{Accepted, accept};
 use crate::alias::Watch;
@@ -31,6 +31,7 @@ use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::provider::{Ask, SendFailure, Waiting};
 use crate::update::Encoded;
 use crate::variable::{State, Variable};
+pub use trunkline_types::WriteVerb;
 
 impl Engine {
     /// Writes one value, or returns at once the reason why not.
@@ -84,7 +85,8 @@ impl Engine {
         if variable.is_alias() {
             return self.put_through(put, variable, write, wakes);
         }
-        if write.origin == Origin::Client && !matches!(write.verb, Verb::Put | Verb::Set) {
+        if write.origin == Origin::Client && !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
+        {
             return self.order(put, variable, write, wakes);
         }
         let properties = variable.properties();
@@ -96,7 +98,7 @@ impl Engine {
             realtime.check_length(accepted.update.value.as_slice())?;
         }
         if write.origin == Origin::Client
-            && write.verb == Verb::Put
+            && write.verb == WriteVerb::Put
             && let Some(index) = variable.provider_index()
         {
             let value = &accepted.update.value;
@@ -314,13 +316,16 @@ pub(crate) fn check(
     }
     let is_permitted = match write.verb {
         // A request only reads.
-        Verb::Request => caller.rights.read,
+        WriteVerb::Request => caller.rights.read,
         _ => caller.rights.write,
     };
     if !is_permitted || !variable.is_visible_to(caller) {
         return Err(Refusal::Denied);
     }
-    if matches!(write.verb, Verb::Request | Verb::Force | Verb::Unforce) {
+    if matches!(
+        write.verb,
+        WriteVerb::Request | WriteVerb::Force | WriteVerb::Unforce
+    ) {
         // The access type restricts clients' own writes, not a value that a person forces in place
         // of the source.
         return Ok(());

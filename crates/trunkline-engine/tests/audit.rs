@@ -17,12 +17,12 @@ use std::thread;
 use std::time::Duration;
 
 use rig::{Bell, Rig, applied, at, define, done};
-use trunkline_engine::explain::Verdict;
 use trunkline_engine::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, Answer, Attempt, AuditKeeping, Caller,
     Consumer, GroupAttempt, GroupMember, NoAuditRoom, Principal, Provider, Refusal, Rights, Ticket,
-    Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
+    Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
 };
+use trunkline_types::WhyVerdict;
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Properties, Value,
 };
@@ -41,7 +41,7 @@ fn taken(rig: &Rig) -> Vec<AuditEntry> {
     rig.engine.take_audit(1, usize::MAX)
 }
 
-fn with_verb(rig: &Rig, x: &Variable, verb: Verb, value: f64) -> WriteOutcome {
+fn with_verb(rig: &Rig, x: &Variable, verb: WriteVerb, value: f64) -> WriteOutcome {
     let value = Value::F64(value);
     let mut write = Write::value(&value);
     write.verb = verb;
@@ -64,7 +64,7 @@ fn every_write_of_a_client_is_noted_with_who_from_where_old_new_when_and_outcome
     rig.advance(Duration::from_secs(3));
     assert_eq!(rig.write(&x, 1.5), applied(1));
     rig.advance(Duration::from_secs(1));
-    assert_eq!(with_verb(&rig, &x, Verb::Set, 2.5), applied(2));
+    assert_eq!(with_verb(&rig, &x, WriteVerb::Set, 2.5), applied(2));
     let entries = taken(&rig);
     let expected = AuditEntry {
         number: 1,
@@ -152,17 +152,17 @@ fn what_is_unchanged_or_coerced_says_what_the_variable_holds() {
 fn forcing_is_noted_whatever_the_variable_says() {
     let (rig, x) = Rig::plain();
     rig.write(&x, 1.0);
-    with_verb(&rig, &x, Verb::Force, 7.0);
+    with_verb(&rig, &x, WriteVerb::Force, 7.0);
     rig.write(&x, 2.0);
-    rig.attempt(&x, &Write::order(Verb::Unforce));
-    rig.attempt(&x, &Write::order(Verb::Unforce));
+    rig.attempt(&x, &Write::order(WriteVerb::Unforce));
+    rig.attempt(&x, &Write::order(WriteVerb::Unforce));
     let (now, wall) = (rig.now(), rig.wall());
     let caller = Caller::local(4, 44);
     let mut wakes = Wakes::new();
     rig.engine
         .set_forcing(&caller, false, now, wall, &mut wakes)
         .expect("nobody keeps the audit");
-    with_verb(&rig, &x, Verb::Force, 8.0);
+    with_verb(&rig, &x, WriteVerb::Force, 8.0);
     rig.engine
         .clear_forcing(&caller, now, wall, &mut wakes)
         .expect("nobody keeps the audit");
@@ -364,7 +364,7 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
     let value = Value::F64(-1.0);
     let put = Write::value(&value);
     let force = Write {
-        verb: Verb::Force,
+        verb: WriteVerb::Force,
         ..Write::value(&value)
     };
     let waits = |variable: &Variable, write: &Write<'_>| {
@@ -597,13 +597,13 @@ fn explain_says_where_the_entries_are_kept() {
             .find(|step| step.sentence.contains("audited"));
         found.expect("it is audited")
     };
-    assert_eq!(audit().verdict, Verdict::Note);
+    assert_eq!(audit().verdict, WhyVerdict::Note);
     rig.engine.set_audit_keeping(AuditKeeping {
         is_lasting: true,
         sentence: Arc::from("entries are stored in x.db"),
     });
     let step = audit();
-    assert_eq!(step.verdict, Verdict::Fine);
+    assert_eq!(step.verdict, WhyVerdict::Ok);
     assert_eq!(step.sentence, "it is audited: entries are stored in x.db");
 }
 

@@ -56,7 +56,7 @@ fn fill(rig: &Rig, variable: &Variable, stopped: &Consumer, id: u32) {
     for _ in 0..2 * MAX / LONG {
         assert!(matches!(
             rig.attempt(variable, &Write::value(&long())),
-            Attempt::Done(WriteOutcome::Applied { .. })
+            Attempt::Done(WriteOutcome::Applied(_))
         ));
         if rig.engine.queue_memory().unwrap().refusals > 0 {
             break;
@@ -162,7 +162,7 @@ fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
     assert_eq!(bell.rings(), 1);
     assert!(matches!(
         rig.attempt(&y, &Write::value(&long())),
-        Attempt::Done(WriteOutcome::Applied { .. })
+        Attempt::Done(WriteOutcome::Applied(_))
     ));
     assert_eq!(balanced(&slow, 1, &y).dropped_overrun, 0);
 }

@@ -13,9 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rig::{Rig, define};
-use trunkline_engine::explain::{Step, Subject, Verdict};
 use trunkline_engine::{Caller, Provider, Rights, Ticket, Wakes, WriteOutcome};
-use trunkline_types::{Access, DataType, Properties, Quality, Reason, Value, VariableDefinition};
+use trunkline_types::{
+    Access, DataType, Properties, Quality, Reason, Value, VariableDefinition, WhyStage, WhyStep,
+    WhyVerdict,
+};
 
 fn with(change: impl FnOnce(&mut Properties)) -> Rig {
     let mut properties = Properties::new(DataType::F64);
@@ -23,17 +25,17 @@ fn with(change: impl FnOnce(&mut Properties)) -> Rig {
     Rig::with(vec![define("x", properties)])
 }
 
-fn walk(rig: &Rig, name: &str) -> Vec<Step> {
+fn walk(rig: &Rig, name: &str) -> Vec<WhyStep> {
     rig.engine.explain(&rig.caller, name, rig.now(), rig.wall())
 }
 
-fn cause(steps: &[Step]) -> (Subject, &str) {
+fn cause(steps: &[WhyStep]) -> (WhyStage, &str) {
     let fault = steps
         .iter()
-        .find(|step| step.verdict == Verdict::Fault)
+        .find(|step| step.verdict == WhyVerdict::Fault)
         .expect("a fault");
     assert!(!fault.next.is_empty(), "a fault says what to do: {fault:?}");
-    (fault.subject, &fault.sentence)
+    (fault.stage, &fault.sentence)
 }
 
 #[derive(Default)]
@@ -58,11 +60,24 @@ fn walk_of_a_healthy_variable_finds_nothing_and_goes_in_order() {
     rig.write(&rig.variable("rig/x"), 1.0);
     let steps = walk(&rig, "rig/x");
     assert!(
-        steps.iter().all(|step| step.verdict == Verdict::Fine),
+        steps.iter().all(|step| step.verdict == WhyVerdict::Ok),
         "{steps:?}"
     );
-    let subjects: Vec<Subject> = steps.iter().map(|step| step.subject).collect();
-    assert!(subjects.is_sorted(), "{subjects:?}");
+    let stages: Vec<WhyStage> = steps.iter().map(|step| step.stage).collect();
+    let [source, quality, age] = [WhyStage::Source; 3];
+    assert_eq!(
+        stages,
+        [
+            WhyStage::Resolution,
+            WhyStage::Library,
+            WhyStage::Rights,
+            source,
+            quality,
+            age,
+            WhyStage::Filter,
+            WhyStage::Buffer
+        ]
+    );
     assert!(steps.iter().all(|step| !step.sentence.is_empty()));
 }
 
@@ -70,29 +85,34 @@ fn walk_of_a_healthy_variable_finds_nothing_and_goes_in_order() {
 fn walk_names_the_first_cause() {
     let rig = with(|_| {});
     let steps = walk(&rig, "rig/X");
-    assert_eq!(cause(&steps).0, Subject::Name);
+    assert_eq!(cause(&steps).0, WhyStage::Resolution);
     assert_eq!(steps[0].next, "try rig/x");
-    assert_eq!(cause(&walk(&rig, "rig/nonsense")).0, Subject::Name);
-    assert_eq!(cause(&walk(&rig, "other/y")).0, Subject::Library);
+    assert_eq!(cause(&walk(&rig, "rig/nonsense")).0, WhyStage::Resolution);
+    assert_eq!(cause(&walk(&rig, "other/y")).0, WhyStage::Library);
     assert_eq!(
-        cause(&walk(&rig, "rig/x")).0,
-        Subject::Quality,
-        "nothing was written yet"
+        cause(&walk(&rig, "rig/x")),
+        (
+            WhyStage::Source,
+            "nothing has been written to it since the engine started"
+        )
     );
 
     let rig = with(|p| p.access = Access::WriteOnly);
-    assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Rights);
+    assert_eq!(cause(&walk(&rig, "rig/x")).0, WhyStage::Rights);
 
     let rig = with(|p| p.source = "plc:level".to_owned());
     let steps = walk(&rig, "rig/x");
-    let (subject, sentence) = cause(&steps);
-    assert_eq!(subject, Subject::Source);
+    let (stage, sentence) = cause(&steps);
+    assert_eq!(stage, WhyStage::Source);
     assert!(sentence.contains("plc:level"), "{sentence}");
 
     let rig = with(|p| p.max_age = Some(Duration::from_secs(2)));
     rig.write(&rig.variable("rig/x"), 1.0);
     rig.advance(Duration::from_secs(3));
-    assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Age);
+    let steps = walk(&rig, "rig/x");
+    let (stage, sentence) = cause(&steps);
+    assert_eq!(stage, WhyStage::Source);
+    assert!(sentence.contains("later than its max_age"), "{sentence}");
 
     let rig = with(|p| p.deadband.user_percent = 50.0);
     let x = rig.variable("rig/x");
@@ -100,7 +120,7 @@ fn walk_names_the_first_cause() {
         rig.write(&x, value);
     }
     let steps = walk(&rig, "rig/x");
-    assert_eq!(cause(&steps).0, Subject::Filter);
+    assert_eq!(cause(&steps).0, WhyStage::Filter);
     assert!(
         steps.iter().any(|step| step.next.contains("50 %")),
         "{steps:?}"
@@ -112,10 +132,10 @@ fn walk_names_the_first_cause() {
     rig.write(&x, 5.0);
     rig.write(&x, 6.0);
     let steps = walk(&rig, "rig/x");
-    let (subject, sentence) = cause(&steps);
+    let (stage, sentence) = cause(&steps);
     assert_eq!(
-        (subject, sentence.contains("2 refused")),
-        (Subject::Filter, true),
+        (stage, sentence.contains("2 refused")),
+        (WhyStage::Filter, true),
         "{sentence}"
     );
 }
@@ -132,7 +152,7 @@ fn walk_asks_the_provider() {
     assert!(
         walk(&rig, "rig/x")
             .iter()
-            .all(|step| step.verdict == Verdict::Fine)
+            .all(|step| step.verdict == WhyVerdict::Ok)
     );
     assert!(rig.engine.source_state(&x).contains("plc"));
 
@@ -141,21 +161,21 @@ fn walk_asks_the_provider() {
     rig.engine
         .set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
     let steps = walk(&rig, "rig/x");
-    let (subject, sentence) = cause(&steps);
-    assert_eq!(subject, Subject::Source);
+    let (stage, sentence) = cause(&steps);
+    assert_eq!(stage, WhyStage::Source);
     assert!(sentence.contains("line 3 is broken"), "{sentence}");
     let quality = steps
         .iter()
-        .find(|step| step.subject == Subject::Quality)
+        .find(|step| step.sentence.starts_with("its value is"))
         .expect("it is there");
-    assert_eq!(quality.verdict, Verdict::Fault);
+    assert_eq!(quality.verdict, WhyVerdict::Fault);
 
     let reason = Reason::ProviderGone;
     rig.engine
         .detach_provider(id, reason, rig.now(), rig.wall(), &mut Wakes::new());
     let steps = walk(&rig, "rig/x");
-    let (subject, sentence) = cause(&steps);
-    assert_eq!(subject, Subject::Source);
+    let (stage, sentence) = cause(&steps);
+    assert_eq!(stage, WhyStage::Source);
     assert!(sentence.contains("plc is not running"), "{sentence}");
 }
 
@@ -169,15 +189,15 @@ fn walk_says_what_this_caller_may_do() {
         let steps = rig.engine.explain(caller, "rig/x", rig.now(), rig.wall());
         steps
             .into_iter()
-            .find(|step| step.subject == Subject::Rights)
+            .find(|step| step.stage == WhyStage::Rights)
             .expect("it is there")
     };
     assert!(rights(&rig.caller).sentence.contains("read and write"));
-    assert_eq!(rights(&reader).verdict, Verdict::Note);
+    assert_eq!(rights(&reader).verdict, WhyVerdict::Note);
     assert!(rights(&reader).sentence.contains("not write"));
     let mut nobody = reader.clone();
     nobody.rights.read = false;
-    assert_eq!(rights(&nobody).verdict, Verdict::Fault);
+    assert_eq!(rights(&nobody).verdict, WhyVerdict::Fault);
     assert_eq!(rig.engine.source_state(&rig.variable("rig/x")), "");
 }
 
@@ -202,11 +222,11 @@ fn walk_says_how_to_start_a_process_that_is_expected() {
     let steps = walk(&rig, "rig/x");
     assert_eq!(
         cause(&steps),
-        (Subject::Source, "I/O server plc is not running")
+        (WhyStage::Source, "I/O server plc is not running")
     );
     let next = &steps
         .iter()
-        .find(|step| step.verdict == Verdict::Fault)
+        .find(|step| step.verdict == WhyVerdict::Fault)
         .unwrap()
         .next;
     assert_eq!(next, "start it: trunkline io run DRIVER --name plc");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rig::{Rig, Told, define, drain, library_of, updates};
 use trunkline_engine::field::FIELDS;
-use trunkline_engine::{AccessError, Refusal, Variable, Verb, Wakes, Write, WriteOutcome};
+use trunkline_engine::{AccessError, Refusal, Variable, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Timestamp, Value};
 
 fn open(rig: &Rig, name: &str) -> Arc<Variable> {
@@ -147,11 +147,11 @@ fn a_change_of_any_field_is_notified_with_a_number_of_its_own() {
     assert_eq!(news(), started);
 
     let mut force = Write::value(&Value::F64(4.0));
-    force.verb = Verb::Force;
+    force.verb = WriteVerb::Force;
     rig.attempt(&x, &force);
     let forced: Vec<String> = news().into_iter().map(|(field, ..)| field).collect();
     assert_eq!(forced, ["forced", "forced.by", "quality"]);
-    rig.attempt(&x, &Write::order(Verb::Unforce));
+    rig.attempt(&x, &Write::order(WriteVerb::Unforce));
     assert_eq!(news()[0], of("forced", 3, Value::Bool(false)));
 }
 
@@ -175,7 +175,7 @@ fn fields_carry_the_time_at_which_they_changed() {
 
     rig.advance(Duration::from_secs(1));
     let mut force = Write::value(&Value::F64(4.0));
-    force.verb = Verb::Force;
+    force.verb = WriteVerb::Force;
     rig.attempt(&untimed, &force);
     assert_eq!(value(&forced), Value::Bool(true));
     let update = forced.update();

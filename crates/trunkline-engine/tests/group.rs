@@ -16,7 +16,7 @@ use std::time::Duration;
 use rig::{Bell, EPOCH, Recorder, Rig, Told, applied, define, numbers, only_updates, updates};
 use trunkline_engine::{
     Caller, Consumer, GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Provider, Refusal,
-    Ticket, Variable, Verb, Wakes, Write, WriteOutcome,
+    Ticket, Variable, Wakes, Write, WriteOutcome, WriteVerb,
 };
 use trunkline_types::{Contract, DataType, Deadband, Position, Properties, Value};
 
@@ -215,10 +215,10 @@ fn a_provided_variable_is_set_in_a_group_but_not_put() {
         WriteOutcome::Refused(Refusal::NotGroupable { .. })
     ));
     assert_eq!(ended.outcomes[0], because_of("rig/1"));
-    members[1].write.verb = Verb::Set;
+    members[1].write.verb = WriteVerb::Set;
     assert!(write(&rig, &members).commit.is_some());
     assert_eq!(variables[1].sample().value, value);
-    members[1].write.verb = Verb::Force;
+    members[1].write.verb = WriteVerb::Force;
     assert!(matches!(
         write(&rig, &members).outcomes[1],
         WriteOutcome::Refused(Refusal::NotGroupable { .. })
@@ -243,7 +243,7 @@ fn a_member_within_its_deadband_is_unchanged_and_the_others_are_written() {
         &[member(&variables[0], &near), member(&variables[1], &far)],
     );
     assert_eq!(ended.commit, Some(2));
-    let unchanged = WriteOutcome::Unchanged { sequence: 1 };
+    let unchanged = WriteOutcome::Unchanged(1);
     assert_eq!(ended.outcomes, [unchanged, applied(2)]);
     assert!(variables.iter().all(|one| one.ledger().is_balanced()));
 }

@@ -11,7 +11,7 @@ mod rig;
 
 use rig::{Rig, drain};
 use trunkline_engine::health::{Census, Totals};
-use trunkline_engine::{Verb, Wakes, Write};
+use trunkline_engine::{Wakes, Write, WriteVerb};
 use trunkline_types::{Contract, DataType, Pattern, VariableDefinition};
 
 fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
@@ -44,7 +44,7 @@ fn totals_are_the_same_in_any_slices_and_go_on_when_variables_are_gone() {
     }
     rig.write(&b, 1.0);
     rig.write(&own, 1.0);
-    let _refused = rig.attempt(&b, &Write::order(Verb::Unforce));
+    let _refused = rig.attempt(&b, &Write::order(WriteVerb::Unforce));
     let (totals, calls) = count(&rig, 1000);
     assert_eq!(calls, 1);
     assert_eq!((totals.offered, totals.written, totals.refused), (5, 4, 1));

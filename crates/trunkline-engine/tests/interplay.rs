@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use rig::{EPOCH, Rig, applied, define, done, library_of, numbers, updates};
 use trunkline_engine::{
-    Caller, GroupAttempt, GroupMember, GroupOutcome, LeaseVerb, Refusal, Variable, Verb, Wakes,
-    Write, WriteOutcome,
+    Caller, GroupAttempt, GroupMember, GroupOutcome, LeaseRequest, Refusal, Variable, Wakes, Write,
+    WriteOutcome, WriteVerb,
 };
 use trunkline_types::{
     AuditMode, Contract, DataType, Position, Properties, Quality, Reason, Scaling, Value,
@@ -102,10 +102,10 @@ fn replace(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) {
 fn force(rig: &Rig, variable: &Variable, value: f64) {
     let value = Value::F64(value);
     let mut write = Write::value(&value);
-    write.verb = Verb::Force;
+    write.verb = WriteVerb::Force;
     assert!(matches!(
         done(rig.attempt(variable, &write)),
-        WriteOutcome::Applied { .. }
+        WriteOutcome::Applied(_)
     ));
 }
 
@@ -245,11 +245,11 @@ fn forced_member_refuses_the_group_and_a_forced_alias_does_not() {
         &ended.outcomes[1],
         WriteOutcome::Refused(Refusal::Forced { .. })
     ));
-    rig.attempt(x, &Write::order(Verb::Unforce));
+    rig.attempt(x, &Write::order(WriteVerb::Unforce));
     force(&rig, seen, 7.0);
     assert!(group(&rig, &[(y, 1.0), (x, 1.0)]).commit.is_some());
     assert_eq!(far.sample().value, Value::F64(7.0));
-    rig.attempt(seen, &Write::order(Verb::Unforce));
+    rig.attempt(seen, &Write::order(WriteVerb::Unforce));
     assert_eq!(far.sample().value, Value::F64(1.0));
     balanced(&variables);
 }
@@ -262,10 +262,10 @@ fn forced_alias_does_not_keep_as_good_what_holds_no_longer() {
     rig.write(&x, 1.0);
     let value = Value::I16(5);
     let mut write = Write::value(&value);
-    write.verb = Verb::Force;
+    write.verb = WriteVerb::Force;
     assert_eq!(done(rig.attempt(&seen, &write)), applied(2));
     rig.write(&x, 99_999.0);
-    rig.attempt(&seen, &Write::order(Verb::Unforce));
+    rig.attempt(&seen, &Write::order(WriteVerb::Unforce));
     let sample = seen.sample();
     assert_eq!(sample.quality.reason(), Reason::OutOfRange, "{sample:?}");
 }
@@ -370,9 +370,9 @@ fn leased_alias_is_for_its_holder_and_its_target_for_everybody() {
     let (rig, variables) = chain(f64s(), f64s());
     let [x, _, seen, far] = &variables;
     let (holder, now) = (Caller::local(1, 1000), rig.now());
-    let verb = LeaseVerb::Acquire(Duration::from_secs(10));
+    let request = LeaseRequest::acquire(Duration::from_secs(10));
     rig.engine
-        .lease(&holder, now, seen.handle(), verb, None)
+        .lease(&holder, now, seen.handle(), request)
         .unwrap();
     let refused = write_as(&rig, 2, seen, 1.0);
     assert!(matches!(
@@ -384,8 +384,12 @@ fn leased_alias_is_for_its_holder_and_its_target_for_everybody() {
         WriteOutcome::Refused(Refusal::Target { .. })
     ));
     // Who only looks is refused nothing.
-    let looked = rig.attempt_as(&Caller::local(2, 0), seen, &Write::order(Verb::Request));
-    assert!(matches!(done(looked), WriteOutcome::Unchanged { .. }));
+    let looked = rig.attempt_as(
+        &Caller::local(2, 0),
+        seen,
+        &Write::order(WriteVerb::Request),
+    );
+    assert!(matches!(done(looked), WriteOutcome::Unchanged(_)));
     assert_eq!(write_as(&rig, 1, seen, 2.0), applied(1));
     assert_eq!(write_as(&rig, 1, far, 2.5), applied(2));
     assert_eq!(write_as(&rig, 2, x, 3.0), applied(3));
@@ -403,7 +407,11 @@ fn single_writer_of_an_alias_is_who_first_wrote_what_the_alias_takes() {
             ..f64s()
         },
     );
-    rig.attempt_as(&Caller::local(3, 0), &seen, &Write::order(Verb::Request));
+    rig.attempt_as(
+        &Caller::local(3, 0),
+        &seen,
+        &Write::order(WriteVerb::Request),
+    );
     write_as(&rig, 4, &seen, 99.0);
     assert_eq!(rig.engine.held_by(&seen, rig.now()), None);
     assert_eq!(write_as(&rig, 1, &seen, 1.0), applied(1));
@@ -427,10 +435,10 @@ fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
         f64s(),
     );
     write_as(&rig, 1, &x, 1.0);
-    let verb = LeaseVerb::Acquire(Duration::from_secs(10));
+    let request = LeaseRequest::acquire(Duration::from_secs(10));
     let leased = rig
         .engine
-        .lease(&Caller::local(1, 0), rig.now(), y.handle(), verb, None);
+        .lease(&Caller::local(1, 0), rig.now(), y.handle(), request);
     leased.unwrap();
     // x is for everybody; y is an alias of x, and another variable.
     replace(
@@ -447,7 +455,7 @@ fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
     assert!(now_alias.is_alias() && y.is_gone());
     assert!(matches!(
         write_as(&rig, 2, &now_alias, 3.0),
-        WriteOutcome::Applied { .. }
+        WriteOutcome::Applied(_)
     ));
     rig.advance(Duration::from_secs(11));
     rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
@@ -497,10 +505,7 @@ fn aliases_that_change_places_bind_without_leading_back_to_themselves() {
         let [first, second] = [b, a].map(|name| rig.variable(&full(name)));
         assert_eq!(first.sample().value, Value::F64(4.0));
         assert_eq!(second.sample().value, Value::F64(2.0));
-        assert!(matches!(
-            rig.write(&second, 1.0),
-            WriteOutcome::Applied { .. }
-        ));
+        assert!(matches!(rig.write(&second, 1.0), WriteOutcome::Applied(_)));
         assert_eq!(x.sample().value, Value::F64(4.0));
         balanced(&[x, first, second]);
     }

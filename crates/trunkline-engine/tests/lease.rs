@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use rig::{EPOCH, Rig, applied, define, done, library_of};
 use trunkline_engine::{
-    Caller, Granted, GroupAttempt, GroupMember, LEASE_MAX, LeaseVerb, Refusal, Variable, Verb,
-    WRITERS_WAITING_MAX, Wakes, Write, WriteOutcome,
+    Caller, Granted, GroupAttempt, GroupMember, LEASE_MAX, LeaseRequest, Refusal, Variable,
+    WRITERS_WAITING_MAX, Wakes, Write, WriteOutcome, WriteVerb,
 };
 use trunkline_types::{Access, DataType, Position, Properties, Value};
 
@@ -33,14 +33,13 @@ fn write_as(rig: &Rig, session: u32, variable: &Variable, value: f64) -> WriteOu
     done(rig.attempt_as(&caller(session), variable, &Write::value(&value)))
 }
 
-fn lease(rig: &Rig, session: u32, x: &Variable, verb: LeaseVerb) -> Result<Granted, Refusal> {
+fn lease(rig: &Rig, session: u32, x: &Variable, request: LeaseRequest) -> Result<Granted, Refusal> {
     let now = rig.now();
-    rig.engine
-        .lease(&caller(session), now, x.handle(), verb, None)
+    rig.engine.lease(&caller(session), now, x.handle(), request)
 }
 
 fn acquire(rig: &Rig, session: u32, x: &Variable) -> Result<Granted, Refusal> {
-    lease(rig, session, x, LeaseVerb::Acquire(TEN))
+    lease(rig, session, x, LeaseRequest::acquire(TEN))
 }
 
 fn poll(rig: &Rig) {
@@ -80,10 +79,10 @@ fn while_it_is_leased_only_the_holder_writes_and_others_are_told_who() {
     assert!(held.who.contains("program 1"));
     assert!(matches!(acquire(&rig, 2, &x), Err(Refusal::Leased { .. })));
     assert!(matches!(
-        lease(&rig, 2, &x, LeaseVerb::Release),
+        lease(&rig, 2, &x, LeaseRequest::release()),
         Err(Refusal::Leased { .. })
     ));
-    assert!(lease(&rig, 1, &x, LeaseVerb::Release).is_ok());
+    assert!(lease(&rig, 1, &x, LeaseRequest::release()).is_ok());
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(3));
     assert_eq!(rig.engine.held_by(&x, rig.now()), None);
     assert!(x.ledger().is_balanced());
@@ -107,7 +106,7 @@ fn a_lease_is_over_at_its_time_whether_or_not_anybody_polls() {
         }
         assert_eq!(write_as(&rig, 2, &x, 1.0), applied(1));
         assert_eq!(
-            lease(&rig, 1, &x, LeaseVerb::Renew(TEN)),
+            lease(&rig, 1, &x, LeaseRequest::renew(TEN)),
             Err(Refusal::NotLeased)
         );
         assert!(acquire(&rig, 2, &x).is_ok());
@@ -126,7 +125,7 @@ fn the_engine_asks_to_be_polled_when_the_next_lease_ends() {
     for _ in 0..1_000 {
         // Renewing leaves nothing behind.
         rig.advance(Duration::from_millis(1));
-        lease(&rig, 1, &x, LeaseVerb::Renew(TEN)).unwrap();
+        lease(&rig, 1, &x, LeaseRequest::renew(TEN)).unwrap();
     }
     assert_eq!(due(&rig), Some(end.saturating_add(Duration::from_secs(1))));
     rig.engine.end_session(1);
@@ -137,7 +136,7 @@ fn the_engine_asks_to_be_polled_when_the_next_lease_ends() {
 #[test]
 fn a_lease_ends_with_its_session_and_its_length_is_bounded() {
     let (rig, x) = Rig::plain();
-    let forever = LeaseVerb::Acquire(Duration::MAX);
+    let forever = LeaseRequest::acquire(Duration::MAX);
     assert_eq!(lease(&rig, 1, &x, forever).unwrap().duration, LEASE_MAX);
     rig.engine.end_session(2);
     assert!(refused_by(write_as(&rig, 2, &x, 1.0)).contains("leased"));
@@ -153,9 +152,11 @@ fn a_lease_is_granted_only_where_the_variable_is_expected() {
     write_as(&rig, 2, &x, 1.0);
     let order = |epoch, sequence| {
         let expected = Some(Position { epoch, sequence });
-        let (now, verb) = (rig.now(), LeaseVerb::Acquire(TEN));
-        rig.engine
-            .lease(&caller(1), now, x.handle(), verb, expected)
+        let request = LeaseRequest {
+            expected,
+            ..LeaseRequest::acquire(TEN)
+        };
+        rig.engine.lease(&caller(1), rig.now(), x.handle(), request)
     };
     let conflict = Err(Refusal::Conflict {
         epoch: EPOCH,
@@ -175,9 +176,9 @@ fn the_source_and_forcing_go_before_a_lease() {
     assert_eq!(rig.publish(&x, 1.0), applied(1));
     let value = Value::F64(9.0);
     let mut force = Write::value(&value);
-    force.verb = Verb::Force;
+    force.verb = WriteVerb::Force;
     assert_eq!(done(rig.attempt_as(&caller(2), &x, &force)), applied(2));
-    let unforce = Write::order(Verb::Unforce);
+    let unforce = Write::order(WriteVerb::Unforce);
     assert_eq!(done(rig.attempt_as(&caller(2), &x, &unforce)), applied(3));
 }
 
@@ -194,11 +195,11 @@ fn what_may_not_be_written_cannot_be_leased() {
         rights: trunkline_engine::Rights::READ,
         ..caller(1)
     };
-    let verb = LeaseVerb::Acquire(TEN);
+    let request = LeaseRequest::acquire(TEN);
     let (handle, now) = (x.handle(), rig.now());
-    let denied = rig.engine.lease(&looker, now, handle, verb, None);
+    let denied = rig.engine.lease(&looker, now, handle, request);
     assert_eq!(denied, Err(Refusal::Denied));
-    let unknown = rig.engine.lease(&caller(1), now, 999, verb, None);
+    let unknown = rig.engine.lease(&caller(1), now, 999, request);
     assert_eq!(unknown, Err(Refusal::UnknownHandle { handle: 999 }));
 }
 

@@ -205,7 +205,7 @@ fn steady(rig: &Rig, x: &Variable, consumer: &mut Consumer, value: &Value) -> u6
             let attempt = rig
                 .engine
                 .try_write(&rig.caller, now, wall, x, &write, &mut wakes);
-            assert!(matches!(rig::done(attempt), WriteOutcome::Applied { .. }));
+            assert!(matches!(rig::done(attempt), WriteOutcome::Applied(_)));
         }
         wakes.flush();
         consumer.drain(&mut sink, &mut wakes);

@@ -12,7 +12,7 @@ mod rig;
 use std::time::Duration;
 
 use rig::{Mirrored, Rig, define, done, read_table};
-use trunkline_engine::{Verb, Wakes, Write};
+use trunkline_engine::{Wakes, Write, WriteVerb};
 use trunkline_ring::{TableEntry, value_table};
 use trunkline_types::{
     Access, Contract, DataType, Properties, Quality, Reason, Scope, Value, VariableDefinition,
@@ -66,7 +66,7 @@ fn every_kind_of_change_is_stored() {
         .set_quality(x.handle(), doubtful, now, wall, &mut Wakes::new());
     table.check(&rig);
     let mut force = Write::value(&Value::F64(9.0));
-    force.verb = Verb::Force;
+    force.verb = WriteVerb::Force;
     done(rig.attempt(&x, &force));
     table.check(&rig);
     let aged = rig.variable("rig/aged");

@@ -324,7 +324,7 @@ impl Pair {
             .engine
             .try_write(&caller, now, wall, target, &write, &mut wakes);
         let got = match attempt {
-            Attempt::Done(WriteOutcome::Applied { sequence }) => Expected::Applied(sequence),
+            Attempt::Done(WriteOutcome::Applied(sequence)) => Expected::Applied(sequence),
             Attempt::Done(WriteOutcome::Refused(Refusal::Gone)) => Expected::Gone,
             Attempt::WouldBlock { until } => Expected::WouldBlock(until),
             other => panic!("{other:?}"),

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use rig::{Rig, define, library_of};
 use trunkline_engine::{
-    Caller, Consumer, Granted, LeaseVerb, Refusal, Variable, Verb, Wakes, Write, WriteOutcome,
+    Caller, Consumer, Granted, LeaseRequest, Refusal, Variable, Wakes, Write, WriteOutcome,
+    WriteVerb,
 };
 use trunkline_types::{
     Access, AuditMode, Contract, DataType, Deadband, Fifo, Properties, Quality, Reason, Scope,
@@ -41,14 +42,14 @@ fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
         .engine
         .try_write(&rig.caller, now, wall, x, &write, &mut wakes);
     match rig::done(attempt) {
-        WriteOutcome::Applied { sequence } => sequence,
+        WriteOutcome::Applied(sequence) => sequence,
         other => panic!("{other:?}"),
     }
 }
 
-fn lease(rig: &Rig, x: &Variable, verb: LeaseVerb) -> Result<Granted, Refusal> {
+fn lease(rig: &Rig, x: &Variable, request: LeaseRequest) -> Result<Granted, Refusal> {
     let owner = Caller::local(9, 1000);
-    rig.engine.lease(&owner, rig.now(), x.handle(), verb, None)
+    rig.engine.lease(&owner, rig.now(), x.handle(), request)
 }
 
 /// Everything that is seen of a variable and of its ledger.
@@ -281,9 +282,9 @@ fn whoever_attends_to_a_variable_is_attended_to() {
     let comes: [(&str, Comes<'_>); 5] = [
         ("a subscriber", &subscribe),
         ("a lease", &|rig, x| {
-            lease(rig, x, LeaseVerb::Acquire(Duration::from_secs(10))).unwrap();
+            lease(rig, x, LeaseRequest::acquire(Duration::from_secs(10))).unwrap();
         }),
-        ("forcing", &|rig, x| order(rig, x, Verb::Force)),
+        ("forcing", &|rig, x| order(rig, x, WriteVerb::Force)),
         ("an edit", &|rig, _| {
             let edited = Properties {
                 range: Some((0.0, 1.0)),

@@ -535,7 +535,7 @@ fn answer_within_the_deadband_is_queued_once_too() {
         let (ticket, _, raw) = scene.plc.order();
         scene.answer(ticket, Answer::Applied(raw));
     }
-    let unchanged = WriteOutcome::Unchanged { sequence: 1 };
+    let unchanged = WriteOutcome::Unchanged(1);
     assert_eq!(scene.consumer.take_completion(), Some((1, applied(1))));
     assert_eq!(scene.consumer.take_completion(), Some((2, unchanged)));
     assert_eq!(scene.consumer.take_completion(), None);

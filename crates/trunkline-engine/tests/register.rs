@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use rig::{Bell, Rig, applied, done, only_updates, sequences, updates};
 use trunkline_engine::{
-    Answer, Attempt, Caller, Consumer, Provider, ProviderId, Refusal, Ticket, Variable, Verb,
-    Wakes, Write, WriteOutcome,
+    Answer, Attempt, Caller, Consumer, Provider, ProviderId, Refusal, Ticket, Variable, Wakes,
+    Write, WriteOutcome, WriteVerb,
 };
 use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
 
@@ -67,7 +67,7 @@ fn provided() -> Scene {
 }
 
 impl Scene {
-    fn order(&self, verb: Verb, id: u64) -> Attempt {
+    fn order(&self, verb: WriteVerb, id: u64) -> Attempt {
         let mut write = Write::order(verb);
         write.completion = Some(self.consumer.completion(id));
         self.rig.attempt(&self.x, &write)
@@ -80,14 +80,14 @@ impl Scene {
     }
 }
 
-fn with_verb(rig: &Rig, x: &Variable, verb: Verb, value: f64) -> WriteOutcome {
+fn with_verb(rig: &Rig, x: &Variable, verb: WriteVerb, value: f64) -> WriteOutcome {
     let value = Value::F64(value);
     let mut write = Write::value(&value);
     write.verb = verb;
     done(rig.attempt(x, &write))
 }
 
-fn order(rig: &Rig, x: &Variable, verb: Verb) -> WriteOutcome {
+fn order(rig: &Rig, x: &Variable, verb: WriteVerb) -> WriteOutcome {
     done(rig.attempt(x, &Write::order(verb)))
 }
 
@@ -104,14 +104,17 @@ fn value_of(x: &Variable) -> (Value, bool) {
 fn set_changes_the_cell_and_send_hands_it_to_the_device() {
     let mut scene = provided();
     assert_eq!(
-        scene.order(Verb::Send, 1),
+        scene.order(WriteVerb::Send, 1),
         Attempt::Done(WriteOutcome::Refused(Refusal::NoValue))
     );
-    assert_eq!(with_verb(&scene.rig, &scene.x, Verb::Set, 5.0), applied(1));
+    assert_eq!(
+        with_verb(&scene.rig, &scene.x, WriteVerb::Set, 5.0),
+        applied(1)
+    );
     assert!(scene.device.sent.lock().unwrap().is_empty(), "no I/O");
     assert_eq!(value_of(&scene.x).0, Value::F64(5.0));
 
-    assert_eq!(scene.order(Verb::Send, 2), Attempt::Pending);
+    assert_eq!(scene.order(WriteVerb::Send, 2), Attempt::Pending);
     let (ticket, value) = scene.device.sent.lock().unwrap().remove(0);
     assert_eq!(value, Value::F64(5.0));
     scene.answer(ticket, Answer::Applied(Value::F64(4.9)));
@@ -124,7 +127,7 @@ fn set_changes_the_cell_and_send_hands_it_to_the_device() {
 #[test]
 fn request_waits_for_what_the_device_reads() {
     let mut scene = provided();
-    assert_eq!(scene.order(Verb::Request, 7), Attempt::Pending);
+    assert_eq!(scene.order(WriteVerb::Request, 7), Attempt::Pending);
     assert!(
         scene.consumer.take_completion().is_none(),
         "the device has not answered"
@@ -156,7 +159,7 @@ fn request_waits_for_what_the_device_reads() {
         (Answer::Refused("no sensor".to_owned()), false),
         (Answer::Unknown("the line went dead".to_owned()), true),
     ] {
-        assert_eq!(scene.order(Verb::Request, 8), Attempt::Pending);
+        assert_eq!(scene.order(WriteVerb::Request, 8), Attempt::Pending);
         let ticket = scene
             .device
             .asked
@@ -181,9 +184,9 @@ fn request_waits_for_what_the_device_reads() {
 #[test]
 fn register_without_a_device_is_done_at_once() {
     let (rig, x) = Rig::plain();
-    assert_eq!(with_verb(&rig, &x, Verb::Set, 1.0), applied(1));
-    for verb in [Verb::Send, Verb::Request] {
-        let unchanged = WriteOutcome::Unchanged { sequence: 1 };
+    assert_eq!(with_verb(&rig, &x, WriteVerb::Set, 1.0), applied(1));
+    for verb in [WriteVerb::Send, WriteVerb::Request] {
+        let unchanged = WriteOutcome::Unchanged(1);
         assert_eq!(order(&rig, &x, verb), unchanged);
     }
 }
@@ -232,7 +235,7 @@ fn increments_by_compare_and_set_are_never_lost() {
                         });
                         let wakes = &mut Wakes::new();
                         let attempt = engine.try_write(caller, now, wall, x, &write, wakes);
-                        if matches!(done(attempt), WriteOutcome::Applied { .. }) {
+                        if matches!(done(attempt), WriteOutcome::Applied(_)) {
                             break;
                         }
                     }
@@ -251,7 +254,7 @@ fn forced_variable_holds_its_value_until_it_is_unforced() {
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
     updates(&mut consumer);
-    assert_eq!(with_verb(&rig, &x, Verb::Force, 50.0), applied(2));
+    assert_eq!(with_verb(&rig, &x, WriteVerb::Force, 50.0), applied(2));
     assert_eq!(value_of(&x), (Value::F64(50.0), true));
     let WriteOutcome::Refused(Refusal::Forced { by }) = rig.write(&x, 2.0) else {
         panic!("it is forced");
@@ -263,12 +266,12 @@ fn forced_variable_holds_its_value_until_it_is_unforced() {
         WriteOutcome::Refused(Refusal::Forced { .. })
     ));
     assert_eq!(value_of(&x), (Value::F64(50.0), true));
-    assert_eq!(with_verb(&rig, &x, Verb::Force, 60.0), applied(3));
-    assert_eq!(order(&rig, &x, Verb::Unforce), applied(4));
+    assert_eq!(with_verb(&rig, &x, WriteVerb::Force, 60.0), applied(3));
+    assert_eq!(order(&rig, &x, WriteVerb::Unforce), applied(4));
     assert_eq!(value_of(&x), (Value::F64(3.0), false));
     assert_eq!(rig.write(&x, 4.0), applied(5));
     let refused = WriteOutcome::Refused(Refusal::NotForced);
-    assert_eq!(order(&rig, &x, Verb::Unforce), refused);
+    assert_eq!(order(&rig, &x, WriteVerb::Unforce), refused);
     let got = only_updates(rig::drain(&mut consumer));
     assert_eq!(sequences(&got), [2, 3, 4, 5]);
     assert!(x.ledger().is_balanced());
@@ -277,8 +280,8 @@ fn forced_variable_holds_its_value_until_it_is_unforced() {
 #[test]
 fn variable_that_never_had_a_value_has_none_when_it_is_unforced() {
     let (rig, x) = Rig::plain();
-    with_verb(&rig, &x, Verb::Force, 50.0);
-    order(&rig, &x, Verb::Unforce);
+    with_verb(&rig, &x, WriteVerb::Force, 50.0);
+    order(&rig, &x, WriteVerb::Unforce);
     assert_eq!(x.sample().quality, Quality::bad(Reason::NoValue));
 }
 
@@ -303,7 +306,7 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     };
     assert_eq!(switch(false), 0);
     for (variable, value) in [(&x, 10.0), (&y, 20.0)] {
-        with_verb(&rig, variable, Verb::Force, value);
+        with_verb(&rig, variable, WriteVerb::Force, value);
         assert!(!value_of(variable).1, "forcing is off");
     }
     assert_eq!(rig.engine.forced().len(), 2);
@@ -329,7 +332,7 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
 fn output_is_forced_at_its_device() {
     let scene = provided();
     assert_eq!(
-        with_verb(&scene.rig, &scene.x, Verb::Force, 5.0),
+        with_verb(&scene.rig, &scene.x, WriteVerb::Force, 5.0),
         applied(1)
     );
     let (ticket, value) = scene.device.sent.lock().unwrap().remove(0);
@@ -340,7 +343,7 @@ fn output_is_forced_at_its_device() {
     let engine = &scene.rig.engine;
     engine.set_source_quality(scene._id, gone, now, wall, &mut Wakes::new());
     assert_eq!(value_of(&scene.x), (Value::F64(5.0), true));
-    assert_eq!(order(&scene.rig, &scene.x, Verb::Unforce), applied(2));
+    assert_eq!(order(&scene.rig, &scene.x, WriteVerb::Unforce), applied(2));
     assert_eq!(scene.x.sample().quality, gone);
     assert!(scene.x.ledger().is_balanced());
 }
@@ -348,7 +351,7 @@ fn output_is_forced_at_its_device() {
 #[test]
 fn force_survives_a_stop_of_the_library_and_goes_with_it() {
     let (rig, x) = Rig::plain();
-    with_verb(&rig, &x, Verb::Force, 5.0);
+    with_verb(&rig, &x, WriteVerb::Force, 5.0);
     let (now, wall) = (rig.now(), rig.wall());
     let library = x.name().split('/').next().unwrap();
     rig.engine

@@ -153,7 +153,7 @@ fn options_do_not_matter_to_who_waits() {
         .expect("it may");
     rig.write(&x, 1.0);
     for _ in 0..5 {
-        assert!(matches!(rig.write(&x, 1.0), WriteOutcome::Applied { .. }));
+        assert!(matches!(rig.write(&x, 1.0), WriteOutcome::Applied(_)));
     }
     rig.blocks_until(&x, 2.0);
     let got = updates(&mut consumer);

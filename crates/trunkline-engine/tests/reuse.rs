@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rig::{Mirrored, Rig, Told, drain, library_of};
 use trunkline_engine::{
-    AccessError, Attempt, Engine, GroupAttempt, GroupMember, LeaseVerb, Refusal, Wakes, Write,
+    AccessError, Attempt, Engine, GroupAttempt, GroupMember, LeaseRequest, Refusal, Wakes, Write,
     WriteOutcome,
 };
 use trunkline_types::definition::slot_of;
@@ -159,8 +159,7 @@ fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
         caller,
         rig.now(),
         stale,
-        LeaseVerb::Acquire(Duration::from_secs(60)),
-        None,
+        LeaseRequest::acquire(Duration::from_secs(60)),
     );
     assert_eq!(lease.unwrap_err(), Refusal::Gone);
     let value = Value::F64(9.0);

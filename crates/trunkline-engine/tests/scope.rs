@@ -39,7 +39,7 @@ fn program(rig: &Rig) {
     for n in 1..=5 {
         assert!(matches!(
             rig.write(&x, f64::from(n)),
-            WriteOutcome::Applied { .. }
+            WriteOutcome::Applied(_)
         ));
     }
     let got = updates(&mut consumer);

@@ -10,9 +10,9 @@
 mod rig;
 
 use rig::{Rig, define};
-use trunkline_engine::search::{Comparison, Condition};
-use trunkline_engine::{Verb, Write};
-use trunkline_types::{DataType, Effort, Pattern, Properties, Value};
+use trunkline_engine::search::Matcher;
+use trunkline_engine::{Write, WriteVerb};
+use trunkline_types::{Comparison, Condition, DataType, Effort, Pattern, Properties, Value};
 
 fn plant() -> Rig {
     let of = |units: &str, description: &str, range| Properties {
@@ -30,9 +30,11 @@ fn plant() -> Rig {
 }
 
 fn found(rig: &Rig, conditions: &[(&str, Comparison, &str)]) -> Vec<String> {
-    let conditions: Vec<Condition> = conditions
+    let conditions: Vec<Matcher> = conditions
         .iter()
-        .map(|(field, comparison, value)| Condition::new(field, *comparison, value).unwrap())
+        .map(|(field, comparison, value)| {
+            Matcher::new(&Condition::new(field, *comparison, value)).unwrap()
+        })
         .collect();
     let (mut names, mut cursor) = (Vec::new(), Some(0));
     let pattern = Pattern::parse("rig/*").unwrap();
@@ -94,7 +96,7 @@ fn variables_are_found_by_how_they_are_doing() {
     assert_eq!(of("quality.level", "good"), ["a"]);
     assert_eq!(of("sequence", "1"), ["a"]);
     let mut force = Write::value(&Value::F64(4.0));
-    force.verb = Verb::Force;
+    force.verb = WriteVerb::Force;
     rig.attempt(&b, &force);
     assert_eq!(of("forced", "true"), ["b"]);
     assert_eq!(of("stale", "true"), [""; 0]);
@@ -105,7 +107,7 @@ fn variables_are_found_by_how_they_are_doing() {
 #[test]
 fn conditions_that_make_no_sense_are_refused() {
     let error = |field, comparison, value| {
-        let condition = Condition::new(field, comparison, value);
+        let condition = Matcher::new(&Condition::new(field, comparison, value));
         condition.expect_err("it makes no sense").to_string()
     };
     let sentence = error("colour", Comparison::Equal, "red");

@@ -146,7 +146,7 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Cont
                     let mut parked = false;
                     while answered < writes && !parked {
                         match try_write(&engine, session, &x, 1.0) {
-                            Attempt::Done(WriteOutcome::Applied { .. }) => answered += 1,
+                            Attempt::Done(WriteOutcome::Applied(_)) => answered += 1,
                             Attempt::WouldBlock { .. } => parked = consumer.wait_for_room(&x),
                             other => panic!("{other:?}"),
                         }

@@ -277,7 +277,7 @@ fn write_with(engine: &Engine, session: u32, variable: &Variable, value: f64, wa
     let (caller, write) = (Caller::local(session, 0), Write::value(&value));
     let attempt = engine.try_write(&caller, NOW, START, variable, &write, wakes);
     assert!(
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))),
         "{attempt:?}"
     );
 }

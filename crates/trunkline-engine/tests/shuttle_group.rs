@@ -20,8 +20,8 @@ use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
 use schedules::{Bell, NOW, explore};
 use shuttle::thread;
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseVerb,
-    SubscribeOptions, Variable, Verb, Wakes, Write, WriteOutcome,
+    Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseRequest,
+    SubscribeOptions, Variable, Wakes, Write, WriteOutcome, WriteVerb,
 };
 use trunkline_types::{Contract, DataType, Properties, Value};
 
@@ -66,7 +66,7 @@ fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
     let (caller, write) = (Caller::local(session, 0), Write::value(&value));
     let attempt = engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
     assert!(
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))),
         "{attempt:?}"
     );
 }
@@ -256,8 +256,8 @@ fn sessions_that_come_and_go_leave_nothing_held() {
                     let (caller, value) = (Caller::local(session, 0), Value::F64(1.0));
                     let (order, mut wakes) = (Write::value(&value), Wakes::new());
                     let _outcome = engine.try_write(&caller, NOW, START, &x, &order, &mut wakes);
-                    let verb = LeaseVerb::Acquire(HOUR);
-                    let _granted = engine.lease(&caller, NOW, x.handle(), verb, None);
+                    let request = LeaseRequest::acquire(HOUR);
+                    let _granted = engine.lease(&caller, NOW, x.handle(), request);
                     engine.end_session(session);
                 })
             })
@@ -300,7 +300,7 @@ fn snapshots_of_aliases_and_their_fields_never_deadlock() {
                 thread::spawn(move || {
                     let (caller, value) = (Caller::local(2, 0), Value::F64(5.0));
                     let mut force = Write::value(&value);
-                    force.verb = Verb::Force;
+                    force.verb = WriteVerb::Force;
                     engine.try_write(&caller, NOW, START, &seen, &force, &mut Wakes::new());
                 })
             },

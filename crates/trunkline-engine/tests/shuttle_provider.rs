@@ -122,7 +122,7 @@ fn answer_is_there_when_the_update_is_seen(contract: Contract) {
                 bell.wait();
             }
         }
-        let applied = WriteOutcome::Applied { sequence: 1 };
+        let applied = WriteOutcome::Applied(1);
         assert_eq!(consumer.take_completion(), Some((5, applied)));
         device.join().expect("no panic");
         assert_eq!(consumer.take_completion(), None);

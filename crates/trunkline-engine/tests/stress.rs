@@ -17,7 +17,7 @@ use std::thread;
 use rig::{EPOCH, START, define, library_of};
 use trunkline_engine::{
     Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions,
-    Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
+    Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
 };
 use trunkline_types::{Contract, DataType, Properties, Tick, Timestamp, Value};
 
@@ -249,7 +249,7 @@ fn write_all(engine: &Engine, writer: u32, variables: &[Arc<Variable>], writes: 
                 let mut write = Write::wire(&bytes);
                 write.value = WriteValue::Wire(&bytes);
                 match engine.try_write(&caller, NOW, START, variable, &write, &mut wakes) {
-                    Attempt::Done(WriteOutcome::Applied { .. }) => break,
+                    Attempt::Done(WriteOutcome::Applied(_)) => break,
                     Attempt::WouldBlock { .. } => {
                         wakes.flush();
                         if waiter.wait_for_room(variable) {
@@ -331,7 +331,7 @@ fn aliases_outlive_a_storm_on_their_target() {
     deploy("b", "a/x");
     deploy("a", "");
     let over = AtomicBool::new(false);
-    let storm = |session: u32, name: &'static str, verb: Verb| {
+    let storm = |session: u32, name: &'static str, verb: WriteVerb| {
         let caller = Caller::local(session, 0);
         let mut n = 0.0;
         while !over.load(Ordering::Relaxed) {
@@ -347,10 +347,10 @@ fn aliases_outlive_a_storm_on_their_target() {
     thread::scope(|scope| {
         for (session, name) in [(1, "a/x"), (2, "b/x"), (3, "c/x")] {
             let storm = &storm;
-            scope.spawn(move || storm(session, name, Verb::Put));
+            scope.spawn(move || storm(session, name, WriteVerb::Put));
         }
-        scope.spawn(|| storm(4, "b/x", Verb::Force));
-        scope.spawn(|| storm(5, "b/x", Verb::Unforce));
+        scope.spawn(|| storm(4, "b/x", WriteVerb::Force));
+        scope.spawn(|| storm(5, "b/x", WriteVerb::Unforce));
         scope.spawn(|| {
             let mut on = false;
             while !over.load(Ordering::Relaxed) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, applied, done};
-use trunkline_engine::{Caller, Origin, Refusal, Rights, Verb, Write, WriteOutcome};
+use trunkline_engine::{Caller, Origin, Refusal, Rights, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
     Access, Array, ArrayType, Clock, ClockSync, DataType, ElementType, Elements, EnumType, Level,
     Properties, Quality, Reason, Scaling, StructType, Timestamp, Value, Waveform, wire,
@@ -100,7 +100,7 @@ fn sample_of_an_unset_clock_is_marked_and_not_stored_as_1970() {
         write.source_timestamp = Some(Timestamp::from_nanos(unset));
         assert!(matches!(
             done(rig.attempt(&x, &write)),
-            WriteOutcome::Applied { .. }
+            WriteOutcome::Applied(_)
         ));
         let sample = x.sample();
         assert_eq!(sample.source_timestamp, rig.wall());
@@ -471,7 +471,7 @@ fn value_outside_the_range_is_refused_or_coerced() {
     };
     let (rig, y) = coercing(DataType::F64);
     for (given, kept) in [(-3.0, 0.5), (11.0, 10.5), (f64::INFINITY, 10.5), (7.0, 7.0)] {
-        assert!(matches!(rig.write(&y, given), WriteOutcome::Applied { .. }));
+        assert!(matches!(rig.write(&y, given), WriteOutcome::Applied(_)));
         let sample = y.sample();
         assert_eq!(sample.value, Value::F64(kept));
         assert_eq!(sample.quality.is_coerced(), given != kept);
@@ -501,7 +501,7 @@ fn change_within_the_deadband_is_unchanged_and_names_the_update_it_equals() {
         p.deadband.user_percent = 1.0;
         p.deadband.source_percent = 5.0;
     }));
-    let unchanged = |sequence| WriteOutcome::Unchanged { sequence };
+    let unchanged = |sequence| WriteOutcome::Unchanged(sequence);
     assert_eq!(rig.write(&x, 50.0), applied(1));
     assert_eq!(rig.write(&x, 51.9), unchanged(1));
     assert_eq!(rig.write(&x, 48.1), unchanged(1));
@@ -545,7 +545,7 @@ fn deadband_never_holds_back_a_change_of_quality_nor_a_step_to_or_from_nan() {
     );
     assert_eq!(
         with_quality(1.0, Quality::uncertain(Reason::Estimated)),
-        WriteOutcome::Unchanged { sequence: 2 }
+        WriteOutcome::Unchanged(2)
     );
     assert_eq!(with_quality(1.0, Quality::GOOD), applied(3));
     for (sequence, step) in [f64::NAN, 1.0, f64::INFINITY, f64::NEG_INFINITY]
@@ -554,7 +554,7 @@ fn deadband_never_holds_back_a_change_of_quality_nor_a_step_to_or_from_nan() {
     {
         let sequence = sequence as u64 + 4;
         assert_eq!(rig.write(&x, *step), applied(sequence));
-        let again = WriteOutcome::Unchanged { sequence };
+        let again = WriteOutcome::Unchanged(sequence);
         assert_eq!(rig.write(&x, *step), again, "{step}");
     }
 }
@@ -580,10 +580,7 @@ fn value_in_wire_form_goes_the_same_way_as_a_value() {
     assert_eq!(x.sample().value, Value::F64(10.0));
     assert_eq!(wire(0.5, Origin::SourceRaw), applied(2));
     assert_eq!(x.sample().value, Value::F64(5.0));
-    assert_eq!(
-        wire(5.5, Origin::Client),
-        WriteOutcome::Unchanged { sequence: 2 }
-    );
+    assert_eq!(wire(5.5, Origin::Client), WriteOutcome::Unchanged(2));
     let mut write = Write::wire(&[1, 2, 3]);
     write.origin = Origin::SourceRaw;
     assert!(matches!(
@@ -615,10 +612,10 @@ fn a_variable_without_value_has_none_again_after_it_was_forced() {
         done(rig.attempt(&x, &write));
     };
     set(Reason::NotConnected);
-    put(Verb::Force);
+    put(WriteVerb::Force);
     assert!(x.sample().quality.has_value());
     set(Reason::ProviderGone);
-    put(Verb::Unforce);
+    put(WriteVerb::Unforce);
     let expected = Quality::bad(Reason::ProviderGone).without_value();
     assert_eq!(x.sample().quality, expected);
 }

@@ -25,7 +25,7 @@
 //!   frame.
 //! - [`message`]: one module per group of frames, with the payload drawn above each codec.
 //! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
-//! - [`fault`]: the reasons why a request or one of its items is refused.
+//! - [`mod@fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, and the time of the next dial.
 //! - [`digest`]: digests by which two ends find out if they hold the same data.
@@ -44,7 +44,6 @@ pub mod decode;
 pub mod digest;
 pub mod disconnect;
 pub mod endpoint;
-pub mod fault;
 pub mod frame;
 pub mod frame_buffer;
 pub mod gather;
@@ -61,7 +60,6 @@ pub use backoff::Backoff;
 pub use decode::DecodeError;
 pub use disconnect::Disconnect;
 pub use endpoint::{DirectBytes, Endpoint};
-pub use fault::{Fault, FaultCode, FaultRef};
 pub use frame::{Frame, FrameHeader, FrameWriter};
 pub use frame_buffer::{FrameBuffer, FrameError, FrameLimits};
 pub use gather::{Gather, Throughput};
@@ -70,3 +68,4 @@ pub use liveness::{Liveness, LivenessAction};
 pub use negotiation::{
     Agreement, Features, Negotiation, PROTOCOL_VERSION, VersionMismatch, VersionRange,
 };
+pub use trunkline_types::{Fault, FaultCode, FaultRef, fault};

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use trunkline_engine::Variable;
 use trunkline_engine::field::Field;
-use trunkline_engine::search::{Comparison, Condition};
+use trunkline_engine::search::Matcher;
 use trunkline_proto::limits::{
     ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
 };
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Comparison as Asked, Find, FindCondition, NamesBuilder};
+use trunkline_proto::message::find::{Find, FindCondition, NamesBuilder};
 use trunkline_proto::message::info::{
     InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
 };
@@ -18,9 +18,11 @@ use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::name::is_reserved;
-use trunkline_types::{Access, AuditMode, DataType, Effort, Pattern, Tick, Timestamp};
+use trunkline_types::{
+    Access, AuditMode, Comparison, Condition, DataType, Effort, Pattern, Tick, Timestamp,
+};
 
-use crate::fault::{not_agreed, of_access};
+use crate::fault::not_agreed;
 use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
@@ -91,7 +93,7 @@ impl Session {
         &mut self,
         request: u32,
         pattern: &str,
-        conditions: &[Condition],
+        conditions: &[Matcher],
         cursor: &mut u32,
         limit: u32,
     ) -> Progress {
@@ -187,7 +189,7 @@ impl Session {
             match self.engine.visible(&self.caller, *handle) {
                 None => {
                     let error = self.engine.no_variable(*handle);
-                    frame.push_fault(of_access(&error).as_ref());
+                    frame.push_fault(Fault::from(&error).as_ref());
                 }
                 Some(variable) => frame.push(&self.describe(&variable)),
             }
@@ -256,32 +258,25 @@ impl Session {
     }
 }
 
-/// Converts the conditions of a search into those of the engine.
+/// Checks the conditions of a search.
 ///
 /// # Errors
 /// A sentence for the client.
-fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Condition>, String> {
+fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Matcher>, String> {
     if asked.len() > FIND_CONDITIONS_MAX {
         return Err(format!(
             "a search has at most {FIND_CONDITIONS_MAX} conditions"
         ));
     }
     let condition = |asked: &FindCondition<'_>| {
-        let comparison = match Asked::from_number(asked.comparison) {
-            Some(Asked::Equal) => Comparison::Equal,
-            Some(Asked::Differs) => Comparison::Differs,
-            Some(Asked::Contains) => Comparison::Contains,
-            Some(Asked::Below) => Comparison::Below,
-            Some(Asked::Above) => Comparison::Above,
-            None => {
-                let number = asked.comparison;
-                return Err(format!(
-                    "this engine knows no comparison {number}; update it"
-                ));
-            }
+        let number = asked.comparison;
+        let Some(comparison) = Comparison::from_number(number) else {
+            return Err(format!(
+                "this engine knows no comparison {number}; update it"
+            ));
         };
         let condition = Condition::new(asked.field, comparison, asked.value);
-        condition.map_err(|error| error.to_string())
+        Matcher::new(&condition).map_err(|error| error.to_string())
     };
     asked.iter().map(condition).collect()
 }

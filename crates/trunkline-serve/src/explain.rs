@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use trunkline_engine::Variable;
-use trunkline_engine::explain::{Step, Subject, Verdict};
-use trunkline_proto::message::why::{WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
+use trunkline_proto::message::why::WhyAnswerBuilder;
 use trunkline_types::ledger::SubscriptionLedger;
-use trunkline_types::{Contract, Timestamp};
+use trunkline_types::{Contract, Timestamp, WhyStage, WhyStep, WhyVerdict};
 
 use crate::session::Session;
 use crate::work::Progress;
@@ -14,37 +13,21 @@ use crate::work::Progress;
 /// Period from which a client may wonder where its values are.
 const LONG_PERIOD_SECONDS: f64 = 1.0;
 
-/// A step added by the session itself.
-struct Own {
-    stage: WhyStage,
-    verdict: WhyVerdict,
-    sentence: String,
-    next: &'static str,
-}
-
 impl Session {
     pub(crate) fn run_why(&mut self, request: u32, name: &str, wall: Timestamp) -> Progress {
         let now = self.last_seen.0;
         let steps = self.engine.explain(&self.caller, name, now, wall);
         let own = self.own_steps(name);
         let mut answer = WhyAnswerBuilder::begin(&mut self.answers.frames, request);
-        for step in &steps {
-            answer.push(&of_engine(step));
-        }
-        for step in &own {
-            answer.push(&WhyStep {
-                stage: step.stage,
-                verdict: step.verdict,
-                sentence: &step.sentence,
-                next: step.next,
-            });
+        for step in steps.iter().chain(&own) {
+            answer.push(step.as_ref());
         }
         answer.finish();
         Progress::Done
     }
 
     /// Returns the steps that explain what this session does with the variable's updates.
-    fn own_steps(&self, name: &str) -> Vec<Own> {
+    fn own_steps(&self, name: &str) -> Vec<WhyStep> {
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let mut steps = Vec::new();
         let Ok(variable) = self.engine.resolve(&self.caller, name) else {
@@ -57,12 +40,11 @@ impl Session {
             }
         }
         if self.parked_until.is_some() {
-            steps.push(fault(
+            steps.push(WhyStep::fault(
                 WhyStage::Buffer,
                 "a request of yours waits, and with it what you asked for since: the `all` buffer \
                  of a subscriber is full, and the variable's owner lets writers wait for it \
-                 (`stall`), or the audit is full"
-                    .to_owned(),
+                 (`stall`), or the audit is full",
                 "have the subscriber take its updates, or shorten `stall`; see `trunkline limits` \
                  for the store of the audit",
             ));
@@ -73,7 +55,7 @@ impl Session {
                 self.consumer.in_flight()
             );
             let next = "see what your program or the network between does";
-            steps.push(fault(WhyStage::Consumer, sentence, next));
+            steps.push(WhyStep::fault(WhyStage::Consumer, sentence, next));
         }
         steps
     }
@@ -85,7 +67,7 @@ impl Session {
         contract: Contract,
         variable: &Arc<Variable>,
         ledger: &SubscriptionLedger,
-    ) -> Option<Own> {
+    ) -> Option<WhyStep> {
         if let Contract::Sampled(period) = contract
             && ledger.waiting > 0
             && period.as_secs_f64() >= LONG_PERIOD_SECONDS
@@ -96,7 +78,7 @@ impl Session {
                 ledger.coalesced
             );
             let next = "subscribe with a shorter period, or with `latest`";
-            return Some(fault(WhyStage::Filter, sentence, next));
+            return Some(WhyStep::fault(WhyStage::Filter, sentence, next));
         }
         let only_changes = self.consumer.options(id)?.only_changes;
         let behind = variable
@@ -108,13 +90,13 @@ impl Session {
                  repeated the one you have"
             );
             let next = "subscribe to every update, or look why its writer repeats itself";
-            fault(WhyStage::Filter, sentence, next)
+            WhyStep::fault(WhyStage::Filter, sentence, next)
         })
     }
 }
 
 /// Returns a step if the subscription's buffer has dropped updates.
-fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
+fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<WhyStep> {
     let stage = WhyStage::Buffer;
     let SubscriptionLedger {
         written,
@@ -129,14 +111,14 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
              {dropped_overrun} of {written} updates"
         );
         let next = "take updates faster, ask for a larger bound, or have the owner set `stall`";
-        return Some(fault(stage, sentence, next));
+        return Some(WhyStep::fault(stage, sentence, next));
     }
     if dropped_queue > 0 {
         let sentence = format!(
             "your `{contract}` buffer was full: {dropped_queue} of {written} updates were dropped, \
              {waiting} wait"
         );
-        let step = fault(
+        let step = WhyStep::fault(
             stage,
             sentence,
             "take updates faster, or ask for a larger buffer",
@@ -144,40 +126,11 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
         // Past drops are only worth a note once the client has caught up.
         return Some(match waiting > 0 {
             true => step,
-            false => Own {
+            false => WhyStep {
                 verdict: WhyVerdict::Note,
                 ..step
             },
         });
     }
     None
-}
-
-fn fault(stage: WhyStage, sentence: String, next: &'static str) -> Own {
-    Own {
-        stage,
-        verdict: WhyVerdict::Fault,
-        sentence,
-        next,
-    }
-}
-
-fn of_engine(step: &Step) -> WhyStep<'_> {
-    WhyStep {
-        stage: match step.subject {
-            Subject::Name => WhyStage::Resolution,
-            Subject::Library => WhyStage::Library,
-            Subject::Rights | Subject::Writer => WhyStage::Rights,
-            Subject::Source | Subject::Quality | Subject::Age => WhyStage::Source,
-            Subject::Filter => WhyStage::Filter,
-            _ => WhyStage::Buffer,
-        },
-        verdict: match step.verdict {
-            Verdict::Fine => WhyVerdict::Ok,
-            Verdict::Note => WhyVerdict::Note,
-            Verdict::Fault => WhyVerdict::Fault,
-        },
-        sentence: &step.sentence,
-        next: &step.next,
-    }
 }

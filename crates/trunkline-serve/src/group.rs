@@ -1,21 +1,20 @@
 //! Groups of writes and snapshots of variables, each at one instant.
 
 use trunkline_engine::{
-    GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Snapshot, Verb, Wakes, Write,
+    GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Snapshot, Wakes, Write,
     WriteOutcome, WriteValue,
 };
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::group::{GroupAnswerBuilder, GroupHead, GroupWrite};
 use trunkline_proto::message::handles::Handles;
-use trunkline_proto::message::outcome;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, Frame};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{Tick, Timestamp, WriteVerb};
 
-use crate::fault::{of_access, out_of_memory};
+use crate::fault::out_of_memory;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, Work};
-use crate::write::verb_of;
 use crate::write_run::{Answer, with_wire};
 
 /// A group that has arrived and is not yet answered.
@@ -107,7 +106,7 @@ impl Session {
                     let out = &mut self.answers.frames;
                     let mut answer = GroupAnswerBuilder::begin(out, work.request, head);
                     for _ in &members {
-                        answer.push(&outcome::WriteOutcome::WouldBlock);
+                        answer.push(&WriteAnswer::NotTried(WouldBlock));
                     }
                     answer.finish();
                     return Progress::Done;
@@ -138,7 +137,7 @@ impl Session {
                     code: FaultCode::GroupRefused,
                     sentence: "",
                 };
-                answer.push(&outcome::WriteOutcome::Refused(fault));
+                answer.push(&WriteAnswer::Refused(fault));
             } else {
                 with_wire(&Answer::Outcome(outcome.clone()), |wire| answer.push(wire));
             }
@@ -191,7 +190,7 @@ impl Session {
         let slice = handles.get(range).unwrap_or_default();
         for (handle, update) in slice.iter().zip(updates) {
             page.next += 1;
-            let update = update.clone().map_err(|error| of_access(&error));
+            let update = update.clone().map_err(|error| Fault::from(&error));
             match update.and_then(|update| self.records.check(update, &mut readings)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
                 Err(fault) => readings.push_fault(fault.as_ref()),
@@ -219,7 +218,7 @@ fn member(write: &OwnedWrite) -> GroupMember<'_> {
             source_timestamp: options.source_timestamp,
             quality: options.quality,
             origin,
-            verb: verb_of(options.verb).unwrap_or(Verb::Send),
+            verb: options.verb.unwrap_or(WriteVerb::Send),
             expected: options.expected,
             completion: None,
         },

@@ -1,14 +1,11 @@
 //! Acquiring, renewing and releasing leases.
 
-use trunkline_engine::LeaseVerb;
+use trunkline_engine::LeaseRequest;
 use trunkline_proto::limits::PAGE_BYTES;
-use trunkline_proto::message::lease::{
-    Granted, Lease, LeaseHead, LeaseVerb as WireVerb, LeasedBuilder,
-};
-use trunkline_proto::{Disconnect, Frame};
+use trunkline_proto::message::lease::{Lease, LeaseHead, LeasedBuilder};
+use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{Position, Tick};
 
-use crate::fault::of_refusal;
 use crate::session::Session;
 use crate::work::{Page, Progress, Work};
 
@@ -34,28 +31,21 @@ impl Session {
     /// Handles the next slice of a list of leases.
     pub(crate) fn run_lease(&mut self, work: &mut LeaseWork, now: Tick) -> Progress {
         let LeaseWork { page, head, items } = work;
-        let verb = match head.verb {
-            WireVerb::Acquire => LeaseVerb::Acquire(head.duration),
-            WireVerb::Renew => LeaseVerb::Renew(head.duration),
-            WireVerb::Release => LeaseVerb::Release,
-        };
         let (request, first) = (page.request, page.first_index());
         let mut leased = LeasedBuilder::begin(&mut self.answers.frames, request, first);
         for (handle, sequence) in page.slice(items) {
             page.next += 1;
-            let expected = head.expected_epoch.map(|epoch| Position {
-                epoch,
-                sequence: *sequence,
-            });
-            match self
-                .engine
-                .lease(&self.caller, now, *handle, verb, expected)
-            {
-                Ok(granted) => leased.push(&Granted {
-                    duration: granted.duration,
-                    sequence: granted.sequence,
+            let order = LeaseRequest {
+                verb: head.verb,
+                duration: head.duration,
+                expected: head.expected_epoch.map(|epoch| Position {
+                    epoch,
+                    sequence: *sequence,
                 }),
-                Err(refusal) => leased.push_fault(of_refusal(&refusal).as_ref()),
+            };
+            match self.engine.lease(&self.caller, now, *handle, order) {
+                Ok(granted) => leased.push(&granted),
+                Err(refusal) => leased.push_fault(Fault::from(&refusal).as_ref()),
             }
             if leased.len_bytes() >= PAGE_BYTES {
                 break;

@@ -12,7 +12,6 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::name::NameError;
 use trunkline_types::{Contract, Position, Tick};
 
-use crate::fault::of_access;
 use crate::request_budget::{ITEM_BYTES, Use};
 use crate::session::Session;
 use crate::updates::Records;
@@ -116,9 +115,9 @@ impl Session {
         let found = std::str::from_utf8(name)
             .map_err(|_| AccessError::InvalidName(NameError::NotUtf8))
             .and_then(|name| engine.open_name(&self.caller, name, now, self.last_seen.1));
-        let variable = found.map_err(|error| of_access(&self.suggest(error, misses)))?;
+        let variable = found.map_err(|error| Fault::from(&self.suggest(error, misses)))?;
         let kept = self.consumer.keep_field(variable);
-        let variable = kept.map_err(|error| of_access(&error))?;
+        let variable = kept.map_err(|error| Fault::from(&error))?;
         if let Some(terms) = terms {
             self.subscribe_one(&variable, terms, First::Beside, now)?;
         }
@@ -162,7 +161,7 @@ impl Session {
         }
         let items = self.consumer.item_count();
         if items >= self.options.items_max as usize {
-            return Err(of_access(&AccessError::Limit {
+            return Err(Fault::from(&AccessError::Limit {
                 what: "the number of items of one session",
                 max: u64::from(self.options.items_max),
                 hint: "close subscriptions or open another connection",
@@ -186,7 +185,7 @@ impl Session {
                 variable,
                 resume,
             )
-            .map_err(|error| of_access(&error))?;
+            .map_err(|error| Fault::from(&error))?;
         match contract {
             Contract::All { elements, .. } => {
                 // The client has room for the bound it named, and grants more later.
@@ -245,7 +244,7 @@ impl Session {
                     sequence: item.last_sequence,
                 });
             let result = match engine.visible(&self.caller, item.handle) {
-                None => Err(of_access(&engine.no_variable(item.handle))),
+                None => Err(Fault::from(&engine.no_variable(item.handle))),
                 Some(variable) => {
                     self.subscribe_one(&variable, &work.terms, First::Within(resume), now)
                 }

@@ -2,8 +2,8 @@
 //! has replied.
 
 use trunkline_engine::{
-    AuditRoom, LibraryState, NoAuditRoom, Order, OrderNote, OrderRefused, OrderResult, OrderRule,
-    Report, VARIABLES_MAX, Wakes,
+    AuditRoom, LibraryState, NoAuditRoom, Order, OrderNote, OrderResult, Report, VARIABLES_MAX,
+    Wakes,
 };
 use trunkline_proto::limits::{PAGE_BYTES, REQUEST_DEADLINE};
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
@@ -292,7 +292,7 @@ impl Session {
                 audit: Some(page), ..
             }) => put_page(&page, request, &mut self.answers.frames),
             Ok(report) => of_report(&report).encode(request, &mut self.answers.frames),
-            Err(refused) => self.put_fault(request, &of_refused(&refused)),
+            Err(fault) => self.put_fault(request, &fault),
         }
     }
 
@@ -409,20 +409,4 @@ fn of_report(report: &Report) -> LibraryReport {
         kept: report.kept as u64,
         removed: report.removed as u64,
     }
-}
-
-fn of_refused(refused: &OrderRefused) -> Fault {
-    let code = match refused.rule {
-        OrderRule::Denied => FaultCode::Denied,
-        OrderRule::UnknownLibrary => FaultCode::UnknownLibrary,
-        OrderRule::LibraryExists => FaultCode::LibraryExists,
-        OrderRule::BadLibrary => FaultCode::BadLibrary,
-        OrderRule::InUse => FaultCode::InUse,
-        OrderRule::StoreFailed => FaultCode::StoreFailed,
-        OrderRule::NoMemory => FaultCode::MemoryFull,
-        OrderRule::Overloaded => FaultCode::Overloaded,
-        OrderRule::ShuttingDown => FaultCode::ShuttingDown,
-        _ => FaultCode::Internal,
-    };
-    Fault::new(code, refused.sentence.as_str())
 }

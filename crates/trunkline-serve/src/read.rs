@@ -9,7 +9,6 @@ use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 
-use crate::fault::of_access;
 use crate::session::Session;
 use crate::work::{HandlesVerb, HandlesWork, Page, Progress, Work};
 
@@ -141,9 +140,9 @@ impl Session {
                 }
             }
             let update = match variable {
-                None => Err(of_access(&self.engine.no_variable(*handle))),
-                Some(variable) if variable.is_gone() => Err(of_access(&AccessError::Gone)),
-                Some(variable) => self.readable(variable).map_err(|error| of_access(&error)),
+                None => Err(Fault::from(&self.engine.no_variable(*handle))),
+                Some(variable) if variable.is_gone() => Err(Fault::from(&AccessError::Gone)),
+                Some(variable) => self.readable(variable).map_err(|error| Fault::from(&error)),
             };
             match update.and_then(|update| self.records.check(update, &mut readings)) {
                 Ok(update) => readings.push(&self.records.record(*handle, &update)),
@@ -175,9 +174,9 @@ impl Session {
             page.next += 1;
             if self.engine.visible(&self.caller, *handle).is_none() {
                 let error = self.engine.no_variable(*handle);
-                results.push_fault(of_access(&error).as_ref());
+                results.push_fault(Fault::from(&error).as_ref());
             } else if !self.caller.rights.write {
-                results.push_fault(of_access(&AccessError::Denied).as_ref());
+                results.push_fault(Fault::from(&AccessError::Denied).as_ref());
             } else if self.engine.request(*handle) {
                 results.push_ok();
             } else {

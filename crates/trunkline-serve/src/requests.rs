@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trunkline_engine::search::Condition;
+use trunkline_engine::search::Matcher;
 use trunkline_engine::{Update, Wakes};
 use trunkline_proto::limits::{FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
 use trunkline_proto::message::closing::Goodbye;
@@ -130,7 +130,7 @@ fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
         FrameKind::GroupWrite => size_of::<OwnedWrite>(),
         FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
         // A condition stores its text twice.
-        FrameKind::Find => size_of::<Condition>().saturating_add(payload),
+        FrameKind::Find => size_of::<Matcher>().saturating_add(payload),
         FrameKind::Why | FrameKind::Engine | FrameKind::Flush | FrameKind::Forcing => 0,
         _ => return 0,
     };

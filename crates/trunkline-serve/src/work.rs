@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use trunkline_engine::Order;
-use trunkline_engine::search::Condition;
+use trunkline_engine::search::Matcher;
 use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
@@ -62,7 +62,7 @@ pub(crate) enum Work {
     Find {
         request: u32,
         pattern: String,
-        conditions: Vec<Condition>,
+        conditions: Vec<Matcher>,
         cursor: u32,
         limit: u32,
     },
@@ -302,7 +302,7 @@ impl Work {
                 ..
             } => {
                 // A condition stores its text twice.
-                let text = |condition: &Condition| size_of::<Condition>() + condition.text_bytes();
+                let text = |condition: &Matcher| size_of::<Matcher>() + condition.text_bytes();
                 let conditions: usize = conditions.iter().map(text).sum();
                 pattern.len() + conditions
             }

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use trunkline_engine::{
-    Attempt, FollowedHandles, Origin, Verb, Wakes, Write, WriteValue, check_room_to_decode,
+    Attempt, FollowedHandles, Origin, Wakes, Write, WriteValue, check_room_to_decode,
 };
-use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
+use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
-use crate::fault::{not_agreed, of_access, out_of_memory};
+use crate::fault::{not_agreed, out_of_memory};
 use crate::options::ServeOptions;
 use crate::request_budget::Use;
 use crate::session::Session;
@@ -343,7 +343,7 @@ impl Session {
         let engine = &self.engine;
         let Some(variable) = handles.visible(&self.caller, record.handle) else {
             let error = engine.no_variable(record.handle);
-            return ended(Answer::Fault(of_access(&error)));
+            return ended(Answer::Fault(Fault::from(&error)));
         };
         if !is_published
             && is_bare(&record.options)
@@ -381,8 +381,8 @@ impl Session {
             (true, false) => Origin::Source,
             (true, true) => Origin::SourceRaw,
         };
-        let verb = match verb_of(record.options.verb) {
-            Some(verb) if is_published || !raw => verb,
+        let verb = match record.options.verb {
+            Ok(verb) if is_published || !raw => verb,
             _ => {
                 let sentence = "this engine does not know what is to be done with the value, or \
                                 takes none in raw units; update it, or write in engineering units";
@@ -474,17 +474,4 @@ fn is_bare(options: &WriteOptions) -> bool {
         ..WriteOptions::default()
     };
     *options == bare
-}
-
-/// Returns the engine's verb; `None` for a verb of a newer version.
-pub(crate) fn verb_of(verb: WriteVerb) -> Option<Verb> {
-    Some(match verb {
-        WriteVerb::Put => Verb::Put,
-        WriteVerb::Set => Verb::Set,
-        WriteVerb::Send => Verb::Send,
-        WriteVerb::Request => Verb::Request,
-        WriteVerb::Force => Verb::Force,
-        WriteVerb::Unforce => Verb::Unforce,
-        _ => return None,
-    })
 }

@@ -1,11 +1,9 @@
 //! Outcomes of writes, in packed runs.
 
 use trunkline_engine::{Refusal, WriteOutcome};
-use trunkline_proto::message::outcome;
+use trunkline_proto::Fault;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
-use trunkline_proto::{Fault, FaultCode};
-
-use crate::fault::{of_refusal, of_unknown};
 
 /// The outcome of a write, before it is encoded.
 #[derive(Debug)]
@@ -32,7 +30,7 @@ pub(crate) enum Packed {
 impl From<Answer> for Packed {
     fn from(answer: Answer) -> Self {
         match answer {
-            Answer::Outcome(WriteOutcome::Applied { sequence }) => Packed::Applied(sequence),
+            Answer::Outcome(WriteOutcome::Applied(sequence)) => Packed::Applied(sequence),
             answer => Packed::Other(Box::new(answer)),
         }
     }
@@ -55,7 +53,7 @@ impl Run {
         for answer in self.answers.drain(..) {
             match answer {
                 Packed::Applied(sequence) => {
-                    frame.push(&outcome::WriteOutcome::Applied { sequence });
+                    frame.push(&WriteAnswer::Applied(sequence));
                 }
                 Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
             }
@@ -65,31 +63,24 @@ impl Run {
 }
 
 /// Passes an answer to `push`, converted into the protocol's form.
-pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcome<'_>)) {
-    use outcome::WriteOutcome as Wire;
+pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&WriteAnswer<'_>)) {
+    use WriteAnswer as Wire;
     let fault;
     push(&match answer {
-        Answer::Outcome(WriteOutcome::Applied { sequence }) => Wire::Applied {
-            sequence: *sequence,
-        },
-        Answer::Outcome(WriteOutcome::Unchanged { sequence }) => Wire::Unchanged {
-            sequence: *sequence,
-        },
-        Answer::Outcome(WriteOutcome::Superseded { .. }) => Wire::Superseded,
+        Answer::Outcome(WriteOutcome::Applied(sequence)) => Wire::Applied(*sequence),
+        Answer::Outcome(WriteOutcome::Unchanged(sequence)) => Wire::Unchanged(*sequence),
+        Answer::Outcome(WriteOutcome::Superseded) => Wire::Superseded,
         Answer::Outcome(WriteOutcome::Refused(refusal)) => {
-            fault = of_refusal(refusal);
+            fault = Fault::from(refusal);
             Wire::Refused(fault.as_ref())
         }
         Answer::Outcome(WriteOutcome::Unknown(cause)) => {
-            fault = of_unknown(cause);
+            fault = Fault::from(cause);
             Wire::Unknown(fault.as_ref())
         }
-        Answer::Outcome(_) => {
-            fault = Fault::from(FaultCode::Internal);
-            Wire::Unknown(fault.as_ref())
-        }
+        Answer::Outcome(WriteOutcome::NotTried(never)) => match *never {},
         Answer::Fault(fault) => Wire::Refused(fault.as_ref()),
-        Answer::WouldBlock => Wire::WouldBlock,
+        Answer::WouldBlock => Wire::NotTried(WouldBlock),
     });
 }
 

@@ -321,7 +321,10 @@ impl Checker {
         let fate = match outcome {
             WriteOutcome::Applied(position) => Fate::Applied(*position),
             WriteOutcome::Unknown(_) => Fate::Unknown,
-            _ => Fate::NotApplied,
+            WriteOutcome::Unchanged(_)
+            | WriteOutcome::Superseded
+            | WriteOutcome::Refused(_)
+            | WriteOutcome::NotTried(_) => Fate::NotApplied,
         };
         let is_refused_for = |code| {
             matches!(outcome, WriteOutcome::Refused(fault)

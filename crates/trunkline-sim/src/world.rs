@@ -412,7 +412,7 @@ impl World {
         running.witness(now, checker);
         let epoch = engine.epoch;
         let (fate, done) = match attempt {
-            Attempt::Done(WriteOutcome::Applied { sequence }) => {
+            Attempt::Done(WriteOutcome::Applied(sequence)) => {
                 (Fate::Applied(Position { epoch, sequence }), true)
             }
             Attempt::WouldBlock { .. } => (Fate::NotApplied, false),

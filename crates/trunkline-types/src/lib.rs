@@ -20,6 +20,8 @@
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
+//! - [`verb`], [`condition`]: what clients ask for.
+//! - [`outcome`], [`mod@fault`], [`why`]: the ends of a write, reasons of a refusal, explanations.
 //! - [`audit`]: the record of actions on an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for people and scripts.
@@ -32,14 +34,17 @@ pub mod alias;
 mod arbitrary;
 pub mod array;
 pub mod audit;
+pub mod condition;
 pub mod contract;
 pub mod data_type;
 pub mod definition;
 pub mod effort;
+pub mod fault;
 pub mod fifo;
 pub mod json;
 pub mod ledger;
 pub mod name;
+pub mod outcome;
 pub mod pattern;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -51,19 +56,24 @@ pub mod text;
 pub mod time;
 pub mod url;
 pub mod value;
+pub mod verb;
 pub mod waveform;
+pub mod why;
 pub mod wire;
 
 pub use address::{ListenAddress, SocketPath};
 pub use array::{Array, Elements};
 pub use audit::{AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery};
+pub use condition::{Comparison, Condition, ConditionError};
 pub use contract::Contract;
 pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{
     Access, Deadband, Fifo, LibraryDefinition, Properties, Scope, VariableDefinition,
 };
 pub use effort::Effort;
+pub use fault::{Fault, FaultCode, FaultRef};
 pub use name::Name;
+pub use outcome::{GroupOutcome, WriteOutcome};
 pub use pattern::Pattern;
 pub use quality::{Clock, ClockSync, Level, Quality, Reason};
 pub use sample::{Lost, Position, Reading, Sample};
@@ -72,4 +82,6 @@ pub use stream_url::{StreamUrl, StreamUrlError};
 pub use time::{Tick, Timestamp};
 pub use url::Url;
 pub use value::Value;
+pub use verb::{Granted, LeaseVerb, WriteVerb};
 pub use waveform::Waveform;
+pub use why::{WhyStage, WhyStep, WhyVerdict};

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use trunkline_engine::{
-    Administrator, AuditRoom, Caller, DeployError, Deployed, LibraryState, Order, OrderRefused,
-    OrderResult, OrderRule, Reply, Report,
+    Administrator, AuditRoom, Caller, DeployError, Deployed, LibraryState, Order, OrderResult,
+    Reply, Report,
 };
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::AuditAction;
+use trunkline_types::{AuditAction, Fault, FaultCode};
 
 use crate::keeper::{Keeper, LibraryError, lock};
 
@@ -60,7 +60,7 @@ impl Clerk {
 impl Administrator for Clerk {
     fn submit(&self, caller: &Caller, order: Order, reply: Reply) {
         let refusal = if !caller.rights.administer {
-            refused(OrderRule::Denied, "you may not administer this engine")
+            Fault::new(FaultCode::Denied, "you may not administer this engine")
         } else {
             let mut waiting = lock(&self.waiting);
             if waiting.len() < WAITING_MAX {
@@ -69,7 +69,7 @@ impl Administrator for Clerk {
                 return self.thread.wake();
             }
             let sentence = format!("{WAITING_MAX} orders wait; try again when they are done");
-            refused(OrderRule::Overloaded, sentence)
+            Fault::new(FaultCode::Overloaded, sentence)
         };
         let result = Err(refusal);
         if let Some(about) = order.audited() {
@@ -91,7 +91,7 @@ fn note(
     let (action, name) = about;
     let end = match result {
         Ok(report) => Ok(report.to_string()),
-        Err(refused) => Err(refused.sentence.clone()),
+        Err(fault) => Err(fault.sentence.clone()),
     };
     keeper.audit().note(caller, action, name, end, room);
 }
@@ -126,14 +126,10 @@ fn carry_out(keeper: &Keeper, order: Order) -> OrderResult {
                 audit: Some(Box::new(page)),
                 ..Report::default()
             }),
-            Err(error) => return Err(refused(OrderRule::StoreFailed, error.to_string())),
+            Err(error) => return Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
         },
-        _ => {
-            let sentence = "this engine does not know the order; update it";
-            return Err(refused(OrderRule::Denied, sentence));
-        }
     };
-    report.map_err(|error| refused(rule_of(&error), error.to_string()))
+    report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
 }
 
 fn set_state(keeper: &Keeper, name: &str, state: LibraryState) -> Result<Report, LibraryError> {
@@ -148,23 +144,16 @@ fn set_state(keeper: &Keeper, name: &str, state: LibraryState) -> Result<Report,
     })
 }
 
-fn rule_of(error: &LibraryError) -> OrderRule {
+fn code_of(error: &LibraryError) -> FaultCode {
     match error {
-        LibraryError::Deploy(DeployError::AlreadyDeployed { .. }) => OrderRule::LibraryExists,
+        LibraryError::Deploy(DeployError::AlreadyDeployed { .. }) => FaultCode::LibraryExists,
         LibraryError::Deploy(
             DeployError::FifoMemory { .. } | DeployError::InitialMemory { .. },
-        ) => OrderRule::NoMemory,
-        LibraryError::Deploy(_) => OrderRule::BadLibrary,
-        LibraryError::Unknown(_) => OrderRule::UnknownLibrary,
-        LibraryError::Reserved { .. } => OrderRule::Denied,
-        LibraryError::InUse { .. } => OrderRule::InUse,
-        LibraryError::Store(_) => OrderRule::StoreFailed,
-    }
-}
-
-fn refused(rule: OrderRule, sentence: impl Into<String>) -> OrderRefused {
-    OrderRefused {
-        rule,
-        sentence: sentence.into(),
+        ) => FaultCode::MemoryFull,
+        LibraryError::Deploy(_) => FaultCode::BadLibrary,
+        LibraryError::Unknown(_) => FaultCode::UnknownLibrary,
+        LibraryError::Reserved { .. } => FaultCode::Denied,
+        LibraryError::InUse { .. } => FaultCode::InUse,
+        LibraryError::Store(_) => FaultCode::StoreFailed,
     }
 }

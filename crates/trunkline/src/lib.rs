@@ -60,7 +60,7 @@ pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     Batch, BatchReading, Comparison, Condition, ConnectionState, Event, FollowEvent, ForcedList,
     Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb,
-    OpenOptions, Opened, PageReading, ReadingPage, Snapshot, Step, SubscribeOptions,
+    NotTried, OpenOptions, Opened, PageReading, ReadingPage, Snapshot, Step, SubscribeOptions,
     SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
     WriteOutcome,
 };

@@ -112,7 +112,7 @@ fn put(client: &Client, name: &str, value: Value) {
     let write = Write::new(open(client, name), value);
     let outcomes = client.write([write], TIMEOUT).unwrap();
     assert!(
-        matches!(outcomes[0], WriteOutcome::Applied { .. }),
+        matches!(outcomes[0], WriteOutcome::Applied(_)),
         "{outcomes:?}"
     );
 }

@@ -136,7 +136,7 @@ fn what_becomes_of_a_write_and_of_a_real_time_read_has_names_here() {
     let b = engine.variable::<f64>("rig/b").unwrap();
     let attempt = b.try_write(2.0);
     assert!(
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))),
         "{attempt:?}"
     );
 }

@@ -267,7 +267,7 @@ fn of_engine(step: Step) -> Finding {
         verdict: match step.verdict {
             WhyVerdict::Ok => Verdict::Ok,
             WhyVerdict::Fault => Verdict::Fault,
-            _ => Verdict::Note,
+            WhyVerdict::Note | WhyVerdict::Unknown(_) => Verdict::Note,
         },
         sentence: step.sentence,
         next: step.next,

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use trunkline::{CallError, Client, Write, WriteOutcome};
+use trunkline::{CallError, Client, NotTried, Write, WriteOutcome};
 use trunkline_types::{DataType, LibraryDefinition, Value, VariableDefinition};
 
 use crate::engine::{Engine, Handles, config, names};
@@ -32,7 +32,7 @@ enum Known {
 
 fn known(outcome: &WriteOutcome) -> Known {
     match outcome {
-        WriteOutcome::Cancelled(_) => Known::NotWritten,
+        WriteOutcome::NotTried(NotTried::Cancelled(_)) => Known::NotWritten,
         WriteOutcome::Unknown(_) => Known::Unknown,
         WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) => Known::Written,
         other => panic!("without an engine: {other:?}"),

@@ -10,7 +10,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::Welcome;
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::open::{OpenOptions as WireOptions, OpenedBuilder};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
@@ -65,7 +65,7 @@ fn answers_to_what_nobody_asked_end_the_connection() {
     rig.connect();
     rig.tell(|out| {
         let mut answer = WriteAnswersBuilder::begin(out, 5);
-        answer.push(&WriteOutcome::Superseded);
+        answer.push(&WriteAnswer::Superseded);
         answer.finish();
     });
     assert!(sentence(&rig).contains("write 5"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_client::{ConnectionState, ProviderEvent, ProviderReply, Publication};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{ProviderBindBuilder, begin_provider_request};
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
@@ -222,7 +222,7 @@ fn a_variable_that_is_gone_is_told_once_and_other_refusals_are_counted() {
     rig.tell(|out| {
         let mut frame = WriteAnswersBuilder::begin(out, sent[0].number);
         for code in [FaultCode::OutOfRange, FaultCode::Gone, FaultCode::Gone] {
-            frame.push(&WriteOutcome::Refused(Fault::from(code).as_ref()));
+            frame.push(&WriteAnswer::Refused(Fault::from(code).as_ref()));
         }
         frame.finish();
     });

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_client::{Answer, ClientOptions, Write, WriteError, WriteOptions, WriteOutcome};
+use trunkline_client::{
+    Answer, ClientOptions, NotTried, Write, WriteError, WriteOptions, WriteOutcome,
+};
 use trunkline_proto::message::library::LibraryVerb;
-use trunkline_proto::message::outcome::WriteOutcome as Wire;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer as Wire};
 use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Endpoint, Fault, FaultCode, Features, FrameKind};
@@ -49,11 +51,11 @@ fn every_outcome_arrives_as_the_engine_said_it() {
     let silent = Fault::new(FaultCode::TimedOut, "the device did not answer");
     let first = said_writes(&mut rig)[0].number;
     let outcomes = [
-        Wire::Applied { sequence: 7 },
-        Wire::Unchanged { sequence: 7 },
+        Wire::Applied(7),
+        Wire::Unchanged(7),
         Wire::Superseded,
         Wire::Refused(fault.as_ref()),
-        Wire::WouldBlock,
+        Wire::NotTried(WouldBlock),
         Wire::Unknown(silent.as_ref()),
     ];
     answer(&mut rig.engine, first, &outcomes[..3]);
@@ -74,7 +76,7 @@ fn every_outcome_arrives_as_the_engine_said_it() {
         WriteOutcome::Unchanged(at),
         WriteOutcome::Superseded,
         WriteOutcome::Refused(fault),
-        WriteOutcome::WouldBlock,
+        WriteOutcome::NotTried(NotTried::WouldBlock),
         WriteOutcome::Unknown(silent),
     ];
     assert_eq!(rig.client.take_outcomes(batch).unwrap(), expected);
@@ -334,7 +336,7 @@ fn time_quality_and_mode_travel_with_the_value() {
     let options = WriteOptions {
         source_timestamp: Some(Timestamp::from_nanos(123)),
         quality: Some(Quality::uncertain(Reason::Estimated)),
-        verb: WriteVerb::Set,
+        verb: Ok(WriteVerb::Set),
         try_only: true,
         ..WriteOptions::default()
     };
@@ -365,7 +367,7 @@ fn writes_that_were_never_sent_are_refused_when_the_client_is_shut_down() {
 /// The fault of a write that was cancelled.
 fn cancelled(outcome: &WriteOutcome) -> &str {
     match outcome {
-        WriteOutcome::Cancelled(fault) => &fault.sentence,
+        WriteOutcome::NotTried(NotTried::Cancelled(fault)) => &fault.sentence,
         other => panic!("not cancelled: {other:?}"),
     }
 }
@@ -420,7 +422,7 @@ fn a_write_that_was_sent_when_its_call_ended_is_unknown_and_counted_as_the_engin
     assert!(fault.sentence.contains("may have been"), "{fault}");
     assert_eq!(rig.client.write_counts().in_flight, 1);
     let first = said_writes(&mut rig)[0].number;
-    answer(&mut rig.engine, first, &[Wire::Applied { sequence: 7 }]);
+    answer(&mut rig.engine, first, &[Wire::Applied(7)]);
     rig.exchange();
     let counts = rig.client.write_counts();
     assert_eq!(
@@ -450,7 +452,7 @@ fn the_part_of_a_batch_that_had_no_credit_is_cancelled_and_the_part_that_was_sen
         assert!(cancelled(one).contains("busy"));
     });
     let first = said_writes(&mut rig)[0].number;
-    answer(&mut rig.engine, first, &[Wire::WouldBlock; 4]);
+    answer(&mut rig.engine, first, &[Wire::NotTried(WouldBlock); 4]);
     rig.exchange();
     assert!(said_writes(&mut rig).is_empty());
 }

@@ -93,7 +93,7 @@ impl Following<'_> {
             && current.value.as_slice() == accepted.update.value.as_slice();
         let sequence = current.sequence;
         if refresh && is_same && current.source_timestamp == accepted.update.source_timestamp {
-            return (WriteOutcome::Unchanged { sequence }, None);
+            return (WriteOutcome::Unchanged(sequence), None);
         }
         if within_deadband(
             &properties,
@@ -102,11 +102,11 @@ impl Following<'_> {
             &current,
         ) {
             state.count_unchanged(sequence);
-            return (WriteOutcome::Unchanged { sequence }, None);
+            return (WriteOutcome::Unchanged(sequence), None);
         }
         drop(properties);
         let (sequence, below) = self.publish(alias, state, &mut accepted.update, !is_same, wakes);
-        (WriteOutcome::Applied { sequence }, below)
+        (WriteOutcome::Applied(sequence), below)
     }
 
     /// Steps 3 and 4 of a write for an alias. The target already has its sequence, so nothing can

@@ -14,7 +14,7 @@ use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::{State, Variable};
-use crate::write::{Completion, Origin, Put, Verb, Write, WriteValue, check, count_refused};
+use crate::write::{Completion, Origin, Put, Write, WriteValue, WriteVerb, check, count_refused};
 
 /// Captures the outcome of a write at the alias through which it came.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
         match (write.origin, write.verb) {
-            (Origin::Client, Verb::Force | Verb::Unforce) => {
+            (Origin::Client, WriteVerb::Force | WriteVerb::Unforce) => {
                 // The alias is forced separately; its target continues.
                 return self.order(put, alias, write, wakes);
             }
@@ -69,7 +69,7 @@ impl Engine {
             ..write.clone()
         };
         let raw;
-        if matches!(write.verb, Verb::Put | Verb::Set) {
+        if matches!(write.verb, WriteVerb::Put | WriteVerb::Set) {
             let mut accepted = Accepted::nothing();
             accept(&properties, write, put.wall, &mut accepted)?;
             let value = accepted.update.value.try_decode(alias.data_type())?;
@@ -86,7 +86,7 @@ impl Engine {
         }
         // A request only reads, so it does not make its session the writer; nor does a write that
         // the alias itself refuses.
-        if alias.is_guarded() && write.verb != Verb::Request {
+        if alias.is_guarded() && write.verb != WriteVerb::Request {
             let mut state = alias.lock();
             let properties = alias.shared_properties(&state);
             self.check_guard(put.caller, put.now, alias, &mut state, &properties)?;
@@ -182,7 +182,7 @@ impl Engine {
             WriteOutcome::Unknown(_) => {
                 alias.lock().count(1, |unapplied| &mut unapplied.unknown);
             }
-            _ => return end_at(alias, Verb::Put, outcome),
+            _ => return end_at(alias, WriteVerb::Put, outcome),
         }
         outcome
     }
@@ -224,7 +224,7 @@ pub(crate) fn commit_followed(
             watched,
         };
         let found = following.tell(state, wakes);
-        let applied = WriteOutcome::Applied { sequence };
+        let applied = WriteOutcome::Applied(sequence);
         match (put.watch, told, found) {
             (Some(watch), _, found) => {
                 if let Some(outcome) = found {
@@ -233,7 +233,7 @@ pub(crate) fn commit_followed(
                 applied
             }
             (None, Some(_), Some(outcome)) => outcome,
-            (None, Some(alias), None) => end_at(alias, Verb::Put, applied),
+            (None, Some(alias), None) => end_at(alias, WriteVerb::Put, applied),
             (None, None, _) => applied,
         }
     };
@@ -243,18 +243,18 @@ pub(crate) fn commit_followed(
             publish();
         }
     }
-    WriteOutcome::Applied { sequence }
+    WriteOutcome::Applied(sequence)
 }
 
 /// Returns the outcome at the alias of a write whose update did not reach it.
-fn end_at(alias: &Variable, verb: Verb, outcome: WriteOutcome) -> WriteOutcome {
+fn end_at(alias: &Variable, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
     match outcome {
-        WriteOutcome::Applied { .. } | WriteOutcome::Unchanged { .. } => {
+        WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) => {
             let sequence = alias.sequence();
-            if matches!(verb, Verb::Put | Verb::Set) {
+            if matches!(verb, WriteVerb::Put | WriteVerb::Set) {
                 alias.lock().count(1, |unapplied| &mut unapplied.unchanged);
             }
-            WriteOutcome::Unchanged { sequence }
+            WriteOutcome::Unchanged(sequence)
         }
         other => other,
     }

@@ -26,12 +26,11 @@ use std::collections::VecDeque;
 
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::{
-    AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Tick, Timestamp,
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Tick, Timestamp, WhyStage, WhyStep,
 };
 
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
-use crate::explain::{Step, Subject, Verdict};
 use crate::outbox::{Outbox, Wake, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
@@ -263,21 +262,17 @@ impl Engine {
     }
 
     /// The line that `explain` shows for an audited variable.
-    pub(crate) fn audited_state(&self, variable: &Variable) -> Option<Step> {
+    pub(crate) fn audited_state(&self, variable: &Variable) -> Option<WhyStep> {
         let mode = match variable.properties().audit {
             AuditMode::Off => return None,
             AuditMode::BestEffort => "best effort; ",
             AuditMode::Complete => "",
         };
         let keeping = self.audit_keeping();
-        Some(Step {
-            subject: Subject::Filter,
-            verdict: match keeping.is_lasting {
-                true => Verdict::Fine,
-                false => Verdict::Note,
-            },
-            sentence: format!("it is audited: {mode}{}", keeping.sentence),
-            next: String::new(),
+        let sentence = format!("it is audited: {mode}{}", keeping.sentence);
+        Some(match keeping.is_lasting {
+            true => WhyStep::ok(WhyStage::Filter, sentence),
+            false => WhyStep::note(WhyStage::Filter, sentence),
         })
     }
 }

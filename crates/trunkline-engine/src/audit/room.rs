@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::outbox::Outbox;
 use crate::sync::Arc;
 use crate::variable::Variable;
-use crate::write::Verb;
+use crate::write::WriteVerb;
 
 /// Maximum time that a claim waits for a host that takes no notes.
 pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
@@ -93,13 +93,13 @@ impl Engine {
     pub(crate) fn claim_for(
         &self,
         variable: &Variable,
-        verb: Verb,
+        verb: WriteVerb,
         now: Tick,
     ) -> Result<AuditRoom, NoAuditRoom> {
         let needs_room = match variable.properties().audit {
             AuditMode::Complete => true,
             AuditMode::BestEffort => false,
-            AuditMode::Off => matches!(verb, Verb::Force | Verb::Unforce),
+            AuditMode::Off => matches!(verb, WriteVerb::Force | WriteVerb::Unforce),
         };
         self.claim_audit(usize::from(needs_room), now)
     }

@@ -14,7 +14,7 @@ use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::Encoded;
 use crate::variable::{State, Variable};
-use crate::write::{Origin, Put, Verb, Write, count_refused};
+use crate::write::{Origin, Put, Write, WriteVerb, count_refused};
 
 /// A write whose outcome is to be recorded.
 #[derive(Clone, Debug)]
@@ -42,11 +42,11 @@ impl Asked {
         room: AuditRoom,
     ) -> Self {
         let (action, new) = match write.verb {
-            Verb::Send | Verb::Request => (AuditAction::Send, of_current(variable)),
-            Verb::Unforce => (AuditAction::Unforce, Held::Nothing),
-            Verb::Put => (AuditAction::Put, written(variable, write)),
-            Verb::Set => (AuditAction::Set, written(variable, write)),
-            Verb::Force => (AuditAction::Force, written(variable, write)),
+            WriteVerb::Send | WriteVerb::Request => (AuditAction::Send, of_current(variable)),
+            WriteVerb::Unforce => (AuditAction::Unforce, Held::Nothing),
+            WriteVerb::Put => (AuditAction::Put, written(variable, write)),
+            WriteVerb::Set => (AuditAction::Set, written(variable, write)),
+            WriteVerb::Force => (AuditAction::Force, written(variable, write)),
         };
         Self {
             who: caller.principal.clone(),
@@ -96,12 +96,12 @@ pub(crate) struct Change<'a> {
 /// Returns true if a client's action on this variable is recorded in the audit. Forcing and
 /// unforcing always are.
 #[inline]
-pub(crate) fn is_noted(variable: &Variable, verb: Verb) -> bool {
+pub(crate) fn is_noted(variable: &Variable, verb: WriteVerb) -> bool {
     match verb {
-        Verb::Put | Verb::Set | Verb::Send => variable.is_audited(),
-        Verb::Force | Verb::Unforce => true,
+        WriteVerb::Put | WriteVerb::Set | WriteVerb::Send => variable.is_audited(),
+        WriteVerb::Force | WriteVerb::Unforce => true,
         // A request only reads.
-        Verb::Request => false,
+        WriteVerb::Request => false,
     }
 }
 
@@ -153,7 +153,7 @@ impl Engine {
         let result = self.decide(put, variable, state, properties, write, accepted, wakes);
         let refused;
         let (outcome, new) = match &result {
-            Ok(Attempt::Done(outcome @ WriteOutcome::Applied { .. })) => {
+            Ok(Attempt::Done(outcome @ WriteOutcome::Applied(_))) => {
                 (outcome, Some(&accepted.update.value))
             }
             Ok(Attempt::Done(outcome)) => (outcome, None),
@@ -185,13 +185,14 @@ impl Engine {
         };
         let sentence = |text: String| cut(&text, AUDIT_TEXT_BYTES_MAX);
         let outcome = match outcome {
-            WriteOutcome::Applied { sequence } => AuditOutcome::Applied(at(sequence)),
-            WriteOutcome::Unchanged { sequence } => AuditOutcome::Unchanged(at(sequence)),
-            WriteOutcome::Superseded { .. } => {
+            WriteOutcome::Applied(sequence) => AuditOutcome::Applied(at(sequence)),
+            WriteOutcome::Unchanged(sequence) => AuditOutcome::Unchanged(at(sequence)),
+            WriteOutcome::Superseded => {
                 AuditOutcome::Refused("a newer value took its place".to_owned())
             }
             WriteOutcome::Refused(refusal) => AuditOutcome::Refused(sentence(refusal.to_string())),
             WriteOutcome::Unknown(cause) => AuditOutcome::Unknown(sentence(cause.to_string())),
+            WriteOutcome::NotTried(never) => match *never {},
         };
         let asked = &audited.asked;
         let note = Note {

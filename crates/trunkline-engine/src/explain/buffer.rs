@@ -1,11 +1,13 @@
 //! The subscribers of a variable, and the obstacles to their updates.
 
-use super::{Step, Subject, Walk, fault, fine, note};
+use trunkline_types::{WhyStage, WhyStep};
+
+use super::Walk;
 use crate::interest::Pressure;
 
 impl Walk<'_> {
     /// Checks that the engine has memory for queued updates.
-    pub(super) fn memory(&self) -> Option<Step> {
+    pub(super) fn memory(&self) -> Option<WhyStep> {
         let memory = self.engine.queue_memory()?;
         let sentence = format!(
             "{} of {} bytes for waiting updates are in use",
@@ -17,19 +19,19 @@ impl Walk<'_> {
             );
             let next = "end the subscribers that do not take their updates (trunkline info \
                         '_engine/**'), or raise `queue_bytes_max`";
-            return Some(fault(Subject::Buffer, sentence, next));
+            return Some(WhyStep::fault(WhyStage::Buffer, sentence, next));
         }
         // Refused requests are over, but worth reporting.
         (memory.refusals > 0).then(|| {
             let refusals = memory.refusals;
             let sentence =
                 format!("{sentence}; {refusals} times somebody needed more than was left");
-            note(Subject::Buffer, sentence)
+            WhyStep::note(WhyStage::Buffer, sentence)
         })
     }
 
     /// Checks for subscribers that delay writers or have fallen behind.
-    pub(super) fn buffers(&self) -> Option<Step> {
+    pub(super) fn buffers(&self) -> Option<WhyStep> {
         let bytes = self.update.value.as_slice().len();
         let (mut full, mut ended, mut dropping) = (0, 0, 0);
         self.variable
@@ -46,13 +48,13 @@ impl Walk<'_> {
                  for them"
             );
             let next = "have them take their updates, or give the variable `stall = 0`";
-            return Some(fault(Subject::Buffer, sentence, next));
+            return Some(WhyStep::fault(WhyStage::Buffer, sentence, next));
         }
         if full + ended + dropping == 0 {
             return None;
         }
-        Some(note(
-            Subject::Buffer,
+        Some(WhyStep::note(
+            WhyStage::Buffer,
             format!(
                 "of its subscribers {} have fallen behind under `all`, {dropping} drop updates",
                 full + ended
@@ -60,12 +62,12 @@ impl Walk<'_> {
         ))
     }
 
-    pub(super) fn subscribers(&self) -> Step {
+    pub(super) fn subscribers(&self) -> WhyStep {
         let sentence = match self.variable.subscribers() {
             0 => "no subscribers".to_owned(),
             1 => "1 subscriber".to_owned(),
             count => format!("{count} subscribers"),
         };
-        fine(Subject::Buffer, sentence)
+        WhyStep::ok(WhyStage::Buffer, sentence)
     }
 }

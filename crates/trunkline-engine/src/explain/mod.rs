@@ -1,7 +1,7 @@
 //! Explains why a variable does not update, as far as its engine can see: a walk from its name to
 //! its subscribers.
 //!
-//! `CHECKS` lists the steps in order; each examines one thing. The asking session, and the path
+//! `Check` lists the steps in order; each examines one thing. The asking session, and the path
 //! from it to the program, are examined elsewhere.
 //!
 //! - `source`: the source of the value; `writes`: outcomes of writes; `buffer`: queued updates.
@@ -10,7 +10,7 @@ mod buffer;
 mod source;
 mod writes;
 
-use trunkline_types::{Access, Level, Reason, Tick, Timestamp};
+use trunkline_types::{Access, Level, Reason, Tick, Timestamp, WhyStage, WhyStep};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -19,52 +19,21 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// One step of the walk.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// The part that was examined.
-    pub subject: Subject,
-    /// The result of the examination.
-    pub verdict: Verdict,
-    /// The result as a sentence.
-    pub sentence: String,
-    /// The remedy; empty if there is nothing to do.
-    pub next: String,
-}
-
-/// The part that a step examines, in the order of the walk.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[non_exhaustive]
-pub enum Subject {
-    /// Resolution of the name.
-    Name,
-    /// State of its library.
-    Library,
-    /// The caller's rights to read and write it.
-    Rights,
-    /// Source of its value.
-    Source,
-    /// Quality of the value.
-    Quality,
-    /// Age of the value.
-    Age,
-    /// Exclusive right to write it.
-    Writer,
-    /// Writes held back: range, deadband, refusals.
-    Filter,
-    /// Updates that subscribers do not get.
-    Buffer,
-}
-
-/// The result of a step.
+/// One check of the walk, in its order. The name was checked before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Nothing is wrong here.
-    Fine,
-    /// Worth knowing, but not the cause.
-    Note,
-    /// The cause.
-    Fault,
+enum Check {
+    Library,
+    Rights,
+    Source,
+    Forced,
+    Quality,
+    Age,
+    Writer,
+    Filter,
+    Audit,
+    Memory,
+    Buffers,
+    Subscribers,
 }
 
 /// The arguments of a check.
@@ -81,43 +50,61 @@ struct Walk<'a> {
 enum Checked {
     /// The check does not apply.
     Nothing,
-    Step(Step),
+    Step(WhyStep),
     /// The last step, because the steps after it would only repeat it.
-    Last(Step),
+    Last(WhyStep),
 }
 
-impl From<Step> for Checked {
-    fn from(step: Step) -> Self {
+impl From<WhyStep> for Checked {
+    fn from(step: WhyStep) -> Self {
         Checked::Step(step)
     }
 }
 
-impl From<Option<Step>> for Checked {
-    fn from(step: Option<Step>) -> Self {
+impl From<Option<WhyStep>> for Checked {
+    fn from(step: Option<WhyStep>) -> Self {
         step.map_or(Checked::Nothing, Checked::Step)
     }
 }
 
-/// The checks after the one of the name, in order.
-const CHECKS: [fn(&Walk<'_>) -> Checked; 12] = [
-    |walk| walk.library(),
-    |walk| walk.rights().into(),
-    |walk| walk.source().into(),
-    |walk| walk.forced(),
-    |walk| walk.quality().into(),
-    |walk| walk.age().into(),
-    |walk| walk.writer().into(),
-    |walk| walk.filter().into(),
-    |walk| walk.engine.audited_state(walk.variable).into(),
-    |walk| walk.memory().into(),
-    |walk| walk.buffers().into(),
-    |walk| walk.subscribers().into(),
-];
+impl Check {
+    const ALL: [Check; 12] = [
+        Check::Library,
+        Check::Rights,
+        Check::Source,
+        Check::Forced,
+        Check::Quality,
+        Check::Age,
+        Check::Writer,
+        Check::Filter,
+        Check::Audit,
+        Check::Memory,
+        Check::Buffers,
+        Check::Subscribers,
+    ];
+
+    fn run(self, walk: &Walk<'_>) -> Checked {
+        match self {
+            Check::Library => walk.library(),
+            Check::Rights => walk.rights().into(),
+            Check::Source => walk.source().into(),
+            Check::Forced => walk.forced(),
+            Check::Quality => walk.quality().into(),
+            Check::Age => walk.age().into(),
+            Check::Writer => walk.writer().into(),
+            Check::Filter => walk.filter().into(),
+            Check::Audit => walk.engine.audited_state(walk.variable).into(),
+            Check::Memory => walk.memory().into(),
+            Check::Buffers => walk.buffers().into(),
+            Check::Subscribers => walk.subscribers().into(),
+        }
+    }
+}
 
 impl Engine {
     /// Walks from the name to the subscribers and reports the result of each step. The first fault
     /// is the cause. Steps hidden by a fault are left out.
-    pub fn explain(&self, caller: &Caller, name: &str, now: Tick, wall: Timestamp) -> Vec<Step> {
+    pub fn explain(&self, caller: &Caller, name: &str, now: Tick, wall: Timestamp) -> Vec<WhyStep> {
         // A field is explained by its variable.
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let variable = match self.resolve_one(caller, name) {
@@ -125,19 +112,20 @@ impl Engine {
             Err(error) => return vec![self.unresolved(&error)],
         };
         let found = format!("{} is variable {}", name, variable.handle());
-        let mut steps = vec![fine(Subject::Name, found)];
-        steps.extend(self.walk(caller, &variable, now, wall));
+        let mut steps = vec![WhyStep::ok(WhyStage::Resolution, found)];
+        let walk = self.walk(caller, &variable, now, wall);
+        steps.extend(walk.into_iter().map(|(_, step)| step));
         steps
     }
 
-    /// The part of the walk after the name.
+    /// The part of the walk after the name, with the check that each step comes from.
     fn walk(
         &self,
         caller: &Caller,
         variable: &Arc<Variable>,
         now: Tick,
         wall: Timestamp,
-    ) -> Vec<Step> {
+    ) -> Vec<(Check, WhyStep)> {
         let walk = Walk {
             engine: self,
             caller,
@@ -147,12 +135,12 @@ impl Engine {
             wall,
         };
         let mut steps = Vec::new();
-        for check in CHECKS {
-            match check(&walk) {
+        for check in Check::ALL {
+            match check.run(&walk) {
                 Checked::Nothing => {}
-                Checked::Step(step) => steps.push(step),
+                Checked::Step(step) => steps.push((check, step)),
                 Checked::Last(step) => {
-                    steps.push(step);
+                    steps.push((check, step));
                     break;
                 }
             }
@@ -160,9 +148,9 @@ impl Engine {
         steps
     }
 
-    fn unresolved(&self, error: &AccessError) -> Step {
+    fn unresolved(&self, error: &AccessError) -> WhyStep {
         let AccessError::UnknownName { name, suggestion } = error else {
-            return fault(Subject::Name, error.to_string(), "correct the name");
+            return WhyStep::fault(WhyStage::Resolution, error.to_string(), "correct the name");
         };
         if let Some(suggestion) = suggestion {
             let sentence = match name.to_lowercase() == suggestion.to_lowercase() {
@@ -172,18 +160,18 @@ impl Engine {
                 ),
                 false => error.to_string(),
             };
-            return fault(Subject::Name, sentence, format!("try {suggestion}"));
+            return WhyStep::fault(WhyStage::Resolution, sentence, format!("try {suggestion}"));
         }
         let library = name.split('/').next().unwrap_or_default();
         if self.library(library).is_none() {
-            return fault(
-                Subject::Library,
+            return WhyStep::fault(
+                WhyStage::Library,
                 format!("library {library} is not deployed, so there is no {name}"),
                 format!("deploy it: trunkline deploy {library}.toml; or look for it with find"),
             );
         }
         let next = "look for it with find, or deploy its library again with it";
-        fault(Subject::Name, error.to_string(), next)
+        WhyStep::fault(WhyStage::Resolution, error.to_string(), next)
     }
 }
 
@@ -191,30 +179,32 @@ impl Walk<'_> {
     fn library(&self) -> Checked {
         let library = self.variable.name().split('/').next().unwrap_or_default();
         match self.variable.is_stopped() {
-            false => fine(Subject::Library, format!("library {library} is deployed")).into(),
+            false => {
+                WhyStep::ok(WhyStage::Library, format!("library {library} is deployed")).into()
+            }
             // Its source and its age would only repeat that.
-            true => Checked::Last(fault(
-                Subject::Library,
+            true => Checked::Last(WhyStep::fault(
+                WhyStage::Library,
                 format!("library {library} is stopped: nobody can write its variables"),
                 format!("start it: trunkline library start {library}"),
             )),
         }
     }
 
-    fn rights(&self) -> Step {
-        let (subject, caller) = (Subject::Rights, self.caller);
+    fn rights(&self) -> WhyStep {
+        let (stage, caller) = (WhyStage::Rights, self.caller);
         if let Err(error) = self.variable.check_readable(caller) {
             let next = "change its access or ask for the right";
-            return fault(subject, error.to_string(), next);
+            return WhyStep::fault(stage, error.to_string(), next);
         }
         match self.variable.properties().access {
-            Access::ReadOnly => note(subject, "it is read-only: only its source writes it"),
-            _ if caller.rights.write => fine(subject, "you may read and write it"),
-            _ => note(subject, "you may read it, not write it"),
+            Access::ReadOnly => WhyStep::note(stage, "it is read-only: only its source writes it"),
+            _ if caller.rights.write => WhyStep::ok(stage, "you may read and write it"),
+            _ => WhyStep::note(stage, "you may read it, not write it"),
         }
     }
 
-    fn source(&self) -> Step {
+    fn source(&self) -> WhyStep {
         let Self {
             engine,
             caller,
@@ -234,8 +224,8 @@ impl Walk<'_> {
         }
     }
 
-    fn quality(&self) -> Step {
-        let (subject, quality) = (Subject::Quality, self.update.quality);
+    fn quality(&self) -> WhyStep {
+        let (stage, quality) = (WhyStage::Source, self.update.quality);
         let source = &self.variable.properties().source;
         if self.update.sequence == 0 {
             let next = match source.is_empty() {
@@ -243,15 +233,15 @@ impl Walk<'_> {
                 false => "wait for the first scan of its source",
             };
             let sentence = "nothing has been written to it since the engine started";
-            return fault(subject, sentence, next);
+            return WhyStep::fault(stage, sentence, next);
         }
         if quality.level() == Level::Good {
-            return fine(subject, "its value is good");
+            return WhyStep::ok(stage, "its value is good");
         }
         let sentence = format!("its value is {quality}: {}", quality.reason().sentence());
         if let Some(unscaled) = self.unscaled() {
             let next = "correct its `scale`, or what its source sends";
-            return fault(subject, format!("{sentence}; {unscaled}"), next);
+            return WhyStep::fault(stage, format!("{sentence}; {unscaled}"), next);
         }
         let next = match (quality.reason(), source.split_once(':')) {
             (Reason::VariableMissing, Some((server, item))) => {
@@ -265,10 +255,10 @@ impl Walk<'_> {
             },
         };
         match quality.level() {
-            Level::Bad => fault(subject, sentence, next),
-            _ => Step {
+            Level::Bad => WhyStep::fault(stage, sentence, next),
+            _ => WhyStep {
                 next,
-                ..note(subject, sentence)
+                ..WhyStep::note(stage, sentence)
             },
         }
     }
@@ -288,46 +278,22 @@ impl Walk<'_> {
         }
     }
 
-    fn age(&self) -> Step {
+    fn age(&self) -> WhyStep {
         let (properties, update) = (self.variable.properties(), &self.update);
         if update.sequence == 0 || !properties.timestamps {
-            return fine(Subject::Age, "no timestamp");
+            return WhyStep::ok(WhyStage::Source, "no timestamp");
         }
         let nanos = self.wall.nanos_since(update.engine_timestamp).max(0) as u64;
         let age = std::time::Duration::from_nanos(nanos);
         let (number, seconds) = (update.sequence, age.as_secs_f64());
         let sentence = format!("update {number} came {seconds:.1} s ago");
         match properties.max_age {
-            Some(max_age) if age > max_age => fault(
-                Subject::Age,
+            Some(max_age) if age > max_age => WhyStep::fault(
+                WhyStage::Source,
                 format!("{sentence}, later than its max_age of {max_age:?} allows"),
                 self.silent(),
             ),
-            _ => fine(Subject::Age, sentence),
+            _ => WhyStep::ok(WhyStage::Source, sentence),
         }
-    }
-}
-
-fn fine(subject: Subject, sentence: impl Into<String>) -> Step {
-    Step {
-        subject,
-        verdict: Verdict::Fine,
-        sentence: sentence.into(),
-        next: String::new(),
-    }
-}
-
-fn note(subject: Subject, sentence: impl Into<String>) -> Step {
-    Step {
-        verdict: Verdict::Note,
-        ..fine(subject, sentence)
-    }
-}
-
-fn fault(subject: Subject, sentence: impl Into<String>, next: impl Into<String>) -> Step {
-    Step {
-        verdict: Verdict::Fault,
-        next: next.into(),
-        ..fine(subject, sentence)
     }
 }

@@ -1,8 +1,8 @@
 //! The source of a variable's value, and its condition.
 
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{Tick, Timestamp, WhyStage, WhyStep, WhyVerdict};
 
-use super::{Step, Subject, Verdict, fine};
+use super::Check;
 use crate::alias::Target;
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -27,20 +27,20 @@ impl Engine {
         target: &Arc<Variable>,
         now: Tick,
         wall: Timestamp,
-    ) -> Step {
+    ) -> WhyStep {
         let name = target.name();
         let walk = self.walk(caller, target, now, wall);
         // A caller that may read the alias may know what is wrong with its target.
         let mut faults = walk
             .into_iter()
-            .filter(|step| step.verdict == Verdict::Fault && step.subject != Subject::Rights);
+            .filter(|(check, step)| step.verdict == WhyVerdict::Fault && *check != Check::Rights);
         match faults.next() {
-            None => fine(Subject::Source, format!("it is an alias of {name}")),
-            Some(fault) => Step {
-                subject: Subject::Source,
-                sentence: match fault.subject {
+            None => WhyStep::ok(WhyStage::Source, format!("it is an alias of {name}")),
+            Some((check, fault)) => WhyStep {
+                stage: WhyStage::Source,
+                sentence: match check {
                     // The sentence already names the variable at fault.
-                    Subject::Source if target.is_alias() => fault.sentence,
+                    Check::Source if target.is_alias() => fault.sentence,
                     _ => format!("it is an alias of {name}: {}", fault.sentence),
                 },
                 ..fault
@@ -48,35 +48,33 @@ impl Engine {
         }
     }
 
-    pub(super) fn source(&self, variable: &Variable) -> Step {
+    pub(super) fn source(&self, variable: &Variable) -> WhyStep {
         if let Some(Target::Unbound(unbound)) = variable.lock().target() {
-            return Step {
-                subject: Subject::Source,
-                verdict: Verdict::Fault,
-                sentence: format!("it is an alias, and {}", unbound.sentence),
-                next: "deploy its target, or correct `alias`".to_owned(),
-            };
+            return WhyStep::fault(
+                WhyStage::Source,
+                format!("it is an alias, and {}", unbound.sentence),
+                "deploy its target, or correct `alias`".to_owned(),
+            );
         }
         if let Some(target) = self.bound_to(variable) {
-            return fine(
-                Subject::Source,
+            return WhyStep::ok(
+                WhyStage::Source,
                 format!("it is an alias of {}", target.name()),
             );
         }
         let configured = &variable.properties().source;
         let Some(index) = variable.provider_index() else {
             if configured.is_empty() {
-                return fine(
-                    Subject::Source,
+                return WhyStep::ok(
+                    WhyStage::Source,
                     "it has no source: it changes when somebody writes it".to_owned(),
                 );
             }
-            return Step {
-                subject: Subject::Source,
-                verdict: Verdict::Fault,
-                sentence: format!("its source {configured} is not served by any I/O server"),
-                next: unserved(configured),
-            };
+            return WhyStep::fault(
+                WhyStage::Source,
+                format!("its source {configured} is not served by any I/O server"),
+                unserved(configured),
+            );
         };
         let (name, provider) = self.providers().get(index);
         let Some(provider) = provider else {
@@ -84,22 +82,20 @@ impl Engine {
                 true => format!("start it: trunkline io run DRIVER --name {name}"),
                 false => format!("start {name} again and look at its log"),
             };
-            return Step {
-                subject: Subject::Source,
-                verdict: Verdict::Fault,
-                sentence: format!("I/O server {name} is not running"),
+            return WhyStep::fault(
+                WhyStage::Source,
+                format!("I/O server {name} is not running"),
                 next,
-            };
+            );
         };
         match provider.trouble() {
-            Some(trouble) => Step {
-                subject: Subject::Source,
-                verdict: Verdict::Fault,
-                sentence: format!("I/O server {name}: {trouble}"),
-                next: "repair what it names; it tries again by itself".to_owned(),
-            },
-            None => fine(
-                Subject::Source,
+            Some(trouble) => WhyStep::fault(
+                WhyStage::Source,
+                format!("I/O server {name}: {trouble}"),
+                "repair what it names; it tries again by itself".to_owned(),
+            ),
+            None => WhyStep::ok(
+                WhyStage::Source,
                 format!("I/O server {name} runs without errors"),
             ),
         }

@@ -1,6 +1,8 @@
 //! The outcomes of a variable's writes, and the exclusive right to write it.
 
-use super::{Step, Subject, Walk, fault, fine, note};
+use trunkline_types::{WhyStage, WhyStep};
+
+use super::Walk;
 use crate::outcome::Refusal;
 
 impl Walk<'_> {
@@ -25,7 +27,7 @@ impl Walk<'_> {
 
     /// Reports the exclusive right to write the variable. It is the cause if the last write was
     /// refused because of it, and the right is still held.
-    pub(super) fn writer(&self) -> Option<Step> {
+    pub(super) fn writer(&self) -> Option<WhyStep> {
         let held = self.engine.held_by(self.variable, self.now)?;
         let who = match *held.who == *self.caller.to_string() {
             true => "you",
@@ -46,14 +48,14 @@ impl Walk<'_> {
             Some(Refusal::Leased { .. } | Refusal::SingleWriter { .. })
         );
         Some(match was_refused {
-            true => fault(Subject::Writer, sentence, next),
-            false => note(Subject::Writer, sentence),
+            true => WhyStep::fault(WhyStage::Rights, sentence, next),
+            false => WhyStep::note(WhyStage::Rights, sentence),
         })
     }
 
     /// Reports the writes held back since the newest update.
-    pub(super) fn filter(&self) -> Step {
-        let subject = Subject::Filter;
+    pub(super) fn filter(&self) -> WhyStep {
+        let stage = WhyStage::Filter;
         let ledger = self.variable.ledger();
         let mut sentence = format!(
             "of {} writes {} were applied, {} unchanged, {} refused, {} unknown",
@@ -79,7 +81,7 @@ impl Walk<'_> {
                         "write a value that its type, range and access allow",
                     ),
                 };
-                return fault(subject, format!("{sentence}; the last: {why}"), next);
+                return WhyStep::fault(stage, format!("{sentence}; the last: {why}"), next);
             }
         }
         let state = self.variable.lock();
@@ -92,11 +94,11 @@ impl Walk<'_> {
                 deadband.user_percent, deadband.source_percent
             );
             let sentence = format!("{sentence}; the last {count} lay within the deadband");
-            return fault(subject, sentence, next);
+            return WhyStep::fault(stage, sentence, next);
         }
         match ledger.offered - ledger.written {
-            0 => fine(subject, sentence),
-            _ => note(subject, sentence),
+            0 => WhyStep::ok(stage, sentence),
+            _ => WhyStep::note(stage, sentence),
         }
     }
 }

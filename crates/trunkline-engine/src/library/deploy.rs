@@ -406,10 +406,7 @@ impl Engine {
     ) -> bool {
         let (caller, mut wakes) = (Caller::engine(), Wakes::new());
         let attempt = self.try_write(&caller, now, wall, variable, write, &mut wakes);
-        matches!(
-            attempt,
-            Attempt::Done(WriteOutcome::Applied { sequence: 1 })
-        )
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(1)))
     }
 }
 

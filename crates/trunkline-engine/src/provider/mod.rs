@@ -386,7 +386,7 @@ impl Engine {
             self.note_end(audited, variable, wall, &outcome, wakes);
         }
         if let Some(completion) = completion
-            && !matches!(outcome, WriteOutcome::Applied { .. })
+            && !matches!(outcome, WriteOutcome::Applied(_))
         {
             let outcome = Engine::end_for(completion, outcome);
             completion.outbox.complete(completion.id, outcome);

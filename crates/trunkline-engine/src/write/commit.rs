@@ -94,7 +94,7 @@ pub(super) fn commit(
         Decision::Commit { changed } => changed,
         Decision::Unchanged { sequence } => {
             state.count_unchanged(sequence);
-            return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
+            return Ok(Attempt::Done(WriteOutcome::Unchanged(sequence)));
         }
     };
     let update = &mut accepted.update;
@@ -133,7 +133,7 @@ pub(super) fn commit(
     if !state.fields().is_empty() {
         variable.refresh_fields(state, now, wall, wakes);
     }
-    Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+    Ok(Attempt::Done(WriteOutcome::Applied(sequence)))
 }
 
 /// Ends a [`commit`] that needs room in one `all` feed only, taking the feed's lock once. Returns
@@ -170,7 +170,7 @@ fn commit_to_one_feed(
         variable.refresh_fields(state, put.now, put.wall, wakes);
     }
     let sequence = update.sequence;
-    Some(Attempt::Done(WriteOutcome::Applied { sequence }))
+    Some(Attempt::Done(WriteOutcome::Applied(sequence)))
 }
 
 /// Returns the refusal of a write to a blocked variable. A value from the source of a forced

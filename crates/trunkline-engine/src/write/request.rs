@@ -1,6 +1,6 @@
 //! The arguments of a write, and the destination of its outcome.
 
-use trunkline_types::{Position, Quality, Timestamp, Value};
+use trunkline_types::{Position, Quality, Timestamp, Value, WriteVerb};
 
 use crate::accept::WriteValue;
 use crate::outbox::Outbox;
@@ -19,32 +19,12 @@ pub struct Write<'a> {
     /// The producer of the value.
     pub origin: Origin,
     /// The operation that a client requests. Sources only publish.
-    pub verb: Verb,
+    pub verb: WriteVerb,
     /// If set, the write is refused unless the variable is still at this update (B-22). If a
     /// provider has to be asked, the variable may have moved on by the time the provider answers.
     pub expected: Option<Position>,
     /// Destination of the outcome if a provider has to be asked first; `None` discards it.
     pub completion: Option<Completion>,
-}
-
-/// The operation that a client requests.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Verb {
-    /// Sends the value to the variable's provider, and stores it in the cell once the provider has
-    /// accepted it. Without a provider, stores it in the cell directly.
-    #[default]
-    Put,
-    /// Stores the value in the cell only, without asking the provider (LM-04).
-    Set,
-    /// Sends the cell's value to the provider (LM-06). The write has no value of its own.
-    Send,
-    /// Asks the provider for a fresh value (LM-05). The write has no value of its own.
-    Request,
-    /// Holds the variable at the value, overriding the source and other writers, until it is
-    /// unforced (H-27).
-    Force,
-    /// Lets the variable show its source's value again. The write has no value of its own.
-    Unforce,
 }
 
 /// The producer of a value, which decides scaling, deadband and access.
@@ -85,14 +65,14 @@ impl<'a> Write<'a> {
             source_timestamp: None,
             quality: None,
             origin: Origin::Client,
-            verb: Verb::Put,
+            verb: WriteVerb::Put,
             expected: None,
             completion: None,
         }
     }
 
     /// Creates a client's request that has no value of its own: send, request or unforce.
-    pub fn order(verb: Verb) -> Self {
+    pub fn order(verb: WriteVerb) -> Self {
         Self {
             verb,
             ..Self::of(WriteValue::Wire(&[]))

@@ -17,7 +17,7 @@ mod values;
 use std::sync::Arc;
 
 use rig::{Rig, define, done, library_of};
-use trunkline_engine::{AliasFault, DeployError, Variable, Verb, Wakes, Write, WriteOutcome};
+use trunkline_engine::{AliasFault, DeployError, Variable, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{DataType, Properties, Value, VariableDefinition};
 
 fn f64s() -> Properties {
@@ -60,14 +60,14 @@ fn undeploy(rig: &Rig, library: &str) {
         .expect("it is deployed");
 }
 
-fn order(rig: &Rig, variable: &Variable, verb: Verb) -> WriteOutcome {
+fn order(rig: &Rig, variable: &Variable, verb: WriteVerb) -> WriteOutcome {
     done(rig.attempt(variable, &Write::order(verb)))
 }
 
 fn force(rig: &Rig, variable: &Variable, value: f64) -> WriteOutcome {
     let value = Value::F64(value);
     let mut write = Write::value(&value);
-    write.verb = Verb::Force;
+    write.verb = WriteVerb::Force;
     done(rig.attempt(variable, &write))
 }
 

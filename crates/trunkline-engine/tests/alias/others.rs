@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trunkline_engine::explain::Verdict;
 use trunkline_engine::{Answer, Attempt, Provider, Refusal, Ticket, Wakes, Write, WriteOutcome};
+use trunkline_types::WhyVerdict;
 use trunkline_types::{Contract, Properties, Value};
 
 use crate::rig::{Rig, applied, define, drain};
@@ -89,7 +89,7 @@ fn why_names_the_target_that_is_missing() {
     let steps = rig
         .engine
         .explain(&rig.caller, "view/x", rig.now(), rig.wall());
-    let cause = steps.iter().find(|step| step.verdict == Verdict::Fault);
+    let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
     assert_eq!(
         cause.map(|step| step.sentence.as_str()),
         Some("it is an alias, and plant/x is not deployed; deploy its library")

@@ -1,10 +1,10 @@
 //! What an alias shows, and what writing it does to its target.
 
-use trunkline_engine::explain::{Subject, Verdict};
-use trunkline_engine::{AliasFault, Refusal, Verb, Wakes, Write, WriteOutcome};
+use trunkline_engine::{AliasFault, Refusal, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
     Access, Contract, DataType, Position, Properties, Quality, Reason, Scaling, Timestamp, Value,
 };
+use trunkline_types::{WhyStage, WhyVerdict};
 
 use crate::rig::{Rig, applied, define, done, updates};
 use crate::{alias, alias_of, balanced, deploy, f64s, force, order, pair, undeploy, value};
@@ -104,7 +104,7 @@ fn alias_has_access_range_and_deadband_of_its_own() {
     assert_eq!((value(&seen), seen.sequence()), (Value::F64(5.0), 2));
     assert_eq!(
         rig.write(&seen, 5.2),
-        WriteOutcome::Unchanged { sequence: 2 },
+        WriteOutcome::Unchanged(2),
         "the target took it, the alias's newest is still number 2"
     );
     assert_eq!(value(&x), Value::F64(5.2));
@@ -192,9 +192,9 @@ fn forced_values_hold_through_chains_of_aliases() {
     let steps = rig
         .engine
         .explain(&rig.caller, "b/x", rig.now(), rig.wall());
-    let cause = steps.iter().find(|step| step.verdict == Verdict::Fault);
+    let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
     let cause = cause.expect("forcing is why");
-    assert_eq!(cause.subject, Subject::Source);
+    assert_eq!(cause.stage, WhyStage::Source);
     assert!(
         cause
             .sentence
@@ -202,7 +202,7 @@ fn forced_values_hold_through_chains_of_aliases() {
         "{}",
         cause.sentence
     );
-    order(&rig, &x, Verb::Unforce);
+    order(&rig, &x, WriteVerb::Unforce);
     assert_eq!(value(&b), Value::F64(1.0));
 
     // In the middle: what is behind goes on, what follows is held.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use trunkline_engine::{
     Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Mirror, Origin,
-    SharedRun, Sink, SubscribeOptions, Update, Variable, Verb, Wake, Wakes, Write, WriteOutcome,
-    WriteValue,
+    SharedRun, Sink, SubscribeOptions, Update, Variable, Wake, Wakes, Write, WriteOutcome,
+    WriteValue, WriteVerb,
 };
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableReader, value_table};
 use trunkline_types::definition::{HANDLE_SLOT_BITS, generation_of, slot_of};
@@ -132,7 +132,7 @@ impl Rig {
             && let Some(sequence) =
                 variable.write_plain(caller, self.wall(), value, &mut Wakes::new())
         {
-            return Attempt::Done(WriteOutcome::Applied { sequence });
+            return Attempt::Done(WriteOutcome::Applied(sequence));
         }
         let mut wakes = Wakes::new();
         self.engine
@@ -225,7 +225,7 @@ impl Rig {
 /// The value, where a write is that and nothing else.
 fn put_by_client<'a>(write: &Write<'a>) -> Option<&'a Value> {
     let is_bare = write.origin == Origin::Client
-        && write.verb == Verb::Put
+        && write.verb == WriteVerb::Put
         && write.source_timestamp.is_none()
         && write.quality.is_none()
         && write.expected.is_none()
@@ -345,7 +345,7 @@ pub fn done(attempt: Attempt) -> WriteOutcome {
 }
 
 pub fn applied(sequence: u64) -> WriteOutcome {
-    WriteOutcome::Applied { sequence }
+    WriteOutcome::Applied(sequence)
 }
 
 /// Wakes nobody: the test drains when it wants to.

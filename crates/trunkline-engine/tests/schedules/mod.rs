@@ -87,7 +87,7 @@ pub fn try_write(engine: &Engine, session: u32, variable: &Variable, value: f64)
 pub fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
     let attempt = try_write(engine, session, variable, value);
     assert!(
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))),
         "{attempt:?}"
     );
 }

@@ -11,8 +11,9 @@
 //! page. Only the engine interprets cursors. A variable is found only if all conditions hold;
 //! conditions are agreed as the feature CONDITIONS.
 
+pub use trunkline_types::Comparison;
 use trunkline_types::wire::{put_str, put_u8, put_u32, put_u64};
-use trunkline_types::{Access, DataType};
+use trunkline_types::{Access, Condition, DataType};
 
 use super::typed::{TypeRun, put_access, read_access};
 use crate::decode::{Items, Payload};
@@ -40,22 +41,6 @@ pub struct FoundVariable<'a> {
     pub access: Access,
 }
 
-/// Comparison of a field with a given text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Comparison {
-    /// Equal to the text.
-    Equal = 1,
-    /// Not equal to the text.
-    Differs = 2,
-    /// Contains the text, ignoring case.
-    Contains = 3,
-    /// Numerically less than the text.
-    Below = 4,
-    /// Numerically greater than the text.
-    Above = 5,
-}
-
 /// A condition that found variables satisfy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FindCondition<'a> {
@@ -73,34 +58,12 @@ pub struct FindConditions<'a> {
     items: Items<'a>,
 }
 
-impl Comparison {
-    /// All comparisons, in ascending order of their numbers.
-    pub const ALL: [Comparison; 5] = [
-        Comparison::Equal,
-        Comparison::Differs,
-        Comparison::Contains,
-        Comparison::Below,
-        Comparison::Above,
-    ];
-
-    /// Returns the comparison with this number, if this version knows it.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.number() == number)
-    }
-
-    /// The number on the wire.
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The sign as written by people.
-    pub const fn sign(self) -> &'static str {
-        match self {
-            Comparison::Equal => "=",
-            Comparison::Differs => "!=",
-            Comparison::Contains => "~",
-            Comparison::Below => "<",
-            Comparison::Above => ">",
+impl<'a> From<&'a Condition> for FindCondition<'a> {
+    fn from(condition: &'a Condition) -> Self {
+        Self {
+            field: &condition.field,
+            comparison: condition.comparison.number(),
+            value: &condition.value,
         }
     }
 }

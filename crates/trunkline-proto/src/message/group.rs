@@ -17,7 +17,7 @@
 use trunkline_types::Value;
 use trunkline_types::wire::put_varint;
 
-use super::outcome::WriteOutcome;
+use super::outcome::WriteAnswer;
 use super::write::{WriteBuilder, WriteOptions, WriteRecord, Writes};
 use super::write_answers::{put_answer, read_outcome};
 use crate::decode::{Items, Payload};
@@ -121,7 +121,7 @@ impl<'a> GroupAnswerBuilder<'a> {
     }
 
     /// Appends the outcome of the next member.
-    pub fn push(&mut self, outcome: &WriteOutcome<'_>) {
+    pub fn push(&mut self, outcome: &WriteAnswer<'_>) {
         put_answer(self.frame.payload(), &mut self.previous, outcome);
         self.frame.count_item();
     }
@@ -172,7 +172,7 @@ impl<'a> GroupAnswer<'a> {
 }
 
 impl<'a> Iterator for GroupAnswer<'a> {
-    type Item = Result<WriteOutcome<'a>, DecodeError>;
+    type Item = Result<WriteAnswer<'a>, DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let previous = &mut self.previous;

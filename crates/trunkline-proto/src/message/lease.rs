@@ -19,23 +19,13 @@
 use std::time::Duration;
 
 use trunkline_types::wire::{put_u8, put_u64, put_varint, put_zigzag};
+pub use trunkline_types::{Granted, LeaseVerb};
 
 use super::fault::put_fault;
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
 const EXPECTED: u8 = 1;
-
-/// The action on leases.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LeaseVerb {
-    /// Take the lease; renews one that the session already holds.
-    Acquire,
-    /// Renew a lease that the session holds.
-    Renew,
-    /// Give the lease back.
-    Release,
-}
 
 /// The part common to all items of a LEASE frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,15 +156,6 @@ impl Iterator for Lease<'_> {
             Ok((*previous, sequence))
         })
     }
-}
-
-/// A lease that was granted, renewed or released.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Granted {
-    /// Remaining time from now, sent in ms; zero if the lease was released.
-    pub duration: Duration,
-    /// Sequence of the variable's newest update.
-    pub sequence: u64,
 }
 
 /// Writes a LEASED frame.

@@ -2,28 +2,13 @@
 
 use crate::FaultRef;
 
-/// The outcome of a write. Positions are sequences within the connection's epoch.
+/// The outcome of a write as it travels: positions are sequences within the connection's epoch.
+pub type WriteAnswer<'a> =
+    trunkline_types::WriteOutcome<u64, FaultRef<'a>, FaultRef<'a>, WouldBlock>;
+
+/// A subscriber's buffer is full, and the write was made without waiting. It was not numbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteOutcome<'a> {
-    /// The write became an update.
-    Applied {
-        /// Sequence of the update.
-        sequence: u64,
-    },
-    /// The value was within the deadband, so nothing changed.
-    Unchanged {
-        /// Sequence of the update that it equals.
-        sequence: u64,
-    },
-    /// A later write replaced it before it was carried out (write mode `newest`).
-    Superseded,
-    /// A rule refused the write; the fault names the rule.
-    Refused(FaultRef<'a>),
-    /// A subscriber's buffer is full. The write was not numbered and may be retried.
-    WouldBlock,
-    /// It is not known whether the write was carried out.
-    Unknown(FaultRef<'a>),
-}
+pub struct WouldBlock;
 
 pub(crate) const APPLIED: u8 = 0;
 pub(crate) const UNCHANGED: u8 = 1;

@@ -9,6 +9,7 @@
 //! ```
 
 use trunkline_types::wire::{put_str, put_u8};
+pub use trunkline_types::{WhyStage, WhyStep, WhyVerdict};
 
 use super::fault::put_sentence;
 use crate::decode::{Items, Payload};
@@ -20,124 +21,6 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 pub struct Why<'a> {
     /// Its full name.
     pub name: &'a str,
-}
-
-/// One stage on the path from a variable's source to its consumer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum WhyStage {
-    /// The name resolves to a variable.
-    Resolution,
-    /// The connection is up.
-    Connection,
-    /// The connection is secured.
-    Tls,
-    /// Both ends speak a common version.
-    Version,
-    /// The caller has the necessary rights.
-    Rights,
-    /// The library is running.
-    Library,
-    /// The source delivers.
-    Source,
-    /// No filter withholds the updates.
-    Filter,
-    /// No buffer is full.
-    Buffer,
-    /// The consumer takes the updates.
-    Consumer,
-    /// A stage of a newer version.
-    Unknown(u8),
-}
-
-/// The finding at a stage.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum WhyVerdict {
-    /// The stage works.
-    Ok,
-    /// The stage is the cause.
-    Fault,
-    /// Additional information.
-    Note,
-    /// A verdict of a newer version.
-    Unknown(u8),
-}
-
-/// A stage with its verdict.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WhyStep<'a> {
-    /// The stage.
-    pub stage: WhyStage,
-    /// The verdict.
-    pub verdict: WhyVerdict,
-    /// The finding, in a sentence.
-    pub sentence: &'a str,
-    /// The next step to take; empty if there is none.
-    pub next: &'a str,
-}
-
-const STAGES: [(WhyStage, &str); 10] = [
-    (WhyStage::Resolution, "resolution"),
-    (WhyStage::Connection, "connection"),
-    (WhyStage::Tls, "tls"),
-    (WhyStage::Version, "version"),
-    (WhyStage::Rights, "rights"),
-    (WhyStage::Library, "library"),
-    (WhyStage::Source, "source"),
-    (WhyStage::Filter, "filter"),
-    (WhyStage::Buffer, "buffer"),
-    (WhyStage::Consumer, "consumer"),
-];
-
-impl WhyStage {
-    /// The number on the wire.
-    pub fn number(self) -> u8 {
-        let index = STAGES.iter().position(|(stage, _)| *stage == self);
-        match (self, index) {
-            (WhyStage::Unknown(number), _) => number,
-            (_, Some(index)) => (index as u8).saturating_add(1),
-            (_, None) => 0,
-        }
-    }
-
-    /// Reads the number on the wire.
-    pub fn from_number(number: u8) -> Self {
-        let index = usize::from(number).checked_sub(1);
-        index
-            .and_then(|index| STAGES.get(index))
-            .map_or(WhyStage::Unknown(number), |(stage, _)| *stage)
-    }
-
-    /// The word shown to people and used by scripts.
-    pub fn name(self) -> &'static str {
-        STAGES
-            .iter()
-            .find(|(stage, _)| *stage == self)
-            .map_or("unknown", |(_, name)| *name)
-    }
-}
-
-impl WhyVerdict {
-    /// The number on the wire.
-    pub const fn number(self) -> u8 {
-        match self {
-            WhyVerdict::Ok => 0,
-            WhyVerdict::Fault => 1,
-            WhyVerdict::Note => 2,
-            WhyVerdict::Unknown(number) => number,
-        }
-    }
-
-    /// Reads the number on the wire.
-    pub const fn from_number(number: u8) -> Self {
-        match number {
-            0 => WhyVerdict::Ok,
-            1 => WhyVerdict::Fault,
-            2 => WhyVerdict::Note,
-            other => WhyVerdict::Unknown(other),
-        }
-    }
 }
 
 impl<'a> Why<'a> {
@@ -178,7 +61,7 @@ impl<'a> WhyAnswerBuilder<'a> {
     }
 
     /// Appends a step, in the order of the path.
-    pub fn push(&mut self, step: &WhyStep<'_>) {
+    pub fn push(&mut self, step: WhyStep<&str>) {
         let out = self.frame.payload();
         put_u8(out, step.stage.number());
         put_u8(out, step.verdict.number());
@@ -214,7 +97,7 @@ impl<'a> WhyAnswer<'a> {
 }
 
 impl<'a> Iterator for WhyAnswer<'a> {
-    type Item = Result<WhyStep<'a>, DecodeError>;
+    type Item = Result<WhyStep<&'a str>, DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.items.next_with(|payload| {

@@ -18,6 +18,7 @@
 //! that must be understood is agreed as a feature first. The content of EXT is agreed as the
 //! feature REGISTERS. SEND, REQUEST and UNFORCE have no value: its length is 0.
 
+pub use trunkline_types::WriteVerb;
 use trunkline_types::wire::{
     encode_value, encoded_len, put_bytes, put_i64, put_u8, put_u32, put_u64, put_varint, put_zigzag,
 };
@@ -42,59 +43,30 @@ const FIELD_VERB: u64 = 1;
 const FIELD_EXPECTED: u64 = 2;
 const FIELD_SUPERSEDED: u64 = 3;
 
-/// The action of a write.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum WriteVerb {
-    /// Sends the value to the variable's provider, and stores it in the cell once the provider has
-    /// accepted it; without a provider, stores it in the cell at once.
-    #[default]
-    Put,
-    /// Stores the value in the cell only.
-    Set,
-    /// Sends the value of the cell to the provider.
-    Send,
-    /// Asks the provider for a fresh value.
-    Request,
-    /// Forces the variable to the value until it is unforced.
-    Force,
-    /// Lets the variable show the value of its source again.
-    Unforce,
-    /// A number of a newer version.
-    Unknown(u8),
+/// The number of a verb in the extension; 0 if the verb needs no extension.
+const fn number_of(verb: Result<WriteVerb, u8>) -> u8 {
+    match verb {
+        Ok(WriteVerb::Put | WriteVerb::Set) => 0,
+        Ok(WriteVerb::Send) => 1,
+        Ok(WriteVerb::Request) => 2,
+        Ok(WriteVerb::Force) => 3,
+        Ok(WriteVerb::Unforce) => 4,
+        Err(number) => number,
+    }
 }
 
-impl WriteVerb {
-    /// Returns true if the verb has a value.
-    pub const fn has_value(self) -> bool {
-        matches!(self, WriteVerb::Put | WriteVerb::Set | WriteVerb::Force)
-    }
-
-    /// The number in the extension; 0 if the verb needs no extension.
-    const fn number(self) -> u8 {
-        match self {
-            WriteVerb::Put | WriteVerb::Set => 0,
-            WriteVerb::Send => 1,
-            WriteVerb::Request => 2,
-            WriteVerb::Force => 3,
-            WriteVerb::Unforce => 4,
-            WriteVerb::Unknown(number) => number,
-        }
-    }
-
-    const fn from_number(number: u8) -> Self {
-        match number {
-            1 => WriteVerb::Send,
-            2 => WriteVerb::Request,
-            3 => WriteVerb::Force,
-            4 => WriteVerb::Unforce,
-            other => WriteVerb::Unknown(other),
-        }
+const fn verb_of(number: u8) -> Result<WriteVerb, u8> {
+    match number {
+        1 => Ok(WriteVerb::Send),
+        2 => Ok(WriteVerb::Request),
+        3 => Ok(WriteVerb::Force),
+        4 => Ok(WriteVerb::Unforce),
+        other => Err(other),
     }
 }
 
 /// The options of a write, besides its value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteOptions {
     /// Time of the measurement; `None` to let the engine stamp it.
     pub source_timestamp: Option<Timestamp>,
@@ -102,8 +74,8 @@ pub struct WriteOptions {
     pub quality: Option<Quality>,
     /// True if the value is raw and the engine must scale it.
     pub raw: bool,
-    /// The action.
-    pub verb: WriteVerb,
+    /// The action, or the number of one of a newer version.
+    pub verb: Result<WriteVerb, u8>,
     /// Writes only if the variable is still at this position.
     pub expected: Option<Position>,
     /// Number of earlier writes of this client that it replaces and that were never sent.
@@ -112,17 +84,36 @@ pub struct WriteOptions {
     pub try_only: bool,
 }
 
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            source_timestamp: None,
+            quality: None,
+            raw: false,
+            verb: Ok(WriteVerb::Put),
+            expected: None,
+            superseded: 0,
+            try_only: false,
+        }
+    }
+}
+
 impl WriteOptions {
+    /// Returns true if the write has a value.
+    pub fn has_value(&self) -> bool {
+        self.verb.is_ok_and(WriteVerb::has_value)
+    }
+
     /// Returns true if an option does not fit into the plain form of a record.
     pub const fn needs_extension(&self) -> bool {
-        self.verb.number() != 0 || self.expected.is_some() || self.superseded > 0
+        number_of(self.verb) != 0 || self.expected.is_some() || self.superseded > 0
     }
 }
 
 fn read_extension(fields: &mut Payload<'_>, options: &mut WriteOptions) -> Result<(), DecodeError> {
     read_fields(fields, |id, field| {
         match id {
-            FIELD_VERB => options.verb = WriteVerb::from_number(field.u8()?),
+            FIELD_VERB => options.verb = verb_of(field.u8()?),
             FIELD_EXPECTED => {
                 options.expected = Some(Position {
                     epoch: field.u64()?,
@@ -237,7 +228,7 @@ impl<'a> WriteBuilder<'a> {
     ) -> &mut Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut flags = flag(options.raw, RAW)
-            | flag(options.verb == WriteVerb::Set, CELL_ONLY)
+            | flag(options.verb == Ok(WriteVerb::Set), CELL_ONLY)
             | flag(options.try_only, TRY);
         let out = self.frame.payload();
         let mut head = RecordHead::<HEAD_BYTES_MAX>::begin(out, value_bytes);
@@ -260,8 +251,8 @@ impl<'a> WriteBuilder<'a> {
     #[cold]
     fn put_extended(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) {
         let mut fields = Vec::new();
-        if options.verb.number() != 0 {
-            put_field(&mut fields, FIELD_VERB, &[options.verb.number()]);
+        if number_of(options.verb) != 0 {
+            put_field(&mut fields, FIELD_VERB, &[number_of(options.verb)]);
         }
         if let Some(expected) = options.expected {
             put_nested(&mut fields, FIELD_EXPECTED, |out| {
@@ -274,7 +265,7 @@ impl<'a> WriteBuilder<'a> {
         }
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(options.raw, RAW)
-            | flag(options.verb == WriteVerb::Set, CELL_ONLY)
+            | flag(options.verb == Ok(WriteVerb::Set), CELL_ONLY)
             | flag(options.try_only, TRY)
             | flag(options.source_timestamp.is_some(), SOURCE_TIME)
             | flag(options.quality.is_some(), QUALITY)
@@ -396,7 +387,7 @@ impl<'a> Iterator for Writes<'a> {
                 options.quality = Some(Quality::from_bits(payload.u32()?));
             }
             if flags & CELL_ONLY != 0 {
-                options.verb = WriteVerb::Set;
+                options.verb = Ok(WriteVerb::Set);
             }
             if flags & EXT != 0 {
                 let length = payload.varint_u32("a record extension")?;

@@ -20,7 +20,9 @@
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
 
 use super::fault::put_fault;
-use super::outcome::{APPLIED, REFUSED, SUPERSEDED, UNCHANGED, UNKNOWN, WOULD_BLOCK, WriteOutcome};
+use super::outcome::{
+    APPLIED, REFUSED, SUPERSEDED, UNCHANGED, UNKNOWN, WOULD_BLOCK, WouldBlock, WriteAnswer,
+};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
@@ -45,7 +47,7 @@ impl<'a> WriteAnswersBuilder<'a> {
     /// # Real-time
     /// Allocates only if the buffer has to grow.
     #[inline]
-    pub fn push(&mut self, outcome: &WriteOutcome<'_>) {
+    pub fn push(&mut self, outcome: &WriteAnswer<'_>) {
         put_answer(self.frame.payload(), &mut self.previous, outcome);
         self.frame.count_item();
     }
@@ -72,9 +74,9 @@ impl<'a> WriteAnswersBuilder<'a> {
 
 /// Appends an outcome; `previous` is the sequence of the previous answer.
 #[inline]
-pub(crate) fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteOutcome<'_>) {
+pub(crate) fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteAnswer<'_>) {
     match *outcome {
-        WriteOutcome::Applied { sequence } => {
+        WriteAnswer::Applied(sequence) => {
             let delta = sequence.wrapping_sub(*previous) as i64;
             *previous = sequence;
             let zigzag = ((delta as u64) << 1) ^ ((delta >> 63) as u64);
@@ -85,18 +87,18 @@ pub(crate) fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteO
                 put_zigzag(out, delta);
             }
         }
-        WriteOutcome::Unchanged { sequence } => {
+        WriteAnswer::Unchanged(sequence) => {
             put_outcome(out, UNCHANGED);
             put_zigzag(out, sequence.wrapping_sub(*previous) as i64);
             *previous = sequence;
         }
-        WriteOutcome::Superseded => put_outcome(out, SUPERSEDED),
-        WriteOutcome::Refused(fault) => {
+        WriteAnswer::Superseded => put_outcome(out, SUPERSEDED),
+        WriteAnswer::Refused(fault) => {
             put_outcome(out, REFUSED);
             put_fault(out, fault);
         }
-        WriteOutcome::WouldBlock => put_outcome(out, WOULD_BLOCK),
-        WriteOutcome::Unknown(fault) => {
+        WriteAnswer::NotTried(WouldBlock) => put_outcome(out, WOULD_BLOCK),
+        WriteAnswer::Unknown(fault) => {
             put_outcome(out, UNKNOWN);
             put_fault(out, fault);
         }
@@ -146,7 +148,7 @@ impl<'a> WriteAnswers<'a> {
 }
 
 impl<'a> Iterator for WriteAnswers<'a> {
-    type Item = Result<(u64, WriteOutcome<'a>), DecodeError>;
+    type Item = Result<(u64, WriteAnswer<'a>), DecodeError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -169,31 +171,25 @@ impl<'a> Iterator for WriteAnswers<'a> {
 pub(crate) fn read_outcome<'a>(
     payload: &mut Payload<'a>,
     previous: &mut u64,
-) -> Result<WriteOutcome<'a>, DecodeError> {
+) -> Result<WriteAnswer<'a>, DecodeError> {
     let head = payload.varint()?;
     let rest = head >> 1;
     if head & 1 == 0 {
         let delta = ((rest >> 1) as i64) ^ ((rest & 1) as i64).wrapping_neg();
         *previous = previous.wrapping_add_signed(delta);
-        return Ok(WriteOutcome::Applied {
-            sequence: *previous,
-        });
+        return Ok(WriteAnswer::Applied(*previous));
     }
     let mut sequence = |payload: &mut Payload<'a>| -> Result<u64, DecodeError> {
         *previous = previous.wrapping_add_signed(payload.zigzag()?);
         Ok(*previous)
     };
     match u8::try_from(rest) {
-        Ok(APPLIED) => Ok(WriteOutcome::Applied {
-            sequence: sequence(payload)?,
-        }),
-        Ok(UNCHANGED) => Ok(WriteOutcome::Unchanged {
-            sequence: sequence(payload)?,
-        }),
-        Ok(SUPERSEDED) => Ok(WriteOutcome::Superseded),
-        Ok(REFUSED) => Ok(WriteOutcome::Refused(payload.fault()?)),
-        Ok(WOULD_BLOCK) => Ok(WriteOutcome::WouldBlock),
-        Ok(UNKNOWN) => Ok(WriteOutcome::Unknown(payload.fault()?)),
+        Ok(APPLIED) => Ok(WriteAnswer::Applied(sequence(payload)?)),
+        Ok(UNCHANGED) => Ok(WriteAnswer::Unchanged(sequence(payload)?)),
+        Ok(SUPERSEDED) => Ok(WriteAnswer::Superseded),
+        Ok(REFUSED) => Ok(WriteAnswer::Refused(payload.fault()?)),
+        Ok(WOULD_BLOCK) => Ok(WriteAnswer::NotTried(WouldBlock)),
+        Ok(UNKNOWN) => Ok(WriteAnswer::Unknown(payload.fault()?)),
         _ => Err(payload.unexpected("the outcome of a write, 0 to 5", rest)),
     }
 }

@@ -501,7 +501,7 @@ fn why(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let items = WhyAnswer::decode(frame)?;
     let mut builder = WhyAnswerBuilder::begin(out, frame.request());
     for item in items {
-        builder.push(&item?);
+        builder.push(item?);
     }
     builder.finish();
     Ok(())

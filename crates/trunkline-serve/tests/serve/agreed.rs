@@ -5,7 +5,7 @@ use trunkline_proto::message::find::{Comparison, Find, FindCondition};
 use trunkline_proto::message::group::GroupWriteBuilder;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::{Hello, Welcome};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::watch::Watch;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswers;
@@ -60,7 +60,7 @@ fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
     let x = world.engine().libraries()[0].handles[0];
     let value = 1.0_f64.to_le_bytes();
     let forced = WriteOptions {
-        verb: WriteVerb::Force,
+        verb: Ok(WriteVerb::Force),
         ..WriteOptions::default()
     };
     let expected = WriteOptions {
@@ -102,8 +102,8 @@ fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
     });
     let answers = peer.frames(|frame| {
         let answers = WriteAnswers::decode(frame).ok()?;
-        let code = |outcome: WriteOutcome<'_>| match outcome {
-            WriteOutcome::Refused(fault) => Some(fault.code),
+        let code = |outcome: WriteAnswer<'_>| match outcome {
+            WriteAnswer::Refused(fault) => Some(fault.code),
             _ => None,
         };
         Some(

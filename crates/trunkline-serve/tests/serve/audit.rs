@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use trunkline_client::{Answer, Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AUDIT_PATIENCE, Administrator, AuditRoom, Caller, Engine, Order, OrderNote,
-    OrderRefused, OrderRule, Reply, Report, Rights, Wakes,
+    Reply, Report, Rights, Wakes,
 };
 use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;
@@ -14,7 +14,7 @@ use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::library::{LibraryOrder, LibraryVerb};
 use trunkline_proto::message::write::WriteVerb;
-use trunkline_proto::{FaultCode, Features, FrameKind, Negotiation};
+use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation};
 use trunkline_serve::{ServeOptions, Session};
 use trunkline_types::audit::AUDIT_PAGE_MAX;
 use trunkline_types::{
@@ -67,10 +67,7 @@ impl Administrator for Host {
     fn submit(&self, _caller: &Caller, order: Order, reply: Reply) {
         match order {
             Order::Audit(query) => self.waiting.lock().unwrap().push((query, reply)),
-            _ => reply.send(Err(OrderRefused {
-                rule: OrderRule::StoreFailed,
-                sentence: "not in this test".to_owned(),
-            })),
+            _ => reply.send(Err(Fault::new(FaultCode::StoreFailed, "not in this test"))),
         }
         if !self.is_slow {
             self.answer();
@@ -317,7 +314,7 @@ fn full_audit_parks_writes_forces_and_orders_until_its_host_takes_entries() {
     let room = full_audit(&world);
     let force = Write {
         options: WriteOptions {
-            verb: WriteVerb::Force,
+            verb: Ok(WriteVerb::Force),
             ..WriteOptions::default()
         },
         ..Write::new(plain, Value::F64(9.0))

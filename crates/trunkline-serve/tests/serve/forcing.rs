@@ -71,7 +71,7 @@ fn forcing_is_switched_by_those_who_may_administer() {
     force(&mut sut, &["rig/x".to_owned()]);
     let value = Value::F64(1.0);
     let mut hidden = trunkline_engine::Write::value(&value);
-    hidden.verb = trunkline_engine::Verb::Force;
+    hidden.verb = trunkline_engine::WriteVerb::Force;
     world.try_write("rig/own", &hidden);
 
     world.permit(Rights::READ);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, GroupOutcome, Lease, LeaseTerms, Snapshot, VariableRef, Write, WriteOptions,
+    Answer, GroupOutcome, Lease, LeaseTerms, NotTried, Snapshot, VariableRef, Write, WriteOptions,
     WriteOutcome,
 };
 use trunkline_proto::message::group::GroupWriteBuilder;
@@ -174,7 +174,7 @@ fn a_group_waits_for_a_slow_subscriber_and_goes_on_when_there_is_room() {
     let would_block = tried
         .outcomes
         .iter()
-        .all(|one| *one == WriteOutcome::WouldBlock);
+        .all(|one| *one == WriteOutcome::NotTried(NotTried::WouldBlock));
     assert!(tried.commit.is_some() || would_block);
 }
 
@@ -462,11 +462,11 @@ fn a_group_of_too_many_or_of_orders_is_refused() {
     let odd = [
         WriteOptions { raw: true, ..plain },
         WriteOptions {
-            verb: WriteVerb::Unforce,
+            verb: Ok(WriteVerb::Unforce),
             ..plain
         },
         WriteOptions {
-            verb: WriteVerb::Unknown(99),
+            verb: Err(99),
             ..plain
         },
     ];
@@ -493,7 +493,7 @@ fn a_group_of_too_many_or_of_orders_is_refused() {
         .unwrap();
     let answer = GroupAnswer::decode(&second).unwrap();
     assert_eq!(answer.head().commit, None);
-    use trunkline_proto::message::outcome::WriteOutcome as Wire;
+    use trunkline_proto::message::outcome::WriteAnswer as Wire;
     for outcome in answer {
         let Wire::Refused(fault) = outcome.unwrap() else {
             panic!("it is refused");

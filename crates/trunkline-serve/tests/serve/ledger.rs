@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use trunkline_client::{
     ClientOptions, Event, SubscribeOptions, SubscriptionId, VariableRef, Write,
 };
-use trunkline_engine::Verb;
+use trunkline_engine::WriteVerb;
 use trunkline_proto::Throughput;
 use trunkline_serve::ServeOptions;
 use trunkline_types::{Contract, DataType, Position, Properties, Tick, Value, VariableDefinition};
@@ -385,7 +385,11 @@ fn library() -> Vec<VariableDefinition> {
 fn force(world: &World, on: bool) {
     let value = Value::F64(50.0);
     let mut write = trunkline_engine::Write::value(&value);
-    write.verb = if on { Verb::Force } else { Verb::Unforce };
+    write.verb = if on {
+        WriteVerb::Force
+    } else {
+        WriteVerb::Unforce
+    };
     world.try_write("rig/b", &write);
 }
 

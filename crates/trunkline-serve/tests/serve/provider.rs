@@ -8,7 +8,7 @@ use trunkline_client::{
 use trunkline_engine::provider::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
 use trunkline_engine::{Attempt, Write as EngineWrite, WriteOutcome as EngineOutcome};
 use trunkline_proto::limits::KEEPALIVE_DEADLINE;
-use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
     ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderOutcome, ReadBack,
 };
@@ -189,7 +189,7 @@ fn what_is_not_its_own_a_provider_cannot_publish() {
     let codes = peer.frames(|frame| {
         let answers = WriteAnswers::decode(frame).unwrap().map(Result::unwrap);
         let code = |outcome| match outcome {
-            WireOutcome::Refused(fault) => Some(fault.code),
+            WriteAnswer::Refused(fault) => Some(fault.code),
             _ => None,
         };
         answers

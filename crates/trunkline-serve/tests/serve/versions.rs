@@ -122,7 +122,7 @@ fn without_registers_orders_to_them_are_refused_and_values_are_put() {
         };
         let verbs = [WriteVerb::Send, WriteVerb::Request, WriteVerb::Force];
         let orders = verbs.map(|verb| WriteOptions {
-            verb,
+            verb: Ok(verb),
             ..WriteOptions::default()
         });
         let conditional = WriteOptions {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trunkline_client::{Event, VariableRef, Write, WriteOptions, WriteOutcome};
+use trunkline_client::{Event, NotTried, VariableRef, Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{Answer as ProviderAnswer, Provider, Ticket, Wakes};
 use trunkline_proto::{FaultCode, FrameKind};
 use trunkline_types::{Access, DataType, Properties, Reason, Tick, Value};
@@ -189,7 +189,7 @@ fn a_write_that_must_not_wait_is_told_before_it_has_a_number() {
         .count();
     let blocked = outcomes
         .iter()
-        .filter(|o| matches!(o, WriteOutcome::WouldBlock))
+        .filter(|o| matches!(o, WriteOutcome::NotTried(NotTried::WouldBlock)))
         .count();
     assert_eq!((applied, blocked), (1, 3));
     // What was not numbered is not counted: no update is missing.

@@ -141,8 +141,8 @@ impl Client {
     /// Writes values and waits for all outcomes.
     ///
     /// When `timeout` expires, the call ends all writes without an outcome. A write that was not
-    /// sent is [cancelled](WriteOutcome::Cancelled) and will never be sent. A write that was sent
-    /// is [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
+    /// sent is [cancelled](crate::NotTried::Cancelled) and will never be sent. A write that was
+    /// sent is [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
     ///
     /// # Errors
     /// [`CallError`] if none of the writes was sent, and none will be.

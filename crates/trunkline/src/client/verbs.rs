@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use trunkline_client::{
     Answer, ClientCore, ClientOptions, Condition, ConnectionState, ForcedList, Found, GroupOutcome,
-    Lease, LeaseTerms, OpenOptions, Opened, ReadingPage, RequestError, RequestId, Session,
-    Snapshot, Step, VariableRef, Write, WriteBatchId, WriteCounts, WriteOutcome,
+    Lease, LeaseTerms, NotTried, OpenOptions, Opened, ReadingPage, RequestError, RequestId,
+    Session, Snapshot, Step, VariableRef, Write, WriteBatchId, WriteCounts, WriteOutcome,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -430,7 +430,8 @@ fn end_writes(
     error: CallError,
 ) -> Result<Vec<WriteOutcome>, CallError> {
     let outcomes = core.end_writes(batch);
-    let is_cancelled = |outcome: &WriteOutcome| matches!(outcome, WriteOutcome::Cancelled(_));
+    let is_cancelled =
+        |outcome: &WriteOutcome| matches!(outcome, WriteOutcome::NotTried(NotTried::Cancelled(_)));
     match outcomes.iter().all(is_cancelled) {
         true => Err(error),
         false => Ok(outcomes),

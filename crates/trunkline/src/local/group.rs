@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use trunkline_client::IntoValue;
 use trunkline_engine::{
-    AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember, LeaseVerb,
-    Refusal, Wakes, Write, WriteOutcome,
+    AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember,
+    LeaseRequest, Refusal, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Position, Sample, Value};
 
@@ -136,6 +136,22 @@ impl Group {
     }
 }
 
+/// Returns the refusal of a group that was not written. The engine refuses each of its members.
+fn refusal_of(culprit: Option<WriteOutcome>) -> Refusal {
+    match culprit {
+        Some(WriteOutcome::Refused(refusal)) => refusal,
+        None
+        | Some(
+            WriteOutcome::Applied(_)
+            | WriteOutcome::Unchanged(_)
+            | WriteOutcome::Superseded
+            | WriteOutcome::Unknown(_),
+        ) => Refusal::NotGroupable {
+            why: "the engine did not write the group and named no reason; report it",
+        },
+    }
+}
+
 impl Engine {
     /// Writes a group of variables of this engine: all or none, with one timestamp and one commit
     /// number, contiguous in every `all` subscription. The call waits while such a subscription
@@ -174,18 +190,17 @@ impl Engine {
                 GroupAttempt::Done(ended) => {
                     let culprit = ended.culprit.unwrap_or(0);
                     let Some(commit) = ended.commit else {
-                        let outcome = ended.outcomes.into_iter().nth(culprit);
-                        let refusal = match outcome {
-                            Some(WriteOutcome::Refused(refusal)) => refusal,
-                            _ => Refusal::Denied,
-                        };
+                        let refusal = refusal_of(ended.outcomes.into_iter().nth(culprit));
                         return Err(GroupRefused { culprit, refusal });
                     };
                     let position = |outcome| {
                         let sequence = match outcome {
-                            WriteOutcome::Applied { sequence }
-                            | WriteOutcome::Unchanged { sequence } => sequence,
-                            _ => 0,
+                            WriteOutcome::Applied(sequence) | WriteOutcome::Unchanged(sequence) => {
+                                sequence
+                            }
+                            WriteOutcome::Superseded
+                            | WriteOutcome::Refused(_)
+                            | WriteOutcome::Unknown(_) => 0,
                         };
                         Position {
                             epoch: core.epoch(),
@@ -233,7 +248,7 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
     pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseVerb::Acquire(duration))
+        self.order_lease(LeaseRequest::acquire(duration))
     }
 
     /// Releases the lease.
@@ -241,11 +256,11 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`Refusal::NotLeased`]: this handle does not hold it.
     pub fn release(&self) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseVerb::Release)
+        self.order_lease(LeaseRequest::release())
     }
 
-    fn order_lease(&self, verb: LeaseVerb) -> Result<Granted, Refusal> {
+    fn order_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
         let (now, handle) = (self.clock.now(), self.variable.handle());
-        self.core.lease(&self.caller, now, handle, verb, None)
+        self.core.lease(&self.caller, now, handle, request)
     }
 }

@@ -61,7 +61,7 @@ impl Engine {
             }
             gathered += 1;
             if let Some(sequence) = variable.write_short(moment.wall, &value, &mut wakes) {
-                return variable.written(WriteOutcome::Applied { sequence });
+                return variable.written(WriteOutcome::Applied(sequence));
             }
             if !variable.variable.is_provided() {
                 let write = Write::value(&value);
@@ -108,7 +108,7 @@ impl<T: IntoValue> Variable<T> {
             let (wall, mut wakes) = (self.wall(), Wakes::new());
             if let Some(sequence) = self.write_short(wall, &value, &mut wakes) {
                 wakes.send();
-                return self.written(WriteOutcome::Applied { sequence });
+                return self.written(WriteOutcome::Applied(sequence));
             }
         }
         self.write_common(&value)
@@ -194,17 +194,17 @@ impl<T: IntoValue> Variable<T> {
             sequence,
         };
         match outcome {
-            WriteOutcome::Applied { sequence } => Ok(Written {
+            WriteOutcome::Applied(sequence) => Ok(Written {
                 position: position(sequence),
                 changed: true,
             }),
-            WriteOutcome::Unchanged { sequence } => Ok(Written {
+            WriteOutcome::Unchanged(sequence) => Ok(Written {
                 position: position(sequence),
                 changed: false,
             }),
             WriteOutcome::Refused(refusal) => Err(WriteError::Refused(refusal)),
             WriteOutcome::Unknown(cause) => Err(WriteError::Unknown(cause)),
-            _ => Err(WriteError::Superseded),
+            WriteOutcome::Superseded => Err(WriteError::Superseded),
         }
     }
 }

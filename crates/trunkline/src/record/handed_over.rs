@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use trunkline_client::{Write, WriteBatchId, WriteOutcome};
+use trunkline_client::{NotTried, Write, WriteBatchId, WriteOutcome};
 use trunkline_types::wire::encoded_len;
 
 use super::RecordingError;
@@ -101,12 +101,16 @@ impl<'a> HandedOver<'a> {
         let (code, sentence) = match outcome {
             WriteOutcome::Refused(fault)
             | WriteOutcome::Unknown(fault)
-            | WriteOutcome::Cancelled(fault) => (fault.code.to_string(), fault.sentence.clone()),
-            WriteOutcome::WouldBlock => (
+            | WriteOutcome::NotTried(NotTried::Cancelled(fault)) => {
+                (fault.code.to_string(), fault.sentence.clone())
+            }
+            WriteOutcome::NotTried(NotTried::WouldBlock) => (
                 "would-block".to_owned(),
                 "it would have had to wait".to_owned(),
             ),
-            _ => return,
+            WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) | WriteOutcome::Superseded => {
+                return;
+            }
         };
         if let Some((_, known)) = self.failures.iter_mut().find(|(of, _)| *of == variable) {
             known.updates += 1;

@@ -7,7 +7,7 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Value};
 
 use super::Item;
 use super::pairs::Pair;
-use crate::connection::{Connection, facts, writing_fault};
+use crate::connection::{Connection, SUPERSEDED, facts, not_known, written};
 use crate::exit::{Exit, Tally};
 use crate::output::readings::{Change, ReadingPrinter};
 use crate::output::{Facts, Shown};
@@ -125,35 +125,24 @@ impl Report<'_> {
                     index,
                 } => (opened, value, *index),
             };
-            let (outcome, remark) = match outcomes.get(index) {
-                Some(WriteOutcome::Applied(position)) => (
-                    Outcome {
-                        word: "applied",
-                        position: Some(*position),
-                        commit,
-                    },
-                    remark.as_str(),
-                ),
-                Some(WriteOutcome::Unchanged(position)) => {
-                    let outcome = Outcome {
-                        word: "unchanged",
-                        position: Some(*position),
-                        commit,
-                    };
-                    (outcome, self.unchanged)
-                }
-                Some(WriteOutcome::Superseded) => {
-                    let outcome = Outcome {
-                        word: "superseded",
-                        position: None,
-                        commit: None,
-                    };
-                    (outcome, "superseded by a later write")
-                }
-                other => {
-                    self.failed(&problem_of(other, lost.as_ref()).of(name))?;
+            let answered = outcomes.get(index);
+            let not_answered = || Err(lost.clone().unwrap_or_else(not_known));
+            let (word, position) = match answered.map_or_else(not_answered, written) {
+                Ok(answered) => answered,
+                Err(problem) => {
+                    self.failed(&problem.of(name))?;
                     continue;
                 }
+            };
+            let outcome = Outcome {
+                word,
+                position,
+                commit: position.and(commit),
+            };
+            let remark = match answered {
+                Some(WriteOutcome::Unchanged(_)) => self.unchanged,
+                Some(WriteOutcome::Superseded) => SUPERSEDED,
+                _ => &remark,
             };
             // Another write may have followed already; the line reports the outcome of this one. An
             // order without a value has no value to compare with: the device may have answered
@@ -257,31 +246,6 @@ impl Report<'_> {
         self.tally
             .item_failed(self.context.show(problem, self.name_width)?);
         Ok(())
-    }
-}
-
-/// Returns the reason why a write failed, or may have failed.
-fn problem_of(outcome: Option<&WriteOutcome>, lost: Option<&Problem>) -> Problem {
-    match (outcome, lost) {
-        (Some(WriteOutcome::Refused(fault)), _) => writing_fault(fault),
-        (Some(WriteOutcome::Unknown(fault)), _) => {
-            let sentence = format!("it is not known whether it was written: {}", fault.sentence);
-            Problem::new(Exit::Unknown, fault.code.name(), &sentence)
-        }
-        (Some(WriteOutcome::Cancelled(fault)), _) => {
-            let sentence = format!("not written: {}", fault.sentence);
-            Problem::new(Exit::TimedOut, "cancelled", &sentence)
-        }
-        (Some(WriteOutcome::WouldBlock), _) => {
-            let sentence =
-                "a subscriber's buffer is full and the variable lets writers wait; try again";
-            Problem::new(Exit::Refused, "would-block", sentence)
-        }
-        (_, Some(lost)) => lost.clone(),
-        (_, None) => {
-            let sentence = "it is not known whether it was written; read it again";
-            Problem::new(Exit::Unknown, "unknown", sentence)
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::compare::{Back, Difference, Kind};
 use super::file::Saved;
 use super::{SavedArgs, wanted, with_engine};
 use crate::arguments::Form;
-use crate::connection::{Connection, writing_fault};
+use crate::connection::{Connection, SUPERSEDED, not_known, written};
 use crate::exit::{Exit, Tally};
 use crate::output::counted;
 use crate::output::json::Object;
@@ -205,15 +205,18 @@ fn write(
                 tally.item_failed(context.show(problem, width)?);
                 continue;
             }
-            Step::Write(_) => match outcomes.next() {
-                Some(WriteOutcome::Applied(_)) => ("applied", ""),
-                Some(WriteOutcome::Unchanged(_)) => ("unchanged", ""),
-                other => {
-                    let problem = of_outcome(other.as_ref()).of(&one.difference.name);
-                    tally.item_failed(context.show(&problem, width)?);
-                    continue;
+            Step::Write(_) => {
+                let outcome = outcomes.next();
+                match outcome.as_ref().map_or_else(|| Err(not_known()), written) {
+                    Ok((word, Some(_))) => (word, ""),
+                    Ok((word, None)) => (word, SUPERSEDED),
+                    Err(problem) => {
+                        let problem = problem.of(&one.difference.name);
+                        tally.item_failed(context.show(&problem, width)?);
+                        continue;
+                    }
                 }
-            },
+            }
         };
         push(&mut records, one.difference, word, remark, context)?;
     }
@@ -265,24 +268,6 @@ fn push(
         object,
         mood,
     })
-}
-
-fn of_outcome(outcome: Option<&WriteOutcome>) -> Problem {
-    match outcome {
-        Some(WriteOutcome::Refused(fault)) => writing_fault(fault),
-        Some(WriteOutcome::Unknown(fault)) => {
-            let sentence = format!("it is not known whether it was written: {}", fault.sentence);
-            Problem::new(Exit::Unknown, fault.code.name(), &sentence)
-        }
-        Some(WriteOutcome::Cancelled(fault)) => {
-            let sentence = format!("not written: {}", fault.sentence);
-            Problem::new(Exit::TimedOut, "cancelled", &sentence)
-        }
-        _ => {
-            let sentence = "it is not known whether it was written; read it again";
-            Problem::new(Exit::Unknown, "unknown", sentence)
-        }
-    }
 }
 
 /// Returns the problem of a failed call, which fails as a whole only if none of its writes was

@@ -7,7 +7,7 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::find::NamesBuilder;
 use trunkline_proto::message::info::{InfoAnswerBuilder, VariableInfo};
 use trunkline_proto::message::open::{OpenOptions, OpenedBuilder};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::begin_provided;
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
@@ -78,7 +78,7 @@ impl FakeEngine {
             Said::Why { request, .. } => {
                 let mut answer = WhyAnswerBuilder::begin(&mut self.out, *request);
                 let (stage, verdict) = (WhyStage::Library, WhyVerdict::Fault);
-                answer.push(&WhyStep {
+                answer.push(WhyStep {
                     stage,
                     verdict,
                     sentence: "it is stopped",
@@ -283,7 +283,7 @@ impl FakeEngine {
             .collect();
         let mut answer = WriteAnswersBuilder::begin(&mut self.out, writes[0].number);
         for sequence in sequences {
-            answer.push(&WriteOutcome::Applied { sequence });
+            answer.push(&WriteAnswer::Applied(sequence));
         }
         answer.finish();
     }

@@ -7,7 +7,7 @@ use trunkline_proto::message::forcing::ForcedEntry;
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::open::{OpenOptions, Opened, OpenedVariable};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb};
@@ -132,25 +132,25 @@ pub(super) fn write(write: WriteRecord<'_>) -> Json {
     })
 }
 
-pub(super) fn verb_name(verb: WriteVerb) -> String {
+pub(super) fn verb_name(verb: Result<WriteVerb, u8>) -> String {
     match verb {
-        WriteVerb::Unknown(number) => number.to_string(),
-        known => format!("{known:?}").to_lowercase(),
+        Err(number) => number.to_string(),
+        Ok(known) => format!("{known:?}").to_lowercase(),
     }
 }
 
-pub(super) fn answer((write, outcome): (u64, WriteOutcome<'_>)) -> Json {
+pub(super) fn answer((write, outcome): (u64, WriteAnswer<'_>)) -> Json {
     let mut item = match outcome {
-        WriteOutcome::Applied { sequence } => {
+        WriteAnswer::Applied(sequence) => {
             json!({ "outcome": "applied", "sequence": sequence.to_string() })
         }
-        WriteOutcome::Unchanged { sequence } => {
+        WriteAnswer::Unchanged(sequence) => {
             json!({ "outcome": "unchanged", "sequence": sequence.to_string() })
         }
-        WriteOutcome::Superseded => json!({ "outcome": "superseded" }),
-        WriteOutcome::Refused(at) => with("refused", fault(at)),
-        WriteOutcome::WouldBlock => json!({ "outcome": "would-block" }),
-        WriteOutcome::Unknown(at) => with("unknown", fault(at)),
+        WriteAnswer::Superseded => json!({ "outcome": "superseded" }),
+        WriteAnswer::Refused(at) => with("refused", fault(at)),
+        WriteAnswer::NotTried(WouldBlock) => json!({ "outcome": "would-block" }),
+        WriteAnswer::Unknown(at) => with("unknown", fault(at)),
     };
     item["write"] = json!(write.to_string());
     item

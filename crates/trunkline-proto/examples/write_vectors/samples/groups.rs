@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_proto::message::group::{GroupAnswerBuilder, GroupHead, GroupWriteBuilder};
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lease::{Granted, LeaseBuilder, LeaseHead, LeaseVerb, LeasedBuilder};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::message::write::WriteOptions;
 use trunkline_proto::{FaultCode, FaultRef};
@@ -54,8 +54,8 @@ fn groups(samples: &mut Vec<Sample>) {
             culprit: None,
         };
         let mut answer = GroupAnswerBuilder::begin(out, 40, head);
-        answer.push(&WriteOutcome::Applied { sequence: 813 });
-        answer.push(&WriteOutcome::Unchanged { sequence: 812 });
+        answer.push(&WriteAnswer::Applied(813));
+        answer.push(&WriteAnswer::Unchanged(812));
         answer.finish();
     });
     add(
@@ -67,7 +67,7 @@ fn groups(samples: &mut Vec<Sample>) {
                 commit: None,
                 culprit: Some(1),
             };
-            let refused = |code, sentence| WriteOutcome::Refused(FaultRef { code, sentence });
+            let refused = |code, sentence| WriteAnswer::Refused(FaultRef { code, sentence });
             let mut answer = GroupAnswerBuilder::begin(out, 40, head);
             answer.push(&refused(FaultCode::GroupRefused, ""));
             answer.push(&refused(

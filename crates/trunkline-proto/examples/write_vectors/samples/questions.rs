@@ -250,7 +250,7 @@ fn why(samples: &mut Vec<Sample>) {
                 "",
             ),
         ] {
-            answer.push(&step);
+            answer.push(step);
         }
         answer.finish();
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions, OpenTerms, OpenedBuilder};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
@@ -406,7 +406,7 @@ fn writes(samples: &mut Vec<Sample>) {
                 WriteOptions { quality, ..plain },
                 WriteOptions { raw: true, ..plain },
                 WriteOptions {
-                    verb: WriteVerb::Set,
+                    verb: Ok(WriteVerb::Set),
                     ..plain
                 },
                 WriteOptions {
@@ -417,7 +417,7 @@ fn writes(samples: &mut Vec<Sample>) {
                     source_timestamp,
                     quality,
                     raw: true,
-                    verb: WriteVerb::Set,
+                    verb: Ok(WriteVerb::Set),
                     try_only: true,
                     ..plain
                 },
@@ -433,7 +433,10 @@ fn writes(samples: &mut Vec<Sample>) {
         "What only an extension says: send, request, force, unforce, expected, superseded",
         |out| {
             let mut write = WriteBuilder::begin(out, 9);
-            let of = |verb| WriteOptions { verb, ..plain };
+            let of = |verb| WriteOptions {
+                verb: Ok(verb),
+                ..plain
+            };
             for verb in [WriteVerb::Send, WriteVerb::Request, WriteVerb::Unforce] {
                 write.push(5, &of(verb), &[]);
             }
@@ -480,7 +483,7 @@ fn write_answers(samples: &mut Vec<Sample>) {
         "All applied, at ascending sequences",
         |out| {
             let mut answers = WriteAnswersBuilder::begin(out, 1000);
-            (813..818).for_each(|sequence| answers.push(&WriteOutcome::Applied { sequence }));
+            (813..818).for_each(|sequence| answers.push(&WriteAnswer::Applied(sequence)));
             answers.finish();
         },
     );
@@ -496,14 +499,14 @@ fn write_answers(samples: &mut Vec<Sample>) {
         };
         let mut answers = WriteAnswersBuilder::begin(out, 5);
         for outcome in [
-            WriteOutcome::Applied { sequence: 10 },
-            WriteOutcome::Unchanged { sequence: 10 },
-            WriteOutcome::Superseded,
-            WriteOutcome::Refused(refused),
-            WriteOutcome::WouldBlock,
-            WriteOutcome::Unknown(unknown),
-            WriteOutcome::Applied { sequence: 1 << 63 },
-            WriteOutcome::Applied { sequence: 2 },
+            WriteAnswer::Applied(10),
+            WriteAnswer::Unchanged(10),
+            WriteAnswer::Superseded,
+            WriteAnswer::Refused(refused),
+            WriteAnswer::NotTried(WouldBlock),
+            WriteAnswer::Unknown(unknown),
+            WriteAnswer::Applied(1 << 63),
+            WriteAnswer::Applied(2),
         ] {
             answers.push(&outcome);
         }

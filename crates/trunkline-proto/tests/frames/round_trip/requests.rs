@@ -210,10 +210,10 @@ proptest! {
         out.clear();
         let steps: Vec<_> = items.iter().map(|((stage, verdict), sentence, next)| WhyStep {
             stage: WhyStage::from_number(*stage), verdict: WhyVerdict::from_number(*verdict),
-            sentence, next,
+            sentence: sentence.as_str(), next: next.as_str(),
         }).collect();
         let mut builder = WhyAnswerBuilder::begin(&mut out, 1);
-        steps.iter().for_each(|step| builder.push(step));
+        steps.iter().for_each(|step| builder.push(*step));
         builder.finish();
         prop_assert_eq!(all(WhyAnswer::decode(&frame(&out)).unwrap()), steps);
     }

@@ -15,7 +15,7 @@ use trunkline_proto::message::lease::{
     Granted, Lease, LeaseBuilder, LeaseHead, LeaseVerb, Leased, LeasedBuilder,
 };
 use trunkline_proto::message::lost::{LostBuilder, LostRecord, LostRecords};
-use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot, decode_snapshot};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder, run_header};
@@ -77,8 +77,8 @@ proptest! {
         for (handle, source_timestamp, quality, (raw, verb, try_only), value, at, superseded)
             in &items {
             let verbs = [
-                WriteVerb::Put, WriteVerb::Set, WriteVerb::Send, WriteVerb::Request,
-                WriteVerb::Force, WriteVerb::Unforce, WriteVerb::Unknown(200),
+                Ok(WriteVerb::Put), Ok(WriteVerb::Set), Ok(WriteVerb::Send), Ok(WriteVerb::Request),
+                Ok(WriteVerb::Force), Ok(WriteVerb::Unforce), Err(200),
             ];
             let verb = verbs[usize::from(*verb) % verbs.len()];
             let options = WriteOptions {
@@ -121,9 +121,9 @@ proptest! {
 
         let head = GroupHead { commit: (commit > 0).then_some(commit), culprit };
         let outcomes: Vec<_> = items.iter().map(|(.., sequence, fault)| match sequence % 3 {
-            0 => WriteOutcome::Applied { sequence: *sequence },
-            1 => WriteOutcome::Unchanged { sequence: *sequence },
-            _ => WriteOutcome::Refused(fault_ref(fault)),
+            0 => WriteAnswer::Applied(*sequence),
+            1 => WriteAnswer::Unchanged(*sequence),
+            _ => WriteAnswer::Refused(fault_ref(fault)),
         }).collect();
         out.clear();
         let mut builder = GroupAnswerBuilder::begin(&mut out, request, head);
@@ -215,12 +215,12 @@ proptest! {
     #[test]
     fn write_answers(first: u64, items in vec((0..6_u8, number(), fault()), 1..20)) {
         let outcomes: Vec<_> = items.iter().map(|(kind, sequence, fault)| match kind {
-            0 => WriteOutcome::Applied { sequence: *sequence },
-            1 => WriteOutcome::Unchanged { sequence: *sequence },
-            2 => WriteOutcome::Superseded,
-            3 => WriteOutcome::Refused(fault_ref(fault)),
-            4 => WriteOutcome::WouldBlock,
-            _ => WriteOutcome::Unknown(fault_ref(fault)),
+            0 => WriteAnswer::Applied(*sequence),
+            1 => WriteAnswer::Unchanged(*sequence),
+            2 => WriteAnswer::Superseded,
+            3 => WriteAnswer::Refused(fault_ref(fault)),
+            4 => WriteAnswer::NotTried(WouldBlock),
+            _ => WriteAnswer::Unknown(fault_ref(fault)),
         }).collect();
         let mut out = Vec::new();
         let mut builder = WriteAnswersBuilder::begin(&mut out, first);

@@ -1,7 +1,7 @@
 //! Faults on the way to a variable: its name, the connection, rights, its library.
 
 use trunkline_client::ClientOptions;
-use trunkline_engine::{LeaseVerb, Rights, Wakes};
+use trunkline_engine::{LeaseRequest, Rights, Wakes};
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Disconnect, Endpoint, Negotiation, VersionRange};
 use trunkline_serve::ServeOptions;
@@ -174,9 +174,9 @@ pub(super) const ROWS: &[Row] = &[
             let (other, x) = (another(&pair.world), pair.variable(NAME));
             let engine = pair.world.engine();
             let handle = engine.resolve(&other, NAME).unwrap().handle();
-            let verb = LeaseVerb::Acquire(60 * SECOND);
+            let request = LeaseRequest::acquire(60 * SECOND);
             engine
-                .lease(&other, pair.world.time().0, handle, verb, None)
+                .lease(&other, pair.world.time().0, handle, request)
                 .unwrap();
             pair.write([(x, 2.0)]);
             why(&mut pair, NAME)

@@ -1,7 +1,7 @@
 //! Faults of what a variable says: its source, and what filters its updates.
 
 use trunkline_client::SubscribeOptions;
-use trunkline_engine::{Origin, Verb, Wakes, Write as EngineWrite};
+use trunkline_engine::{Origin, Wakes, Write as EngineWrite, WriteVerb};
 use trunkline_proto::message::why::WhyStage;
 use trunkline_types::{Contract, DataType, Properties, Reason, Scaling, Value};
 
@@ -127,7 +127,7 @@ pub(super) const ROWS: &[Row] = &[
             let (mut pair, ..) = provided(|_| {});
             let held = Value::F64(7.0);
             let mut force = EngineWrite::value(&held);
-            force.verb = Verb::Force;
+            force.verb = WriteVerb::Force;
             pair.world.try_write(NAME, &force);
             pair.world.publish(NAME, &Value::F64(2.0));
             why(&mut pair, NAME)

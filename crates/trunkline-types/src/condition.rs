@@ -3,8 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-pub use trunkline_proto::message::find::Comparison;
-use trunkline_proto::message::find::FindCondition;
+/// Comparison of a field with a given text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Comparison {
+    /// Equal to the text.
+    Equal = 1,
+    /// Not equal to the text.
+    Differs = 2,
+    /// Contains the text, ignoring case.
+    Contains = 3,
+    /// Numerically less than the text.
+    Below = 4,
+    /// Numerically greater than the text.
+    Above = 5,
+}
 
 /// A field compared with a text, such as `units=degC`, `description~pump` or `range.high>100`. The
 /// engine defines which fields exist.
@@ -25,6 +38,38 @@ pub struct ConditionError {
     text: String,
 }
 
+impl Comparison {
+    /// All comparisons, in ascending order of their numbers.
+    pub const ALL: [Comparison; 5] = [
+        Comparison::Equal,
+        Comparison::Differs,
+        Comparison::Contains,
+        Comparison::Below,
+        Comparison::Above,
+    ];
+
+    /// Returns the comparison with this number, if this version knows it.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.number() == number)
+    }
+
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The sign as written by people.
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Comparison::Equal => "=",
+            Comparison::Differs => "!=",
+            Comparison::Contains => "~",
+            Comparison::Below => "<",
+            Comparison::Above => ">",
+        }
+    }
+}
+
 impl Condition {
     /// Returns a condition that compares `field` with `value`.
     pub fn new(field: &str, comparison: Comparison, value: &str) -> Self {
@@ -32,14 +77,6 @@ impl Condition {
             field: field.to_owned(),
             comparison,
             value: value.to_owned(),
-        }
-    }
-
-    pub(crate) fn wire(&self) -> FindCondition<'_> {
-        FindCondition {
-            field: &self.field,
-            comparison: self.comparison.number(),
-            value: &self.value,
         }
     }
 }

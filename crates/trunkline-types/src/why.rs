@@ -1,0 +1,169 @@
+//! The steps by which an engine, its session and a client explain why a variable does not deliver
+//! (B-14).
+
+/// One stage on the path from a variable's source to its consumer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WhyStage {
+    /// The name resolves to a variable.
+    Resolution,
+    /// The connection is up.
+    Connection,
+    /// The connection is secured.
+    Tls,
+    /// Both ends speak a common version.
+    Version,
+    /// The caller has the necessary rights.
+    Rights,
+    /// The library is running.
+    Library,
+    /// The source delivers.
+    Source,
+    /// No filter withholds the updates.
+    Filter,
+    /// No buffer is full.
+    Buffer,
+    /// The consumer takes the updates.
+    Consumer,
+    /// A stage of a newer version.
+    Unknown(u8),
+}
+
+/// The finding at a stage.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WhyVerdict {
+    /// The stage works.
+    Ok,
+    /// The stage is the cause.
+    Fault,
+    /// Additional information.
+    Note,
+    /// A verdict of a newer version.
+    Unknown(u8),
+}
+
+/// A stage with its verdict. In a received frame, the texts are borrowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WhyStep<T = String> {
+    /// The stage.
+    pub stage: WhyStage,
+    /// The verdict on this stage.
+    pub verdict: WhyVerdict,
+    /// A sentence that describes the finding.
+    pub sentence: T,
+    /// The next step to take; empty if there is nothing to do.
+    pub next: T,
+}
+
+const STAGES: [(WhyStage, &str); 10] = [
+    (WhyStage::Resolution, "resolution"),
+    (WhyStage::Connection, "connection"),
+    (WhyStage::Tls, "tls"),
+    (WhyStage::Version, "version"),
+    (WhyStage::Rights, "rights"),
+    (WhyStage::Library, "library"),
+    (WhyStage::Source, "source"),
+    (WhyStage::Filter, "filter"),
+    (WhyStage::Buffer, "buffer"),
+    (WhyStage::Consumer, "consumer"),
+];
+
+impl WhyStage {
+    /// The number on the wire.
+    pub fn number(self) -> u8 {
+        let index = STAGES.iter().position(|(stage, _)| *stage == self);
+        match (self, index) {
+            (WhyStage::Unknown(number), _) => number,
+            (_, Some(index)) => (index as u8).saturating_add(1),
+            (_, None) => 0,
+        }
+    }
+
+    /// Reads the number on the wire.
+    pub fn from_number(number: u8) -> Self {
+        let index = usize::from(number).checked_sub(1);
+        index
+            .and_then(|index| STAGES.get(index))
+            .map_or(WhyStage::Unknown(number), |(stage, _)| *stage)
+    }
+
+    /// The word shown to people and used by scripts.
+    pub fn name(self) -> &'static str {
+        STAGES
+            .iter()
+            .find(|(stage, _)| *stage == self)
+            .map_or("unknown", |(_, name)| *name)
+    }
+}
+
+impl WhyVerdict {
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            WhyVerdict::Ok => 0,
+            WhyVerdict::Fault => 1,
+            WhyVerdict::Note => 2,
+            WhyVerdict::Unknown(number) => number,
+        }
+    }
+
+    /// Reads the number on the wire.
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            0 => WhyVerdict::Ok,
+            1 => WhyVerdict::Fault,
+            2 => WhyVerdict::Note,
+            other => WhyVerdict::Unknown(other),
+        }
+    }
+}
+
+impl WhyStep {
+    /// Nothing is wrong at this stage.
+    pub fn ok(stage: WhyStage, sentence: impl Into<String>) -> Self {
+        Self {
+            stage,
+            verdict: WhyVerdict::Ok,
+            sentence: sentence.into(),
+            next: String::new(),
+        }
+    }
+
+    /// A finding that is worth knowing, but not the cause.
+    pub fn note(stage: WhyStage, sentence: impl Into<String>) -> Self {
+        Self {
+            verdict: WhyVerdict::Note,
+            ..Self::ok(stage, sentence)
+        }
+    }
+
+    /// The cause, with its remedy.
+    pub fn fault(stage: WhyStage, sentence: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            verdict: WhyVerdict::Fault,
+            next: next.into(),
+            ..Self::ok(stage, sentence)
+        }
+    }
+
+    /// The borrowed form, for encoding.
+    pub fn as_ref(&self) -> WhyStep<&str> {
+        WhyStep {
+            stage: self.stage,
+            verdict: self.verdict,
+            sentence: &self.sentence,
+            next: &self.next,
+        }
+    }
+}
+
+impl WhyStep<&str> {
+    /// Converts to the owned form.
+    pub fn to_step(self) -> WhyStep {
+        WhyStep {
+            stage: self.stage,
+            verdict: self.verdict,
+            sentence: self.sentence.to_owned(),
+            next: self.next.to_owned(),
+        }
+    }
+}
