@@ -141,6 +141,10 @@ fmt: toolchain ## Formats the source and writes the generated pages
 	@cargo fmt --all && cargo fmt --manifest-path bench/Cargo.toml
 	@cargo build --bin trunkline && cargo xtask docs --require-binary
 
+.PHONY: picture
+picture: toolchain ## The picture of README, made by running commands against the demo
+	@cargo build --bin trunkline && cargo xtask picture
+
 .PHONY: install
 install: toolchain ## Installs the commands trunkline and tl for the current user
 	@cargo install --path crates/trunkline-cli --locked

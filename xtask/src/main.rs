@@ -6,6 +6,7 @@
 //! - [`tidy`]: links, manifests, and crates that may not reach for threads and clocks.
 //! - [`behaviours`]: which behaviour of the specification is checked by which test.
 //! - [`docs`]: reference pages made from the program, and facts the texts repeat.
+//! - [`picture`]: the picture of README, made by running commands.
 //!
 //! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links
 //! and headings, [`finding`] is what a rule reports.
@@ -18,6 +19,7 @@ mod docs;
 mod finding;
 mod layers;
 mod markdown;
+mod picture;
 mod tidy;
 mod tree;
 mod words;
@@ -36,6 +38,7 @@ cargo xtask <command>
   docs [--check]         write the generated reference pages and check the facts the texts repeat
        --binary PATH     the trunkline binary to ask (default: the newest one under the target folder)
        --require-binary  fail when there is no binary, instead of skipping the page made from it
+  picture                run commands against the demo and write the picture of README
 ";
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn run(args: &[String]) -> Result<Outcome, String> {
         "layers" => refuse_options().and_then(|()| layers::run(&root)),
         "tidy" => refuse_options().and_then(|()| tidy::run(&Tree::load(&root)?)),
         "behaviours" => behaviours::run(&Tree::load(&root)?, options),
+        "picture" => refuse_options().and_then(|()| picture::run(&Tree::load(&root)?)),
         "docs" => docs::run(&Tree::load(&root)?, options),
         other => Err(format!("there is no command `{other}`\n\n{USAGE}")),
     }

@@ -18,6 +18,9 @@ const REASONS: &str = "crates/trunkline-types/src/quality.rs";
 type Make = fn(&Tree) -> Result<String, String>;
 const BLOCKS: &[(&str, &str, Make)] = &[
     ("README.md", "crates", crates),
+    ("README.md", "demo_client", |tree| {
+        example(tree, "crates/trunkline/examples/demo_client.rs")
+    }),
     ("docs/explanation/architecture.md", "layers", |tree| {
         Ok(layers::table_in_markdown(tree))
     }),
@@ -32,9 +35,16 @@ const BLOCKS: &[(&str, &str, Make)] = &[
 
 /// The pages with their parts made anew.
 pub(super) fn fill(tree: &Tree, findings: &mut Vec<Finding>) -> Result<Vec<Page>, String> {
-    let mut pages = Vec::new();
+    let mut pages: Vec<Page> = Vec::new();
     for (path, name, make) in BLOCKS {
-        pages.extend(fill_one(tree, path, name, &make(tree)?, findings));
+        let part = make(tree)?;
+        // A page may have several parts.
+        let begun = pages.iter_mut().find(|page| page.path == *path);
+        let text = begun.as_ref().map_or(tree.text(path), |page| Some(&page.text));
+        match (fill_one(text, path, name, &part, findings), begun) {
+            (Some(filled), Some(page)) => *page = filled,
+            (filled, _) => pages.extend(filled),
+        }
     }
     Ok(pages)
 }
@@ -49,7 +59,7 @@ pub(super) fn configuration(tree: &Tree, help: &Help, findings: &mut Vec<Finding
     let is_told = !help.configuration.is_empty() && has_marker;
     is_told.then(|| {
         fill_one(
-            tree,
+            tree.text(path),
             path,
             "keys",
             &cli::write_configuration(help),
@@ -59,13 +69,13 @@ pub(super) fn configuration(tree: &Tree, help: &Help, findings: &mut Vec<Finding
 }
 
 fn fill_one(
-    tree: &Tree,
+    text: Option<&str>,
     path: &str,
     name: &str,
     part: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<Page> {
-    let message = match tree.text(path) {
+    let message = match text {
         None => "the page is missing".to_owned(),
         Some(text) => match replace(text, name, part) {
             Some(text) => {

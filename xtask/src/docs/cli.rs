@@ -135,7 +135,8 @@ pub(super) fn ask(tree: &Tree, options: &Options) -> Result<Answer, String> {
         .map_err(|e| format!("`{shown} help --json`: {e}"))
 }
 
-fn newest_binary(tree: &Tree) -> Result<Option<PathBuf>, String> {
+/// Returns the newer one of the binaries under the target folder.
+pub(crate) fn newest_binary(tree: &Tree) -> Result<Option<PathBuf>, String> {
     let metadata = MetadataCommand::new()
         .current_dir(tree.root())
         .no_deps()

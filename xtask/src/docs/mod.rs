@@ -14,6 +14,7 @@ mod summary;
 use std::fs;
 use std::path::PathBuf;
 
+pub(crate) use self::cli::newest_binary;
 use crate::finding::{Finding, Outcome};
 use crate::tree::Tree;
 

