@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use trunkline::Client;
+use trunkline::types::ledger::EndedItem;
 use trunkline::types::{Contract, LibraryDefinition, Value};
 use trunkline_engine::{
-    Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions, Variable,
-    Wake, Wakes, Write,
+    Caller, Consumer, Delivery, Engine, EngineOptions, Sink, Subscribe, Variable, Wake, Wakes,
+    Write,
 };
 use trunkline_net::Clock;
 
@@ -74,9 +75,8 @@ fn follow(
     row: &mut Row,
 ) -> Outcome<Consumer> {
     let mut consumer = Consumer::new(engine.clone(), Box::new(NoWake));
-    let options = SubscribeOptions::default();
     for variable in variables {
-        consumer.subscribe(caller, 1, Contract::Latest, options, variable, None)?;
+        consumer.subscribe(caller, variable, Subscribe::new(1, Contract::Latest))?;
     }
     let mut set = Counted(0);
     while consumer.drain(&mut set, &mut Wakes::new()) {}

@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use trunkline_engine::{
-    Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions, Variable,
-    Wake, Wakes, Write,
+    Caller, Consumer, Delivery, Engine, EngineOptions, Sink, Subscribe, Variable, Wake, Wakes,
+    Write,
 };
 use trunkline_ring::LastValue;
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Properties, Tick, Timestamp, Value, VariableDefinition,
 };
@@ -212,8 +213,11 @@ fn subscribed(contract: Contract, only_changes: bool) -> Round {
     let (engine, variables) = scene(1, |_| {});
     let caller = Caller::local(1, 0);
     let mut consumer = Consumer::new(engine.clone(), Box::new(Silent));
-    let options = SubscribeOptions { only_changes };
-    let subscribed = consumer.subscribe(&caller, 1, contract, options, &variables[0], None);
+    let wanted = Subscribe {
+        only_changes,
+        ..Subscribe::new(1, contract)
+    };
+    let subscribed = consumer.subscribe(&caller, &variables[0], wanted);
     assert!(subscribed.is_ok());
     Box::new(move |count| {
         let mut wakes = Wakes::new();

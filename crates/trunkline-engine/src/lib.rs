@@ -83,9 +83,7 @@ pub use audit::{
 };
 pub use caller::{Caller, Principal, Rights};
 pub use clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
-pub use consumer::{
-    Consumer, Delivery, EndedItem, ITEMS_MAX, Looked, ProviderOrder, Sink, SubscribeOptions,
-};
+pub use consumer::{Consumer, Delivery, ITEMS_MAX, Looked, ProviderOrder, Sink, Subscribe};
 pub use engine::{Engine, EngineOptions};
 pub use feed::SharedRun;
 pub use force::{ForcedPage, ForcedVariable};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rig::absent::{COST, MAX, leave, numbers, return_of, session, used};
 use rig::{Recorder, Rig, all, at, balanced, define, sequences, updates};
-use trunkline_engine::{Consumer, SubscribeOptions, Wakes};
+use trunkline_engine::{Consumer, Subscribe, Wakes};
 use trunkline_types::{Contract, DataType, Properties};
 
 /// Behaviour: B-05.
@@ -327,9 +327,12 @@ fn one_request_looks_through_so_many_entries_of_others_and_no_more() {
     assert_eq!(per_request, 65_536);
     let mut left = per_request;
     for variable in &variables {
-        let options = SubscribeOptions::default();
+        let wanted = Subscribe {
+            resume: Some(at(1)),
+            ..Subscribe::new(1, all(10_000))
+        };
         consumer
-            .subscribe(&rig.caller, 1, all(10_000), options, variable, Some(at(1)))
+            .subscribe(&rig.caller, variable, wanted)
             .expect("it may be subscribed");
         let looks = left - consumer.looks_left();
         assert!(looks <= 1024, "{looks}");

@@ -14,9 +14,7 @@ use std::time::Duration;
 
 use rig::absent::{COST, MAX, leave, numbers, return_of, session, used};
 use rig::{Rig, all, applied, at, define, drain_some, only_updates, sequences, stalling, updates};
-use trunkline_engine::{
-    AccessError, Attempt, Caller, Consumer, SubscribeOptions, Variable, Wakes, Write,
-};
+use trunkline_engine::{AccessError, Attempt, Caller, Consumer, Subscribe, Variable, Wakes, Write};
 use trunkline_types::Value;
 
 /// A subscriber that takes nothing, of a variable that is written until at most `left` of the
@@ -75,10 +73,16 @@ fn who_comes_back_is_not_refused_and_gets_all_where_the_engine_is_full() {
         write(&rig, &x, count);
         let _stopped = fill(&rig, left);
         let mut next = return_of(&rig);
-        let options = SubscribeOptions::default();
         let mut subscribe = |id, variable| {
             let had = Some(at(0));
-            next.subscribe(&rig.caller, id, all(100_000), options, variable, had)
+            next.subscribe(
+                &rig.caller,
+                variable,
+                Subscribe {
+                    resume: had,
+                    ..Subscribe::new(id, all(100_000))
+                },
+            )
         };
         for (id, variable) in [(2, &y), (2, &x)] {
             let refused = subscribe(id, variable);

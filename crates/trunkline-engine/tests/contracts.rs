@@ -12,7 +12,7 @@ mod rig;
 use std::time::Duration;
 
 use rig::{Rig, Told, balanced, drain, drain_some, numbers, only_updates, sequences, updates};
-use trunkline_engine::{Consumer, Origin, SubscribeOptions, Wakes, Write};
+use trunkline_engine::{Consumer, Origin, Wakes, Write};
 use trunkline_types::{
     Contract, DataType, Lost, Properties, Quality, Reason, Value, VariableDefinition,
 };
@@ -569,15 +569,14 @@ fn source_and_clients_are_heard_alike() {
 }
 
 #[test]
-fn options_of_a_subscription_are_those_it_was_made_with_as_long_as_it_is_there() {
+fn only_changes_stays_as_it_was_asked_for_while_the_subscription_exists() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &x);
     rig.subscribe_changes(&mut consumer, 2, Contract::Latest, &x);
-    let only_changes = |only_changes| Some(SubscribeOptions { only_changes });
-    assert_eq!(consumer.options(1), only_changes(false));
-    assert_eq!(consumer.options(2), only_changes(true));
-    assert_eq!(consumer.options(3), None);
+    assert_eq!(consumer.only_changes(1), Some(false));
+    assert_eq!(consumer.only_changes(2), Some(true));
+    assert_eq!(consumer.only_changes(3), None);
     consumer.unsubscribe(2, None, &mut Wakes::new());
-    assert_eq!(consumer.options(2), None);
+    assert_eq!(consumer.only_changes(2), None);
 }

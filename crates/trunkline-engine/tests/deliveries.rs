@@ -12,7 +12,8 @@ mod rig;
 use std::time::Duration;
 
 use rig::{Bell, Rig, balanced, drain, drain_some, only_updates, updates};
-use trunkline_engine::{AccessError, Consumer, SubscribeOptions, Wakes, Write, WriteOutcome};
+use trunkline_engine::{AccessError, Consumer, Subscribe, Wakes, Write, WriteOutcome};
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, DataType, Properties, Value, VariableDefinition};
 
 const CONTRACTS: [Contract; 4] = [
@@ -128,8 +129,7 @@ fn error_of_one_item_is_that_items_only() {
     for name in ["rig/x", "rig/secret", "rig/none", "rig/y"] {
         let variable = rig.engine.resolve(&rig.caller, name);
         results.push(variable.and_then(|variable| {
-            let options = SubscribeOptions::default();
-            consumer.subscribe(&rig.caller, 1, Contract::ALL, options, &variable, None)
+            consumer.subscribe(&rig.caller, &variable, Subscribe::new(1, Contract::ALL))
         }));
     }
     assert_eq!(results[0], Ok(()));
@@ -151,11 +151,13 @@ fn subscription_keeps_the_contract_and_options_it_was_made_with() {
     let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Last(5), &x);
-    let plain = SubscribeOptions::default();
-    let changes = SubscribeOptions { only_changes: true };
-    for (contract, options) in [(Contract::Last(6), plain), (Contract::Last(5), changes)] {
-        let error = consumer.subscribe(&rig.caller, 1, contract, options, &y, None);
-        assert!(matches!(error, Err(AccessError::Contract(_))), "{contract}");
+    let changes = Subscribe {
+        only_changes: true,
+        ..Subscribe::new(1, Contract::Last(5))
+    };
+    for wanted in [Subscribe::new(1, Contract::Last(6)), changes] {
+        let error = consumer.subscribe(&rig.caller, &y, wanted);
+        assert!(matches!(error, Err(AccessError::Contract(_))), "{wanted:?}");
     }
     assert_eq!(consumer.item_count(), 1);
     // Having it already is not an error, and changes nothing.
@@ -186,8 +188,7 @@ fn contracts_that_make_no_sense_are_refused_and_leave_nothing() {
         Contract::Sampled(Duration::ZERO),
     ];
     for contract in senseless {
-        let options = SubscribeOptions::default();
-        let error = consumer.subscribe(&rig.caller, 1, contract, options, &x, None);
+        let error = consumer.subscribe(&rig.caller, &x, Subscribe::new(1, contract));
         assert!(matches!(error, Err(AccessError::Contract(_))), "{contract}");
         assert!(!consumer.has_subscription(1));
     }
@@ -292,7 +293,7 @@ fn sink_may_write_what_it_is_given() {
                 self.rig.write(delivery.variable, f64::from(self.left));
             }
         }
-        fn overrun(&mut self, _: u32, _: &[trunkline_engine::EndedItem]) {}
+        fn overrun(&mut self, _: u32, _: &[EndedItem]) {}
         fn gone(&mut self, _: u32, _: u32) {}
     }
     for contract in CONTRACTS {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use rig::{Rig, Told, applied, define, drain, library_of, updates};
 use trunkline_engine::{
-    AccessError, Attempt, Caller, DeployError, Refusal, SubscribeOptions, UnknownLibrary,
-    VARIABLES_MAX, Wakes, Write, WriteOutcome,
+    AccessError, Attempt, Caller, DeployError, Refusal, Subscribe, UnknownLibrary, VARIABLES_MAX,
+    Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
     ArrayType, Contract, DataType, Deadband, Effort, ElementType, EnumType, Fifo, Pattern,
@@ -341,14 +341,7 @@ fn gone_follows_the_last_update_under_every_contract() {
         assert_eq!(consumer.item_count(), 0, "{contract}");
         assert_eq!(drain(&mut consumer), [], "{contract}: told once");
         assert!(consumer.is_idle());
-        let again = consumer.subscribe(
-            &rig.caller,
-            3,
-            contract,
-            SubscribeOptions::default(),
-            &x,
-            None,
-        );
+        let again = consumer.subscribe(&rig.caller, &x, Subscribe::new(3, contract));
         assert_eq!(again, Err(AccessError::Gone), "{contract}");
         assert!(!consumer.has_subscription(3));
     }
@@ -405,8 +398,7 @@ fn single_process_variables_are_hidden_from_connections() {
     assert_eq!(found(&rig, &rig.caller, "**"), ["rig/x"]);
     assert_eq!(x.check_readable(&remote), Err(AccessError::Denied));
     let mut consumer = rig.consumer();
-    let options = SubscribeOptions::default();
-    let subscribed = consumer.subscribe(&remote, 1, Contract::Latest, options, &x, None);
+    let subscribed = consumer.subscribe(&remote, &x, Subscribe::new(1, Contract::Latest));
     assert_eq!(subscribed, Err(AccessError::Denied));
     let value = Value::F64(1.0);
     let attempt = rig.attempt_as(&remote, &x, &Write::value(&value));

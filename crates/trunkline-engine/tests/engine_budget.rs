@@ -15,7 +15,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rig::{Bell, Rig, Told, applied, balanced, define, drain, drain_some, updates};
 use trunkline_engine::{
-    AccessError, Attempt, Consumer, SubscribeOptions, Variable, Wakes, Write, WriteOutcome,
+    AccessError, Attempt, Consumer, Subscribe, Variable, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Contract, DataType, Properties, Value};
 
@@ -109,8 +109,8 @@ fn full_engine_refuses_new_buffers_with_a_reason_and_takes_them_again_when_there
     drain(&mut stopped);
     fill(&rig, &x, &stopped, 1);
     let mut late = rig.consumer();
-    let options = SubscribeOptions::default();
-    let mut subscribe = |id, contract| late.subscribe(&rig.caller, id, contract, options, &x, None);
+    let mut subscribe =
+        |id, contract| late.subscribe(&rig.caller, &x, Subscribe::new(id, contract));
     for (id, contract) in [(1, ALL), (2, Contract::First(5)), (3, Contract::Last(5))] {
         let refused = subscribe(id, contract).expect_err("there is no room");
         assert_eq!(refused, AccessError::MemoryFull { max: MAX as u64 });
@@ -242,9 +242,8 @@ proptest! {
                 }
                 Step::Subscribe(c, x, id) => {
                     let contract = SUBSCRIPTIONS[id as usize];
-                    let options = SubscribeOptions::default();
                     let made = consumers[c]
-                        .subscribe(&rig.caller, id, contract, options, &variables[x], None);
+                        .subscribe(&rig.caller, &variables[x], Subscribe::new(id, contract));
                     let is_fair = matches!(made, Ok(()) | Err(AccessError::MemoryFull { .. }));
                     prop_assert!(is_fair);
                 }

@@ -196,10 +196,13 @@ fn feed_that_an_alias_ends_in_the_middle_of_a_group_stays_in_balance() {
         elements: 2,
         bytes: 1 << 20,
     };
-    let options = trunkline_engine::SubscribeOptions::default();
     for variable in [x, y, seen] {
         consumer
-            .subscribe(&rig.caller, 1, contract, options, variable, None)
+            .subscribe(
+                &rig.caller,
+                variable,
+                trunkline_engine::Subscribe::new(1, contract),
+            )
             .expect("it may be subscribed");
     }
     updates(&mut consumer);

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use rig::{Rig, Told, applied, define, drain, library_of, only_updates, sequences, updates};
 use trunkline_engine::{
-    DeployError, Deployed, Encoded, LibraryState, Refusal, Retained, SubscribeOptions, Wakes,
-    WriteOutcome,
+    DeployError, Deployed, Encoded, LibraryState, Refusal, Retained, Subscribe, Wakes, WriteOutcome,
 };
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value,
@@ -68,9 +67,8 @@ fn changed_properties_reach_those_who_use_the_variable() {
     assert_eq!(rig.write(&edited, 500.0), applied(1));
     let mut consumer = rig.consumer();
     for variable in [&edited, &dropped] {
-        let options = SubscribeOptions::default();
         consumer
-            .subscribe(&rig.caller, 1, Contract::Latest, options, variable, None)
+            .subscribe(&rig.caller, variable, Subscribe::new(1, Contract::Latest))
             .expect("it is there");
     }
     drain(&mut consumer);
@@ -152,9 +150,8 @@ fn stopped_library_keeps_its_values_and_takes_none() {
     let never = rig.variable("plant/never");
     assert_eq!(rig.write(&level, 7.0), applied(1));
     let mut consumer = rig.consumer();
-    let options = SubscribeOptions::default();
     consumer
-        .subscribe(&rig.caller, 1, Contract::Latest, options, &level, None)
+        .subscribe(&rig.caller, &level, Subscribe::new(1, Contract::Latest))
         .expect("it is there");
     drain(&mut consumer);
 

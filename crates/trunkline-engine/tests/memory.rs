@@ -16,9 +16,8 @@ use std::sync::Arc;
 
 use rig::{Rig, balanced, define, drain, drain_some, library_of, updates};
 use trunkline_engine::realtime::Pumped;
-use trunkline_engine::{
-    Consumer, Delivery, EndedItem, Sink, SubscribeOptions, Variable, Wakes, Write, WriteOutcome,
-};
+use trunkline_engine::{Consumer, Delivery, Sink, Subscribe, Variable, Wakes, Write, WriteOutcome};
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
     ArrayType, Contract, DataType, ElementType, Fifo, Properties, Value, VariableDefinition,
 };
@@ -227,10 +226,11 @@ fn steady_updates_of_numbers_allocate_nothing() {
         for only_changes in [false, true] {
             let (rig, x) = Rig::plain();
             let mut consumer = rig.consumer();
-            let options = SubscribeOptions { only_changes };
-            consumer
-                .subscribe(&rig.caller, 1, contract, options, &x, None)
-                .expect("it may");
+            let wanted = Subscribe {
+                only_changes,
+                ..Subscribe::new(1, contract)
+            };
+            consumer.subscribe(&rig.caller, &x, wanted).expect("it may");
             let allocations = steady(&rig, &x, &mut consumer, &Value::F64(1.5));
             assert_eq!(allocations, 0, "{contract}, only changes: {only_changes}");
             balanced(&consumer, 1, &x);

@@ -25,7 +25,7 @@ use proptest::prelude::*;
 use reference::{Expected, Model};
 use rig::{EPOCH, Recorder, Rig, define};
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Refusal, SubscribeOptions, Variable, Wakes, Write, WriteOutcome,
+    Attempt, Caller, Consumer, Refusal, Subscribe, Variable, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
 
@@ -36,7 +36,7 @@ const STALL: Duration = Duration::from_millis(20);
 const BYTES: usize = 1 << 30;
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Contract and options of each subscription number.
+/// Contract and `only_changes` of each subscription number.
 const TERMS: [(Contract, bool); 13] = [
     (Contract::Latest, false),
     (Contract::Latest, true),
@@ -365,10 +365,15 @@ impl Pair {
             Position { epoch, sequence }
         });
         let (target, number) = &self.live[variable];
-        let options = SubscribeOptions { only_changes };
         let id = id as u32;
+        let wanted = Subscribe {
+            subscription: id,
+            contract,
+            only_changes,
+            resume,
+        };
         self.consumers[consumer]
-            .subscribe(&self.rig.caller, id, contract, options, target, resume)
+            .subscribe(&self.rig.caller, target, wanted)
             .expect("it may be subscribed");
         self.model
             .subscribe((consumer, id), contract, only_changes, *number, resume);

@@ -16,7 +16,8 @@ use rig::{
     Bell, Rig, STALL, Told, all, applied, at, balanced, define, drain, drain_some, numbers,
     only_updates, sequences, stalling, updates,
 };
-use trunkline_engine::{Consumer, EndedItem, Variable, Wakes, WriteOutcome};
+use trunkline_engine::{Consumer, Variable, Wakes, WriteOutcome};
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, DataType, Properties, Quality, Reason, VariableDefinition};
 
 /// Behaviour: B-05, B-03.
@@ -38,7 +39,7 @@ fn without_stall_a_full_subscription_ends_and_tells_the_exact_count() {
     let mut told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(10),
+        last_sequence: 10,
         lost: 15,
     };
     assert_eq!(
@@ -112,7 +113,7 @@ fn after_the_stall_the_subscription_ends_and_the_write_goes_on() {
     let told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(1),
+        last_sequence: 1,
         lost: 2,
     };
     assert_eq!(
@@ -243,7 +244,7 @@ fn overrun_before_the_first_reading_was_taken_is_counted_exactly() {
     let told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(6),
+        last_sequence: 6,
         lost: 6,
     };
     assert_eq!(
@@ -274,7 +275,7 @@ fn overrun_does_not_count_what_only_changes_held_back() {
     let told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(3),
+        last_sequence: 3,
         lost: 2,
     };
     assert_eq!(
@@ -302,9 +303,9 @@ fn every_item_of_an_ended_subscription_is_told_with_its_own_count() {
         rig.write(variable, 1.0);
     }
     let told = drain(&mut consumer);
-    let item = |variable: &Variable, last, lost| EndedItem {
+    let item = |variable: &Variable, last_sequence, lost| EndedItem {
         handle: variable.handle(),
-        last: at(last),
+        last_sequence,
         lost,
     };
     let items = vec![item(&x, 2, 1), item(&y, 1, 2), item(&z, 0, 0)];
@@ -424,7 +425,7 @@ fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
     let told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(1),
+        last_sequence: 1,
         lost: 1,
     };
     assert_eq!(
@@ -494,7 +495,7 @@ fn overrun_without_credit_is_told_once_the_rest_was_taken() {
     assert_eq!(told.len(), 2);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(2),
+        last_sequence: 2,
         lost: 3,
     };
     assert_eq!(
@@ -542,12 +543,12 @@ fn item_that_comes_into_an_ended_subscription_ends_with_it() {
     let items = vec![
         EndedItem {
             handle: x.handle(),
-            last: at(1),
+            last_sequence: 1,
             lost: 1,
         },
         EndedItem {
             handle: y.handle(),
-            last: at(1),
+            last_sequence: 1,
             lost: 1,
         },
     ];
@@ -574,7 +575,7 @@ fn undeployment_after_the_overrun_does_not_hide_its_count() {
     let told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),
-        last: at(1),
+        last_sequence: 1,
         lost: 3,
     };
     assert_eq!(

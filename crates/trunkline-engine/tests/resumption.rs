@@ -10,7 +10,7 @@
 mod rig;
 
 use rig::{EPOCH, Rig, all, at, balanced, drain, sequences, stalling, updates};
-use trunkline_engine::{SubscribeOptions, Wakes, WriteOutcome};
+use trunkline_engine::{Wakes, WriteOutcome};
 use trunkline_types::{Contract, DataType, Position, VariableDefinition};
 
 /// Behaviour: B-02.
@@ -147,10 +147,7 @@ fn options_do_not_matter_to_who_waits() {
     // A filtered update needs no room.
     let (rig, x) = Rig::of(stalling());
     let mut consumer = rig.consumer();
-    let options = SubscribeOptions { only_changes: true };
-    consumer
-        .subscribe(&rig.caller, 1, all(1), options, &x, None)
-        .expect("it may");
+    rig.subscribe_changes(&mut consumer, 1, all(1), &x);
     rig.write(&x, 1.0);
     for _ in 0..5 {
         assert!(matches!(rig.write(&x, 1.0), WriteOutcome::Applied(_)));

@@ -353,7 +353,7 @@ fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
             if let Some(Told::Overrun { items, .. }) = told.last() {
                 let ended = items.iter().find(|item| item.handle == variable.handle());
                 let ended = ended.expect("both are told");
-                assert_eq!(ended.last.sequence, last);
+                assert_eq!(ended.last_sequence, last);
                 assert!(last + ended.lost <= 4);
                 assert_eq!(variable.subscribers(), 0);
             }

@@ -18,7 +18,7 @@ use rig::{EPOCH, Got, Recorder, START, Told};
 use schedules::{Bell, NOW, engine, explore, has, of, subscribe, write};
 use shuttle::thread;
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Engine, SubscribeOptions, Variable, Wake, Wakes, Write, WriteOutcome,
+    Attempt, Caller, Consumer, Engine, Subscribe, Variable, Wake, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Contract, Position, Tick, Value};
 
@@ -170,7 +170,7 @@ fn stopped_member_ends_alone() {
             .collect();
         assert_eq!(ends.len(), 1);
         for item in &ends[0] {
-            assert_eq!(item.last.sequence + item.lost, VALUES);
+            assert_eq!(item.last_sequence + item.lost, VALUES);
         }
     });
 }
@@ -225,9 +225,15 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
             epoch: EPOCH,
             sequence: 0,
         });
-        let options = SubscribeOptions::default();
-        next.subscribe(&caller, 1, few(100), options, variable, had)
-            .expect("it may be subscribed");
+        next.subscribe(
+            &caller,
+            variable,
+            Subscribe {
+                resume: had,
+                ..Subscribe::new(1, few(100))
+            },
+        )
+        .expect("it may be subscribed");
     }
     let told = drain_all(&mut next, &bell, &variables, None);
     for thread in writers.into_iter().chain(other) {

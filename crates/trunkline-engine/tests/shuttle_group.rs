@@ -21,7 +21,7 @@ use schedules::{Bell, NOW, explore};
 use shuttle::thread;
 use trunkline_engine::{
     Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseRequest,
-    SubscribeOptions, Variable, Wakes, Write, WriteOutcome, WriteVerb,
+    Subscribe, Variable, Wakes, Write, WriteOutcome, WriteVerb,
 };
 use trunkline_types::{Contract, DataType, Properties, Value};
 
@@ -72,9 +72,9 @@ fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
 }
 
 fn subscribe(consumer: &mut Consumer, contract: Contract, variable: &Arc<Variable>) {
-    let (caller, options) = (Caller::local(1, 0), SubscribeOptions::default());
+    let caller = Caller::local(1, 0);
     consumer
-        .subscribe(&caller, 1, contract, options, variable, None)
+        .subscribe(&caller, variable, Subscribe::new(1, contract))
         .expect("it may be subscribed");
 }
 

@@ -16,9 +16,10 @@ use std::thread;
 
 use rig::{EPOCH, START, define, library_of};
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions,
-    Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
+    Attempt, Caller, Consumer, Delivery, Engine, EngineOptions, Sink, Subscribe, Variable, Wake,
+    Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
 };
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, DataType, Properties, Tick, Timestamp, Value};
 
 const NOW: Tick = Tick::from_nanos(1_000);
@@ -184,9 +185,8 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
         let bell = Bell::default();
         let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
         for variable in &variables {
-            let options = SubscribeOptions::default();
             consumer
-                .subscribe(&caller, 1, contract, options, variable, None)
+                .subscribe(&caller, variable, Subscribe::new(1, contract))
                 .expect("it may be subscribed");
         }
         let writers: Vec<_> = (0..3)
@@ -283,10 +283,10 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
                     // Refused by then, or not: both are right.
                     let write = Write::value(&value);
                     engine.try_write(&caller, NOW, START, &variable, &write, &mut Wakes::new());
-                    let options = SubscribeOptions::default();
                     let contract = Contract::ALL;
                     id += 1;
-                    let _gone = consumer.subscribe(&caller, id, contract, options, &variable, None);
+                    let _gone =
+                        consumer.subscribe(&caller, &variable, Subscribe::new(id, contract));
                     let mut sink = rig::Recorder::default();
                     consumer.drain(&mut sink, &mut Wakes::new());
                     let pattern = trunkline_types::Pattern::parse("**").expect("it is one");

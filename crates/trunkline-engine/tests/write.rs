@@ -206,9 +206,12 @@ fn access_type_decides_before_anything_else_is_looked_at() {
         Err(trunkline_engine::AccessError::NotReadable)
     );
     let mut consumer = rig.consumer();
-    let options = trunkline_engine::SubscribeOptions::default();
     let contract = trunkline_types::Contract::Latest;
-    let subscribed = consumer.subscribe(&rig.caller, 1, contract, options, &y, None);
+    let subscribed = consumer.subscribe(
+        &rig.caller,
+        &y,
+        trunkline_engine::Subscribe::new(1, contract),
+    );
     assert_eq!(subscribed, Err(trunkline_engine::AccessError::NotReadable));
     assert!(!consumer.has_subscription(1));
 }

@@ -80,7 +80,7 @@ impl Session {
             let next = "subscribe with a shorter period, or with `latest`";
             return Some(WhyStep::fault(WhyStage::Filter, sentence, next));
         }
-        let only_changes = self.consumer.options(id)?.only_changes;
+        let only_changes = self.consumer.only_changes(id)?;
         let behind = variable
             .sequence()
             .saturating_sub(self.consumer.last_delivered(id, variable.handle())?);

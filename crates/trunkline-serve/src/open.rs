@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_engine::{AccessError, Engine, SubscribeOptions, Variable};
+use trunkline_engine::{AccessError, Engine, Variable};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::open::{Open, OpenedBuilder};
@@ -168,23 +168,19 @@ impl Session {
             }));
         }
         self.charge_item(items)?;
-        let options = SubscribeOptions {
-            only_changes: flags.only_changes,
-        };
         let is_new = !self.consumer.has_subscription(subscription);
         let resume = match first {
             First::Within(position) => position,
             First::Beside => None,
         };
+        let wanted = trunkline_engine::Subscribe {
+            subscription,
+            contract,
+            only_changes: flags.only_changes,
+            resume,
+        };
         self.consumer
-            .subscribe(
-                &self.caller,
-                subscription,
-                contract,
-                options,
-                variable,
-                resume,
-            )
+            .subscribe(&self.caller, variable, wanted)
             .map_err(|error| Fault::from(&error))?;
         match contract {
             Contract::All { elements, .. } => {
@@ -217,9 +213,9 @@ impl Session {
 
     /// Returns the filters of an existing subscription.
     pub(crate) fn flags_of(&self, subscription: u32) -> SubscribeFlags {
-        let options = self.consumer.options(subscription);
+        let only_changes = self.consumer.only_changes(subscription);
         SubscribeFlags {
-            only_changes: options.is_some_and(|options| options.only_changes),
+            only_changes: only_changes.unwrap_or(false),
             ..SubscribeFlags::NONE
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_engine::{Delivery, EndedItem, LARGE_BYTES, PlainUpdate, SharedRun, Sink, Update};
+use trunkline_engine::{Delivery, LARGE_BYTES, PlainUpdate, SharedRun, Sink, Update};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::PAGE_BYTES;
-use trunkline_proto::message::ended::{self, EndReason, EndedBuilder, EndedHead};
+use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::read::ReadingsBuilder;
@@ -425,11 +425,7 @@ impl Sink for UpdateSink<'_> {
         while items.peek().is_some() {
             let mut frame = EndedBuilder::begin(self.out, &head);
             while let Some(item) = items.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
-                frame.push(&ended::EndedItem {
-                    handle: item.handle,
-                    last_sequence: item.last.sequence,
-                    lost: item.lost,
-                });
+                frame.push(item);
                 self.window.send_end(item.handle);
             }
             frame.finish();

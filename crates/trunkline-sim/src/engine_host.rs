@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use trunkline_engine::store::Start;
 use trunkline_engine::{
-    Caller, Consumer, Delivery, Encoded, EndedItem, Engine, EngineOptions, Principal, Retained,
-    Rights, Sink, SubscribeOptions, Wake, Wakes,
+    Caller, Consumer, Delivery, Encoded, Engine, EngineOptions, Principal, Retained, Rights, Sink,
+    Subscribe, Wake, Wakes,
 };
 use trunkline_serve::{RequestBudget, ServeOptions, Session};
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{
     Contract, DataType, LibraryDefinition, Position, Properties, Reason, Tick, Timestamp,
     VariableDefinition,
@@ -251,7 +252,7 @@ impl EngineHost {
         };
         let witness = Consumer::service(engine.clone(), Box::new(Unheard));
         let mut retention = Consumer::service(engine.clone(), Box::new(Unheard));
-        let (caller, options) = (Caller::engine(), SubscribeOptions::default());
+        let caller = Caller::engine();
         for handle in &handles {
             let Some(variable) = engine.variable(*handle) else {
                 continue;
@@ -259,7 +260,7 @@ impl EngineHost {
             if plan.has_store && variable.properties().retain {
                 let latest = Contract::Latest;
                 let _kept =
-                    retention.subscribe(&caller, FOLLOWER, latest, options, &variable, None);
+                    retention.subscribe(&caller, &variable, Subscribe::new(FOLLOWER, latest));
             }
         }
         let mut options = ServeOptions {
@@ -349,14 +350,14 @@ impl Running {
             true => Contract::Latest,
             false => everything,
         };
-        let (caller, options) = (Caller::engine(), SubscribeOptions::default());
+        let caller = Caller::engine();
         let witness = &mut self.witness.consumer;
         for handle in handles {
             let Some(variable) = self.engine.variable(*handle) else {
                 checker.fail(|| format!("handle {handle} was given out, and is of no variable"));
                 continue;
             };
-            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, &variable, None);
+            let followed = witness.subscribe(&caller, &variable, Subscribe::new(FOLLOWER, wanted));
             if let Err(error) = followed {
                 checker.fail(|| format!("the witness is refused: {error}"));
             }

@@ -58,6 +58,18 @@ pub struct SubscriptionLedger {
     pub repaired: u64,
 }
 
+/// The end of one item of a subscription, for example because the subscription overran its bound.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct EndedItem {
+    /// Handle of the variable.
+    pub handle: u32,
+    /// Sequence of the last update delivered; 0 if there was none.
+    pub last_sequence: u64,
+    /// Number of later updates that were not delivered, without those withheld by the
+    /// subscription's filters.
+    pub lost: u64,
+}
+
 /// Counts what happened to the updates that reached a client.
 ///
 /// `received = taken + coalesced + dropped + waiting`

@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::store::{RetainedValue, StoreError};
-use trunkline_engine::{
-    Caller, Consumer, Delivery, EndedItem, Engine as Core, Sink, SubscribeOptions, Wake, Wakes,
-};
+use trunkline_engine::{Caller, Consumer, Delivery, Engine as Core, Sink, Subscribe, Wake, Wakes};
 use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, Reason, Tick};
 
 use crate::keeper::{SharedStore, lock};
@@ -70,6 +69,7 @@ impl Retention {
     /// Starts or ends the retention of these variables, as their properties say.
     pub(crate) fn follow(&self, core: &Core, handles: &[u32]) {
         let caller = Caller::engine();
+        let wanted = Subscribe::new(SUBSCRIPTION, Contract::Latest);
         let mut consumer = lock(&self.gathered.consumer);
         let (mut wakes, mut dropped) = (Wakes::new(), Vec::new());
         for variable in handles.iter().filter_map(|handle| core.variable(*handle)) {
@@ -78,14 +78,7 @@ impl Retention {
                 continue;
             }
             // A write-only variable cannot be read, and one that is gone no longer exists.
-            let _followed = consumer.subscribe(
-                &caller,
-                SUBSCRIPTION,
-                Contract::Latest,
-                SubscribeOptions::default(),
-                &variable,
-                None,
-            );
+            let _followed = consumer.subscribe(&caller, &variable, wanted);
         }
         consumer.unsubscribe(SUBSCRIPTION, Some(&dropped), &mut wakes);
         drop(consumer);

@@ -79,7 +79,7 @@ impl Consumer {
         let Some(subscription) = self.subscriptions.get(&id) else {
             return false;
         };
-        let only_changes = subscription.options.only_changes;
+        let only_changes = subscription.only_changes;
         let left = match subscription.contract {
             Contract::Latest | Contract::Sampled(_) => {
                 self.deliver_newest(index, only_changes, sink);

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use trunkline_types::Position;
+use trunkline_types::ledger::EndedItem;
 
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Seat, Table};
 use super::membership::Membership;
-use super::{Consumer, EndedItem, Sink};
+use super::{Consumer, Sink};
 use crate::feed::{Event, FeedEntry, Room, SharedRun, Taken};
 use crate::outbox::Wakes;
 use crate::sync::Arc;
@@ -217,7 +217,6 @@ impl Consumer {
         let Some(membership) = &subscription.feed else {
             return;
         };
-        let epoch = self.engine.epoch();
         let is_alone = !membership.feed.shut();
         let mut ended = Vec::with_capacity(subscription.items.len());
         for index in subscription.items.iter() {
@@ -240,10 +239,7 @@ impl Consumer {
             let behind = variable.sequence().saturating_sub(item.last());
             ended.push(EndedItem {
                 handle: variable.handle(),
-                last: Position {
-                    epoch,
-                    sequence: item.last(),
-                },
+                last_sequence: item.last(),
                 lost: behind.saturating_sub(held_back),
             });
         }

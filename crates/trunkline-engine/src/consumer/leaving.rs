@@ -60,7 +60,7 @@ impl Consumer {
             owed: HashMap::new(),
             kept: Arc::clone(&kept),
         };
-        let is_kept = |one: &super::Subscription| one.feed.is_some() && !one.options.only_changes;
+        let is_kept = |one: &super::Subscription| one.feed.is_some() && !one.only_changes;
         let ids = self.subscriptions.iter().filter(|(_, one)| is_kept(one));
         let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
         // Bytes borrowed so far for its past and taken updates.

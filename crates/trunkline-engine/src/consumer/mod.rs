@@ -55,7 +55,7 @@ use self::item::{Items, VariableItem};
 use self::membership::Membership;
 pub use self::provide::ProviderOrder;
 use self::sent::Sent;
-pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
+pub use self::sink::{Delivery, Sink, Subscribe};
 pub(crate) use self::subscribe::forget;
 pub use self::sweep::Looked;
 use crate::engine::{Engine, SLICE};
@@ -107,7 +107,7 @@ pub struct Consumer {
 
 struct Subscription {
     contract: Contract,
-    options: SubscribeOptions,
+    only_changes: bool,
     items: Indices,
     /// Set for an `all` subscription.
     feed: Option<Membership>,
@@ -191,9 +191,10 @@ impl Consumer {
         self.subscriptions.contains_key(&subscription)
     }
 
-    /// The options of a subscription.
-    pub fn options(&self, subscription: u32) -> Option<SubscribeOptions> {
-        Some(self.subscriptions.get(&subscription)?.options)
+    /// Returns true if the subscription asks only for updates that differ from the previous one,
+    /// and `None` if there is no such subscription.
+    pub fn only_changes(&self, subscription: u32) -> Option<bool> {
+        Some(self.subscriptions.get(&subscription)?.only_changes)
     }
 
     /// Number of subscribed items.

@@ -41,7 +41,7 @@ impl Consumer {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        let only_changes = subscription.options.only_changes;
+        let only_changes = subscription.only_changes;
         let Some(membership) = &mut subscription.feed else {
             return;
         };

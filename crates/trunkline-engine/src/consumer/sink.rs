@@ -1,17 +1,36 @@
 //! The data a subscriber gets, and the trait that receives it.
 
-use trunkline_types::{Lost, Position};
+use trunkline_types::ledger::EndedItem;
+use trunkline_types::{Contract, Lost, Position};
 
 use crate::feed::SharedRun;
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// Options of a subscription in addition to its contract.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SubscribeOptions {
+/// Adds one variable to a subscription.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subscribe {
+    /// Number of the subscription, chosen by its subscriber.
+    pub subscription: u32,
+    /// How much of the updates it gets, and how they are buffered.
+    pub contract: Contract,
     /// Deliver only updates that differ from the previous one in value or quality.
     pub only_changes: bool,
+    /// The last update that the subscriber already has, from an earlier connection.
+    pub resume: Option<Position>,
+}
+
+impl Subscribe {
+    /// A subscriber that has nothing yet and wants updates that repeat a value too.
+    pub fn new(subscription: u32, contract: Contract) -> Self {
+        Self {
+            subscription,
+            contract,
+            only_changes: false,
+            resume: None,
+        }
+    }
 }
 
 /// One delivery: an update of one item of one subscription, with the losses before it.
@@ -27,17 +46,6 @@ pub struct Delivery<'a> {
     pub lost: Lost,
     /// Updates held back by `only_changes` since the previous delivery. They do not count as lost.
     pub filtered: u64,
-}
-
-/// The end of one item in a subscription that overran its bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EndedItem {
-    /// Handle of the variable.
-    pub handle: u32,
-    /// Position of the last update delivered.
-    pub last: Position,
-    /// Number of later updates that were not delivered, without those held back by `only_changes`.
-    pub lost: u64,
 }
 
 /// Receives deliveries. Before each one it is asked whether it has room.

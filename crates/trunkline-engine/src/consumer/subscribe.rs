@@ -7,7 +7,7 @@ use super::departing::{LeftInterest, Leftover};
 use super::indices::Indices;
 use super::item::VariableItem;
 use super::membership::Membership;
-use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
+use super::{Consumer, ITEMS_MAX, Subscribe, Subscription};
 use crate::caller::Caller;
 use crate::engine::SLICE;
 use crate::interest::{FeedInterest, Interest, Kind};
@@ -18,35 +18,32 @@ use crate::sync::Arc;
 use crate::variable::{State, Variable};
 
 impl Consumer {
-    /// Adds a variable to a subscription. The first variable creates the subscription. `resume` is
-    /// the last update the subscriber already has, from an earlier connection. A variable that is
-    /// already in the subscription is left unchanged.
+    /// Adds a variable to a subscription. The first variable creates the subscription. A variable
+    /// that is already in the subscription is left unchanged.
     ///
     /// The first reading is the variable's current update. It is pending like every other update,
     /// and delivered by [`Consumer::drain`].
     ///
     /// # Errors
-    /// Missing rights, a limit, a variable that is gone, or a contract or options that differ from
-    /// those of the subscription.
+    /// Missing rights, a limit, a variable that is gone, or a contract or `only_changes` that
+    /// differ from those of the subscription.
     pub fn subscribe(
         &mut self,
         caller: &Caller,
-        subscription: u32,
-        contract: Contract,
-        options: SubscribeOptions,
         variable: &Arc<Variable>,
-        resume: Option<Position>,
+        wanted: Subscribe,
     ) -> Result<(), AccessError> {
+        let subscription = wanted.subscription;
         variable.check_readable(caller)?;
-        check_contract(contract)?;
+        check_contract(wanted.contract)?;
         if self.item_count() >= ITEMS_MAX {
             return Err(items_limit());
         }
         if !self.takes_over(subscription, variable) {
-            self.check_memory(contract)?;
+            self.check_memory(wanted.contract)?;
         }
-        self.make_subscription(subscription, contract, options)?;
-        let opened = self.open(subscription, variable, resume);
+        self.make_subscription(wanted)?;
+        let opened = self.open(subscription, variable, wanted.resume);
         if opened.is_err() {
             self.remove_if_empty(subscription, &mut Wakes::new());
         }
@@ -68,14 +65,15 @@ impl Consumer {
     }
 
     /// Creates the subscription unless it exists.
-    fn make_subscription(
-        &mut self,
-        id: u32,
-        contract: Contract,
-        options: SubscribeOptions,
-    ) -> Result<(), AccessError> {
+    fn make_subscription(&mut self, wanted: Subscribe) -> Result<(), AccessError> {
+        let Subscribe {
+            subscription: id,
+            contract,
+            only_changes,
+            ..
+        } = wanted;
         if let Some(known) = self.subscriptions.get(&id) {
-            if known.contract != contract || known.options != options {
+            if (known.contract, known.only_changes) != (contract, only_changes) {
                 return Err(AccessError::Contract(
                     "a subscription has one contract; use another subscription number",
                 ));
@@ -94,7 +92,7 @@ impl Consumer {
         }
         let subscription = Subscription {
             contract,
-            options,
+            only_changes,
             items: Indices::default(),
             feed,
             credit: None,
@@ -140,7 +138,7 @@ impl Consumer {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);
         };
-        let only_changes = subscription.options.only_changes;
+        let only_changes = subscription.only_changes;
         let is_whole = subscription.feed.is_some() && !only_changes && self.sent.is_some();
         let had = resume.map(|had| had.sequence);
         // A position from another engine start cannot be resumed.

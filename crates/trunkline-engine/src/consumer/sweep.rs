@@ -157,13 +157,14 @@ impl Consumer {
 #[cfg(not(shuttle))]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use trunkline_types::ledger::EndedItem;
     use trunkline_types::{
         Contract, DataType, LibraryDefinition, Tick, Timestamp, Value, VariableDefinition,
     };
 
     use super::*;
     use crate::caller::Caller;
-    use crate::consumer::{Delivery, EndedItem, Sink, SubscribeOptions};
+    use crate::consumer::{Delivery, Sink, Subscribe};
     use crate::engine::{Engine, EngineOptions};
     use crate::outbox::{Wake, Wakes};
     use crate::write::Write;
@@ -221,10 +222,9 @@ mod tests {
             let x = Arc::clone(&engine.variable(handle).unwrap());
             write(&engine, &x, 1.0);
             let mut consumer = Consumer::new(engine.clone(), Box::new(Nobody));
-            let options = SubscribeOptions::default();
             let caller = Caller::engine();
             consumer
-                .subscribe(&caller, 1, contract, options, &x, None)
+                .subscribe(&caller, &x, Subscribe::new(1, contract))
                 .unwrap();
             assert_eq!(drain(&mut consumer), [1.0]);
             write(&engine, &x, 2.0);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use trunkline_engine::EndedItem;
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Contract, Lost, Position, Quality, Tick, Value};
 
@@ -503,10 +503,7 @@ impl Model {
             .iter()
             .map(|(variable, item)| EndedItem {
                 handle: self.variables[*variable].handle,
-                last: Position {
-                    epoch: EPOCH,
-                    sequence: item.last,
-                },
+                last_sequence: item.last,
                 lost: item.missed,
             })
             .collect();

@@ -11,12 +11,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Mirror, Origin,
-    SharedRun, Sink, SubscribeOptions, Update, Variable, Wake, Wakes, Write, WriteOutcome,
-    WriteValue, WriteVerb,
+    Attempt, Caller, Consumer, Delivery, Engine, EngineOptions, Mirror, Origin, SharedRun, Sink,
+    Subscribe, Update, Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
 };
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableReader, value_table};
 use trunkline_types::definition::{HANDLE_SLOT_BITS, generation_of, slot_of};
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{
     Access, Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Scope,
@@ -180,9 +180,8 @@ impl Rig {
         contract: Contract,
         variable: &Arc<Variable>,
     ) {
-        let options = SubscribeOptions::default();
         consumer
-            .subscribe(&self.caller, id, contract, options, variable, None)
+            .subscribe(&self.caller, variable, Subscribe::new(id, contract))
             .expect("it may be subscribed");
     }
 
@@ -193,9 +192,12 @@ impl Rig {
         contract: Contract,
         variable: &Arc<Variable>,
     ) {
-        let options = SubscribeOptions { only_changes: true };
+        let wanted = Subscribe {
+            only_changes: true,
+            ..Subscribe::new(id, contract)
+        };
         consumer
-            .subscribe(&self.caller, id, contract, options, variable, None)
+            .subscribe(&self.caller, variable, wanted)
             .expect("it may be subscribed");
     }
 
@@ -208,16 +210,12 @@ impl Rig {
         position: Position,
     ) {
         consumer.begin_request();
-        let options = SubscribeOptions::default();
+        let wanted = Subscribe {
+            resume: Some(position),
+            ..Subscribe::new(id, contract)
+        };
         consumer
-            .subscribe(
-                &self.caller,
-                id,
-                contract,
-                options,
-                variable,
-                Some(position),
-            )
+            .subscribe(&self.caller, variable, wanted)
             .expect("it may be subscribed");
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use shuttle::sync::{Condvar, Mutex};
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Engine, EngineOptions, SubscribeOptions, Variable, Wake, Wakes,
-    Write, WriteOutcome,
+    Attempt, Caller, Consumer, Engine, EngineOptions, Subscribe, Variable, Wake, Wakes, Write,
+    WriteOutcome,
 };
 use trunkline_types::{Contract, DataType, Properties, Tick, Value};
 
@@ -72,9 +72,8 @@ pub fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
 }
 
 pub fn subscribe(consumer: &mut Consumer, id: u32, contract: Contract, variable: &Arc<Variable>) {
-    let options = SubscribeOptions::default();
     consumer
-        .subscribe(&Caller::local(1, 0), id, contract, options, variable, None)
+        .subscribe(&Caller::local(1, 0), variable, Subscribe::new(id, contract))
         .expect("it may be subscribed");
 }
 

@@ -10,6 +10,7 @@
 //! `last_sequence` is the last update delivered, and `lost` the exact number not delivered. A
 //! client that subscribes again from that position gets the updates that the engine still has.
 
+pub use trunkline_types::ledger::EndedItem;
 use trunkline_types::wire::{put_u8, put_u64, put_varint, put_zigzag};
 
 use super::fault::put_sentence;
@@ -42,17 +43,6 @@ pub struct EndedHead<'a> {
     pub epoch: u64,
     /// The reason, for people.
     pub sentence: &'a str,
-}
-
-/// One ended item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EndedItem {
-    /// The variable.
-    pub handle: u32,
-    /// Sequence of the last update delivered; 0 if there was none.
-    pub last_sequence: u64,
-    /// Number of later updates that were not delivered.
-    pub lost: u64,
 }
 
 /// Writes an ENDED frame.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use trunkline_client::{FromValue, TypeMismatch};
 use trunkline_engine::{
-    AccessError, Consumer, Engine as Core, SubscribeOptions, Variable as CoreVariable,
+    AccessError, Consumer, Engine as Core, Subscribe, Variable as CoreVariable,
 };
 use trunkline_net::Clock;
 use trunkline_types::{Contract, Position, Quality, Timestamp};
@@ -182,8 +182,7 @@ impl<T: FromValue> Variable<T> {
         let signal = Arc::new(Signal::default());
         let wake = Box::new(SignalWake(Arc::clone(&signal)));
         let mut consumer = Consumer::new(self.core.clone(), wake);
-        let options = SubscribeOptions::default();
-        consumer.subscribe(&self.caller, 0, contract, options, &self.variable, None)?;
+        consumer.subscribe(&self.caller, &self.variable, Subscribe::new(0, contract))?;
         Ok(Subscription::new(
             consumer,
             signal,

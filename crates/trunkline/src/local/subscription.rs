@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Consumer, Delivery, EndedItem, Sink, Wakes};
+use trunkline_engine::{Caller, Consumer, Delivery, Sink, Wakes};
 use trunkline_net::Clock;
+use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, Lost, Position, Reading, Sample};
 
 use super::signal::Signal;
