@@ -387,11 +387,13 @@ fn a_recorder_that_is_too_slow_says_what_it_lost() {
     assert_eq!(gaps.sum::<u64>(), progress.lost);
 }
 
-/// Waits until a recorder says that this has matched nothing.
-fn wait_for_unmatched(recorder: &VariableRecorder, unmatched: &[&str]) {
+/// Waits until a recorder reports that these patterns have matched nothing, and that it records
+/// this many variables.
+fn wait_for_unmatched(recorder: &VariableRecorder, unmatched: &[&str], variables: u64) {
     let (_stopper, stopped) = stopper();
     for _ in 0..6000 {
-        if recorder.status().unmatched == unmatched {
+        let status = recorder.status();
+        if status.unmatched == unmatched && status.progress.variables == variables {
             return;
         }
         assert!(!stopped.within(Duration::from_millis(10)));
@@ -411,14 +413,14 @@ fn what_matches_nothing_is_told_until_it_appears() {
     let patterns = patterns.map(|pattern| Pattern::parse(pattern).unwrap());
     let options = VariableRecorderOptions::default();
     let recorder = VariableRecorder::start(&client, &patterns, &[], &path, options).unwrap();
-    wait_for_unmatched(&recorder, &["rig/levle", "spare/**"]);
+    wait_for_unmatched(&recorder, &["rig/levle", "spare/**"], 2);
     let spare = LibraryDefinition {
         name: "spare".to_owned(),
         description: String::new(),
         variables: vec![VariableDefinition::new("level", DataType::F64)],
     };
     engine.deploy(&spare).unwrap();
-    wait_for_unmatched(&recorder, &["rig/levle"]);
+    wait_for_unmatched(&recorder, &["rig/levle"], 3);
     engine.undeploy("spare").unwrap();
     let status = recorder.stop();
     assert_eq!(status.unmatched, ["rig/levle"], "it had matched");
