@@ -21,8 +21,9 @@ use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
 use trunkline_proto::message::keepalive::{Ack, AckBuilder, Keepalive};
-use trunkline_proto::message::lease::{Lease, LeaseBuilder, Leased, LeasedBuilder};
+use trunkline_proto::message::kinds::{MessageVisitor, with_message};
 use trunkline_proto::message::library::{Deploy, DeployBuilder, LibraryOrder, LibraryReport};
+use trunkline_proto::message::list::{List, ListBuilder, ListFrame};
 use trunkline_proto::message::lost::{LostBuilder, LostRecords};
 use trunkline_proto::message::open::{Open, OpenBuilder, Opened, OpenedBuilder};
 use trunkline_proto::message::provider::{
@@ -48,7 +49,35 @@ use trunkline_proto::{DecodeError, FrameKind};
 ///
 /// What it writes for legal frames differs from them only where the form leaves a choice.
 pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
-    let kind = frame.kind()?;
+    with_message(frame.kind()?, Reencode { frame, out })
+}
+
+struct Reencode<'f, 'a, 'o> {
+    frame: &'f Frame<'a>,
+    out: &'o mut Vec<u8>,
+}
+
+impl MessageVisitor for Reencode<'_, '_, '_> {
+    type Output = Option<Outcome>;
+
+    fn list<F: ListFrame>(self) -> Self::Output {
+        let Self { frame, out } = self;
+        Some(List::<F>::decode(frame).and_then(|items| {
+            let mut builder = ListBuilder::<F>::begin(out, frame.request(), items.head());
+            for item in items {
+                builder.push(&item?);
+            }
+            builder.finish(frame.has_more());
+            Ok(())
+        }))
+    }
+
+    fn by_hand(self, kind: FrameKind) -> Self::Output {
+        by_hand(kind, self.frame, self.out)
+    }
+}
+
+fn by_hand(kind: FrameKind, frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Outcome> {
     let result = match kind {
         FrameKind::Hello => Hello::decode(frame).map(|m| m.encode(out)),
         FrameKind::Welcome => Welcome::decode(frame).map(|m| m.encode(out)),
@@ -126,8 +155,6 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
                 frame,
             )
         }),
-        FrameKind::Lease => lease(frame, out),
-        FrameKind::Leased => leased(frame, out),
         FrameKind::Audit => Audit::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::AuditPage => audit_page(frame, out),
         FrameKind::Provide => provide(frame, out),
@@ -185,30 +212,6 @@ fn group_answer(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(&outcome?);
     }
     builder.finish();
-    Ok(())
-}
-
-fn lease(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let lease = Lease::decode(frame)?;
-    let mut builder = LeaseBuilder::begin(out, frame.request(), &lease.head());
-    for item in lease {
-        let (handle, sequence) = item?;
-        builder.push(handle, sequence);
-    }
-    builder.finish(frame.has_more());
-    Ok(())
-}
-
-fn leased(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let leased = Leased::decode(frame)?;
-    let mut builder = LeasedBuilder::begin(out, frame.request(), leased.first_index());
-    for item in leased {
-        match item? {
-            Ok(granted) => builder.push(&granted),
-            Err(fault) => builder.push_fault(fault),
-        }
-    }
-    builder.finish(frame.has_more());
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! JavaScript has no integers of that size. Values are their wire form in hexadecimal. Items keep
 //! their order.
 
+mod declared;
 mod parts;
 mod streams;
 
@@ -23,7 +24,6 @@ use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::InfoAnswer;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
-use trunkline_proto::message::lease::{Lease, LeaseVerb, Leased};
 use trunkline_proto::message::library::{
     Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
@@ -76,6 +76,9 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
     let Some(kind) = frame.kind() else {
         return Ok(json!({}));
     };
+    if let Some(fields) = declared::declared(frame) {
+        return fields;
+    }
     Ok(match kind {
         FrameKind::Hello => hello(&Hello::decode(frame)?),
         FrameKind::Welcome => welcome(&Welcome::decode(frame)?),
@@ -187,32 +190,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "first_index": readings.first_index(), "consistent": head.is_consistent,
                 "commit": head.commit.to_string(), "instant": nanos(head.instant),
                 "items": list(readings, |item| item.map_or_else(fault, |at| record(&at)))?,
-            })
-        }
-        FrameKind::Lease => {
-            let lease = Lease::decode(frame)?;
-            let head = lease.head();
-            let verb = match head.verb {
-                LeaseVerb::Acquire => "acquire",
-                LeaseVerb::Renew => "renew",
-                LeaseVerb::Release => "release",
-            };
-            json!({
-                "verb": verb, "duration_ms": head.duration.as_millis().to_string(),
-                "expected_epoch": head.expected_epoch.map(|epoch| epoch.to_string()),
-                "items": list(lease, |(handle, sequence)| json!({
-                    "handle": handle, "sequence": sequence.to_string(),
-                }))?,
-            })
-        }
-        FrameKind::Leased => {
-            let leased = Leased::decode(frame)?;
-            json!({
-                "first_index": leased.first_index(),
-                "items": list(leased, |item| item.map_or_else(fault, |granted| json!({
-                    "duration_ms": granted.duration.as_millis().to_string(),
-                    "sequence": granted.sequence.to_string(),
-                })))?,
             })
         }
         FrameKind::WriteAnswers => {
