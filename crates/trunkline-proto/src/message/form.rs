@@ -3,8 +3,10 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use trunkline_types::wire::{put_u8, put_u64, put_varint, put_zigzag};
+use trunkline_types::wire::{put_str, put_u8, put_u32, put_u64, put_varint, put_zigzag};
+use trunkline_types::{Access, DataType};
 
+use super::fault::cut_text;
 use super::layout::{Run, Show, Shown};
 #[cfg(test)]
 use super::round_trip::Source;
@@ -46,6 +48,17 @@ pub enum Handle {}
 /// Whole milliseconds as a varint, rounded up.
 #[derive(Debug)]
 pub enum Millis {}
+/// Text of at most `MAX` bytes. Longer text is cut at a character when it is written.
+#[derive(Debug)]
+pub enum Text<const MAX: usize> {}
+/// Text that only the frame bounds, such as a name.
+pub type Name = Text<{ usize::MAX }>;
+/// A data type, or the mark that it is that of the item before.
+#[derive(Debug)]
+pub enum Type {}
+/// A number that may be absent: 0 stands for none.
+#[derive(Debug)]
+pub enum OrZero {}
 /// The number of an enumeration, one byte.
 #[derive(Debug)]
 pub enum Number {}
@@ -59,27 +72,41 @@ pub struct Optional<const BIT: u8, F>(PhantomData<F>);
 #[derive(Debug)]
 pub struct IfHead<const BIT: u8, F>(PhantomData<F>);
 
-impl<'a> Form<'a, u64> for Fixed {
-    fn bytes_min(_: &Run) -> usize {
-        size_of::<u64>()
-    }
+/// Defines the fixed forms of integers.
+macro_rules! fixed {
+    ($($ty:ident, $put:ident, $shown:ident;)+) => { $(
+        impl<'a> Form<'a, $ty> for Fixed {
+            fn bytes_min(_: &Run) -> usize {
+                size_of::<$ty>()
+            }
 
-    fn put(value: &u64, _: &mut Run, out: &mut Vec<u8>) {
-        put_u64(out, *value);
-    }
+            fn put(value: &$ty, _: &mut Run, out: &mut Vec<u8>) {
+                $put(out, *value);
+            }
 
-    fn read(_: &'static str, _: &mut Run, payload: &mut Payload<'a>) -> Result<u64, DecodeError> {
-        payload.u64()
-    }
+            fn read(
+                _: &'static str,
+                _: &mut Run,
+                payload: &mut Payload<'a>,
+            ) -> Result<$ty, DecodeError> {
+                payload.$ty()
+            }
 
-    fn show(value: &u64, name: &str, to: &mut dyn Show) {
-        to.field(name, Shown::Big(*value));
-    }
+            fn show(value: &$ty, name: &str, to: &mut dyn Show) {
+                to.field(name, Shown::$shown(*value));
+            }
 
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> u64 {
-        source.number()
-    }
+            #[cfg(test)]
+            fn sample(source: &mut Source<'a>, _: &Run) -> $ty {
+                source.number() as $ty
+            }
+        }
+    )+ };
+}
+
+fixed! {
+    u32, put_u32, Small;
+    u64, put_u64, Big;
 }
 
 impl<'a> Form<'a, u64> for Varint {
@@ -194,11 +221,68 @@ macro_rules! mapped {
 
 mapped! {
     Millis: Duration = Varint: u64, whole_millis, Duration::from_millis;
+    OrZero: Option<u64> = Fixed: u64, |number| number.unwrap_or(0), |number| {
+        (number != 0).then_some(number)
+    };
 }
 
 /// Whole milliseconds, rounded up so that a short time does not become zero.
 fn whole_millis(duration: &Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl<'a, const MAX: usize> Form<'a, &'a str> for Text<MAX> {
+    fn bytes_min(_: &Run) -> usize {
+        1
+    }
+
+    fn put(value: &&'a str, _: &mut Run, out: &mut Vec<u8>) {
+        put_str(out, cut_text(value, MAX));
+    }
+
+    fn read(
+        _: &'static str,
+        _: &mut Run,
+        payload: &mut Payload<'a>,
+    ) -> Result<&'a str, DecodeError> {
+        payload.text(MAX)
+    }
+
+    fn show(value: &&'a str, name: &str, to: &mut dyn Show) {
+        to.field(name, Shown::Text(value));
+    }
+
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, _: &Run) -> &'a str {
+        cut_text(source.text(), MAX)
+    }
+}
+
+impl<'a> Form<'a, DataType> for Type {
+    fn bytes_min(_: &Run) -> usize {
+        1
+    }
+
+    fn put(value: &DataType, run: &mut Run, out: &mut Vec<u8>) {
+        run.types.put(out, value);
+    }
+
+    fn read(
+        _: &'static str,
+        run: &mut Run,
+        payload: &mut Payload<'a>,
+    ) -> Result<DataType, DecodeError> {
+        run.types.read(payload)
+    }
+
+    fn show(value: &DataType, name: &str, to: &mut dyn Show) {
+        to.field(name, Shown::Text(&value.to_string()));
+    }
+
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, _: &Run) -> DataType {
+        source.data_type()
+    }
 }
 
 /// An enumeration with a number on the wire; [`numbered!`] gives it one.
@@ -213,8 +297,32 @@ pub trait Numbered: Copy + 'static {
     fn shown(self) -> Shown<'static>;
 }
 
-/// Gives an enumeration its numbers on the wire, and the words of the golden vectors.
+/// Gives an enumeration its numbers on the wire, and the words of the golden vectors. One with the
+/// variant `newer` keeps the numbers of newer versions, and the golden vectors show numbers.
 macro_rules! numbered {
+    ($name:ident, newer $newer:ident { $($variant:ident = $number:literal;)+ }) => {
+        impl $crate::message::form::Numbered for $name {
+            const EXPECTED: &'static str = "any number";
+
+            fn number(self) -> u8 {
+                match self {
+                    $($name::$variant => $number,)+
+                    $name::$newer(number) => number,
+                }
+            }
+
+            fn from_number(number: u8) -> Option<Self> {
+                Some(match number {
+                    $($number => $name::$variant,)+
+                    newer => $name::$newer(newer),
+                })
+            }
+
+            fn shown(self) -> $crate::message::layout::Shown<'static> {
+                $crate::message::layout::Shown::Small(self.number().into())
+            }
+        }
+    };
     ($name:ident, $expected:literal { $($variant:ident = $number:literal, $word:literal;)+ }) => {
         impl $crate::message::form::Numbered for $name {
             const EXPECTED: &'static str = $expected;
@@ -241,6 +349,14 @@ macro_rules! numbered {
     };
 }
 pub(crate) use numbered;
+
+numbered! {
+    Access, "an access type, 0 to 2" {
+        ReadWrite = 0, "read-write";
+        ReadOnly = 1, "read-only";
+        WriteOnly = 2, "write-only";
+    }
+}
 
 impl<'a, T: Numbered> Form<'a, T> for Number {
     fn bytes_min(_: &Run) -> usize {

@@ -8,6 +8,7 @@ use trunkline_types::wire::put_u8;
 use super::fault::put_fault;
 #[cfg(test)]
 use super::round_trip::Source;
+use super::typed::TypeRun;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef};
 
@@ -18,6 +19,7 @@ pub struct Run {
     pub(super) handle: u32,
     pub(super) flags: u8,
     pub(super) head_flags: u8,
+    pub(super) types: TypeRun,
 }
 
 /// A head or an item of a frame.
@@ -135,6 +137,24 @@ macro_rules! record {
     (@name $field:ident $wire:literal) => { $wire };
 }
 pub(crate) use record;
+
+/// No head: the items follow the header.
+impl Record<'_> for () {
+    fn bytes_min(_: &Run) -> usize {
+        0
+    }
+
+    fn put(&self, _: &mut Run, _: &mut Vec<u8>) {}
+
+    fn read(_: &mut Run, _: &mut Payload<'_>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+
+    fn show(&self, _: &mut dyn Show) {}
+
+    #[cfg(test)]
+    fn sample(_: &mut Source<'_>, _: &Run) -> Self {}
+}
 
 /// An item that was refused has a fault in its place; 0 stands before one that was not.
 impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {

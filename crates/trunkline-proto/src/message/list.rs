@@ -34,6 +34,7 @@ record! {
 pub struct ListBuilder<'o, F: ListFrame> {
     frame: FrameWriter<'o>,
     run: Run,
+    head_at: usize,
     form: PhantomData<F>,
 }
 
@@ -43,11 +44,13 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
     pub fn begin(out: &'o mut Vec<u8>, request: u32, head: &F::Head<'_>) -> Self {
         let mut frame = FrameWriter::begin(out, F::KIND, request);
         let mut run = Run::default();
+        let head_at = frame.payload().len();
         head.put(&mut run, frame.payload());
         run.head_flags = run.flags;
         Self {
             frame,
             run,
+            head_at,
             form: PhantomData,
         }
     }
@@ -57,6 +60,20 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
     pub fn push(&mut self, item: &F::Item<'_>) {
         item.put(&mut self.run, self.frame.payload());
         self.frame.count_item();
+    }
+
+    /// Replaces the head, which must have the size of the one that `begin` wrote.
+    pub(super) fn set_head(&mut self, head: &F::Head<'_>) {
+        let payload = self.frame.payload();
+        let end = payload.len();
+        head.put(&mut Run::default(), payload);
+        payload.copy_within(end.., self.head_at);
+        payload.truncate(end);
+    }
+
+    /// Number of items so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
     }
 
     /// Bytes of the frame so far, header included.
@@ -85,6 +102,7 @@ pub struct List<'a, F: ListFrame> {
     head: F::Head<'a>,
     items: Items<'a>,
     run: Run,
+    request: u32,
 }
 
 impl<'a, F: ListFrame> List<'a, F> {
@@ -99,7 +117,17 @@ impl<'a, F: ListFrame> List<'a, F> {
         let head = F::Head::read(&mut run, &mut payload)?;
         run.head_flags = run.flags;
         let items = Items::new(payload, frame.count(), F::Item::bytes_min(&run))?;
-        Ok(Self { head, items, run })
+        Ok(Self {
+            head,
+            items,
+            run,
+            request: frame.request(),
+        })
+    }
+
+    /// The number in the header: of the request, or of the subscription.
+    pub fn request(&self) -> u32 {
+        self.request
     }
 
     /// The part common to all items.

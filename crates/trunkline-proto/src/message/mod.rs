@@ -11,7 +11,7 @@
 //!   valid.
 //!
 //! A frame is declared once: [`layout`] has the records, [`mod@form`] the forms of their fields,
-//! [`list`] the frames that are lists, and [`kinds`] the one match that knows the message of each
+//! [`list`] the frames that are lists, [`single`] those that are one record, and [`kinds`] the one match that knows the message of each
 //! kind. The codecs of the frames that [`kinds`] does not list are written by hand.
 //!
 //! A request or answer with many items is a run of frames with the same request number; all but the
@@ -51,6 +51,7 @@ mod record_head;
 pub mod results;
 #[cfg(test)]
 mod round_trip;
+pub mod single;
 pub mod snapshot;
 pub mod stream;
 pub mod subscribe;

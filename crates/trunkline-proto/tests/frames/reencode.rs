@@ -8,10 +8,9 @@ use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::convergence::{Check, CheckBuilder, Compare, CompareBuilder};
-use trunkline_proto::message::ended::{Ended, EndedBuilder};
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, Names, NamesBuilder};
+use trunkline_proto::message::find::Find;
 use trunkline_proto::message::flush::{decode_flush, decode_flushed, encode_flush, encode_flushed};
 use trunkline_proto::message::forcing::{Forced, ForcedBuilder, Forcing};
 use trunkline_proto::message::group::{
@@ -33,13 +32,11 @@ use trunkline_proto::message::provider::{
 };
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::results::{Results, ResultsBuilder};
+use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::snapshot::{begin_snapshot, decode_snapshot};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
-use trunkline_proto::message::watch::{
-    Appeared, AppearedBuilder, Vanished, Watch, begin_vanished, decode_unwatch, encode_unwatch,
-};
-use trunkline_proto::message::why::{Why, WhyAnswer, WhyAnswerBuilder};
+use trunkline_proto::message::watch::{Appeared, AppearedBuilder, Vanished, begin_vanished};
 use trunkline_proto::message::write::{WriteBuilder, Writes};
 use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
 use trunkline_proto::{DecodeError, FrameKind};
@@ -57,7 +54,7 @@ struct Reencode<'f, 'a, 'o> {
     out: &'o mut Vec<u8>,
 }
 
-impl MessageVisitor for Reencode<'_, '_, '_> {
+impl<'a> MessageVisitor<'a> for Reencode<'_, 'a, '_> {
     type Output = Option<Outcome>;
 
     fn list<F: ListFrame>(self) -> Self::Output {
@@ -70,6 +67,11 @@ impl MessageVisitor for Reencode<'_, '_, '_> {
             builder.finish(frame.has_more());
             Ok(())
         }))
+    }
+
+    fn single<M: SingleFrame<'a>>(self) -> Self::Output {
+        let Self { frame, out } = self;
+        Some(M::decode(frame).map(|message| message.encode(frame.request(), out)))
     }
 
     fn by_hand(self, kind: FrameKind) -> Self::Output {
@@ -112,7 +114,6 @@ fn by_hand(kind: FrameKind, frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Outc
         FrameKind::WriteAnswers => write_answers(frame, out),
         FrameKind::Updates => updates(frame, out),
         FrameKind::Lost => lost(frame, out),
-        FrameKind::Ended => ended(frame, out),
         FrameKind::Find => Find::decode(frame).and_then(|(find, conditions)| {
             let mut wrong = Ok(());
             let right = conditions.map_while(|condition| {
@@ -122,14 +123,9 @@ fn by_hand(kind: FrameKind, frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Outc
             find.encode_with(right, frame.request(), out);
             wrong
         }),
-        FrameKind::Names => names(frame, out),
-        FrameKind::Watch => Watch::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Appeared => appeared(frame, out),
         FrameKind::Vanished => vanished(frame, out),
-        FrameKind::Unwatch => decode_unwatch(frame).map(|watch| encode_unwatch(watch, out)),
         FrameKind::InfoAnswer => info(frame, out),
-        FrameKind::Why => Why::decode(frame).map(|m| m.encode(frame.request(), out)),
-        FrameKind::WhyAnswer => why(frame, out),
         FrameKind::Engine => {
             decode_engine_request(frame).map(|()| encode_engine_request(frame.request(), out))
         }
@@ -428,28 +424,6 @@ fn lost(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-fn ended(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = Ended::decode(frame)?;
-    let mut builder = EndedBuilder::begin(out, &items.head());
-    for item in items {
-        builder.push(&item?);
-    }
-    builder.finish();
-    Ok(())
-}
-
-fn names(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = Names::decode(frame)?;
-    let next = items.next_cursor().unwrap_or(0);
-    let mut builder = NamesBuilder::begin(out, frame.request());
-    for item in items {
-        let item = item?;
-        builder.push(item.name, &item.data_type, item.access);
-    }
-    builder.finish(next);
-    Ok(())
-}
-
 fn appeared(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let items = Appeared::decode(frame)?;
     let (watch, revision, listed) = (items.watch(), items.revision(), items.is_listed());
@@ -497,16 +471,6 @@ fn info(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         }
     }
     builder.finish(frame.has_more());
-    Ok(())
-}
-
-fn why(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = WhyAnswer::decode(frame)?;
-    let mut builder = WhyAnswerBuilder::begin(out, frame.request());
-    for item in items {
-        builder.push(item?);
-    }
-    builder.finish();
     Ok(())
 }
 

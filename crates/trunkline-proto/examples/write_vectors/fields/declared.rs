@@ -5,6 +5,7 @@ use trunkline_proto::frame::Frame;
 use trunkline_proto::message::kinds::{MessageVisitor, with_message};
 use trunkline_proto::message::layout::{Record, Show, Shown};
 use trunkline_proto::message::list::{List, ListFrame};
+use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::{DecodeError, FrameKind};
 
 use super::parts::list;
@@ -37,7 +38,7 @@ fn object<'a>(record: &impl Record<'a>) -> Map<String, Json> {
     object.0
 }
 
-impl MessageVisitor for Projection<'_, '_> {
+impl<'a> MessageVisitor<'a> for Projection<'_, 'a> {
     type Output = Option<Result<Json, DecodeError>>;
 
     fn list<F: ListFrame>(self) -> Self::Output {
@@ -49,6 +50,10 @@ impl MessageVisitor for Projection<'_, '_> {
             );
             Ok(fields.into())
         }))
+    }
+
+    fn single<M: SingleFrame<'a>>(self) -> Self::Output {
+        Some(M::decode(self.0).map(|message| object(&message).into()))
     }
 
     fn by_hand(self, _: FrameKind) -> Self::Output {

@@ -13,10 +13,9 @@ use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::convergence::{Check, Compare};
-use trunkline_proto::message::ended::Ended;
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, Names};
+use trunkline_proto::message::find::Find;
 use trunkline_proto::message::flush::{decode_flush, decode_flushed};
 use trunkline_proto::message::forcing::{Forced, Forcing, ForcingVerb};
 use trunkline_proto::message::group::{GroupAnswer, GroupWrite};
@@ -38,8 +37,7 @@ use trunkline_proto::message::results::Results;
 use trunkline_proto::message::snapshot::decode_snapshot;
 use trunkline_proto::message::subscribe::Subscribe;
 use trunkline_proto::message::updates::Updates;
-use trunkline_proto::message::watch::{Appeared, Vanished, Watch, decode_unwatch};
-use trunkline_proto::message::why::{Why, WhyAnswer};
+use trunkline_proto::message::watch::{Appeared, Vanished};
 use trunkline_proto::message::write::Writes;
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FrameKind};
@@ -225,18 +223,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "disconnect": lost.disconnect.to_string(), "unknown": lost.unknown,
             }))?,
         }),
-        FrameKind::Ended => {
-            let ended = Ended::decode(frame)?;
-            let head = ended.head();
-            json!({
-                "reason": head.reason.number(), "epoch": head.epoch.to_string(),
-                "sentence": head.sentence,
-                "items": list(ended, |item| json!({
-                    "handle": item.handle, "last_sequence": item.last_sequence.to_string(),
-                    "lost": item.lost.to_string(),
-                }))?,
-            })
-        }
         FrameKind::Find => {
             let (find, conditions) = Find::decode(frame)?;
             let mut fields = json!({
@@ -252,20 +238,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 fields["conditions"] = conditions.into();
             }
             fields
-        }
-        FrameKind::Names => {
-            let names = Names::decode(frame)?;
-            json!({
-                "next_cursor": names.next_cursor().unwrap_or(0).to_string(),
-                "items": list(names, |found| json!({
-                    "name": found.name, "type": found.data_type.to_string(),
-                    "access": access(found.access),
-                }))?,
-            })
-        }
-        FrameKind::Watch => {
-            let Watch { watch, pattern } = Watch::decode(frame)?;
-            json!({ "watch": watch, "pattern": pattern })
         }
         FrameKind::Appeared => {
             let appeared = Appeared::decode(frame)?;
@@ -285,7 +257,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "handles": list(vanished.handles, |handle| json!(handle))?,
             })
         }
-        FrameKind::Unwatch => json!({ "watch": decode_unwatch(frame)? }),
         FrameKind::InfoAnswer => {
             let answer = InfoAnswer::decode(frame)?;
             json!({
@@ -293,13 +264,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "items": list(answer, |item| item.map_or_else(fault, |at| info(&at)))?,
             })
         }
-        FrameKind::Why => json!({ "name": Why::decode(frame)?.name }),
-        FrameKind::WhyAnswer => json!({
-            "items": list(WhyAnswer::decode(frame)?, |step| json!({
-                "stage": step.stage.name(), "verdict": step.verdict.number(),
-                "sentence": step.sentence, "next": step.next,
-            }))?,
-        }),
         FrameKind::Engine => {
             decode_engine_request(frame)?;
             json!({})

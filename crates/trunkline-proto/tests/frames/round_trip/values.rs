@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use trunkline_proto::message::convergence::{
     Check, CheckBuilder, Chunk, Compare, CompareBuilder, CompareItem,
 };
-use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::group::{
     GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
 };
@@ -228,22 +227,5 @@ proptest! {
         prop_assert_eq!(compare.records_received(), received);
         prop_assert_eq!(compare.is_everything(), items.is_empty());
         prop_assert_eq!(all(compare), items);
-    }
-
-    #[test]
-    fn ended(subscription: u32, reason: u8, epoch: u64, sentence in "[ -~]{0,60}",
-        items in vec((handle(), number(), number()), 1..6)) {
-        let reason = EndReason::from_number(reason);
-        let head = EndedHead { subscription, reason, epoch, sentence: &sentence };
-        let items: Vec<EndedItem> = items.into_iter()
-            .map(|(handle, last_sequence, lost)| EndedItem { handle, last_sequence, lost })
-            .collect();
-        let mut out = Vec::new();
-        let mut builder = EndedBuilder::begin(&mut out, &head);
-        items.iter().for_each(|item| builder.push(item));
-        builder.finish();
-        let ended = Ended::decode(&frame(&out)).unwrap();
-        prop_assert_eq!(ended.head(), head);
-        prop_assert_eq!(all(ended), items);
     }
 }
