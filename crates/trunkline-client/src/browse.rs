@@ -194,7 +194,7 @@ impl ClientCore {
 
     pub(crate) fn handle_names(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let names = Names::decode(frame)?;
-        let next = names.next_cursor();
+        let next = names.head().next_cursor;
         let Some((id, mut request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };

@@ -105,7 +105,7 @@ impl ClientCore {
 
     pub(crate) fn handle_ended(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let ended = Ended::decode(frame)?;
-        let head = ended.head();
+        let (subscription, head) = (ended.request(), *ended.head());
         let sentence: Arc<str> = match head.sentence {
             "" => Arc::from(head.reason.fault_code().meaning()),
             sentence => Arc::from(sentence),
@@ -114,7 +114,7 @@ impl ClientCore {
         for record in ended {
             let record = record?;
             self.count_end(record.handle);
-            let Some(wire) = self.wires.get_mut(head.subscription) else {
+            let Some(wire) = self.wires.get_mut(subscription) else {
                 continue;
             };
             let index = wire.of_handle(record.handle);
@@ -141,7 +141,7 @@ impl ClientCore {
             );
             self.changes += 1;
         }
-        if is_renewed && let Some(wire) = self.wires.get_mut(head.subscription) {
+        if is_renewed && let Some(wire) = self.wires.get_mut(subscription) {
             wire.begin_life();
         }
         if head.reason == EndReason::Gone {

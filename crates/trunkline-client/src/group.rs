@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline_proto::message::group::{GROUP_MAX, GroupAnswer, GroupWriteBuilder};
 use trunkline_proto::message::handles::HandlesBuilder;
-use trunkline_proto::message::lease::{LeaseBuilder, LeaseHead, LeaseVerb, Leased};
+use trunkline_proto::message::lease::{LeaseBuilder, LeaseHead, LeaseItem, LeaseVerb, Leased};
 use trunkline_proto::message::snapshot::decode_snapshot;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::encoded_len;
@@ -276,7 +276,7 @@ impl ClientCore {
 }
 
 fn take_leased(epoch: u64, request: &mut Request, leased: Leased<'_>) -> Result<(), Disconnect> {
-    let mut index = leased.first_index();
+    let mut index = leased.head().first_index;
     for granted in leased {
         let granted = granted?;
         let place = request.answer_item(index)?;
@@ -382,7 +382,10 @@ pub(crate) fn send_lease(
             break;
         }
         let expected = terms.expected.get(*item as usize);
-        frame.push(*handle, expected.map_or(0, |at| at.sequence));
+        frame.push(&LeaseItem {
+            handle: *handle,
+            sequence: expected.map_or(0, |at| at.sequence),
+        });
         *sent += 1;
     }
     frame.finish((*sent as usize) < asked.len());

@@ -13,7 +13,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::keepalive::{AckBuilder, Grant};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms};
 use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem};
-use trunkline_proto::message::watch::{Watch, encode_unwatch};
+use trunkline_proto::message::watch::{Unwatch, Watch};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
@@ -367,7 +367,7 @@ fn encode(
         }
         // Encoded by the caller: the frame carries the receipt, which belongs to the connection.
         Verb::CheckAll => {}
-        Verb::Unwatch { number } => encode_unwatch(*number, out),
+        Verb::Unwatch { number } => Unwatch { watch: *number }.encode(0, out),
         Verb::Provide { name } => send_provide(name, number, out),
         Verb::Audit(asked) => asked.send(number, out),
         Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),

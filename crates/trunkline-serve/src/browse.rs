@@ -10,7 +10,7 @@ use trunkline_proto::limits::{
 };
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, FindCondition, NamesBuilder};
+use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, NamesBuilder, NamesHead};
 use trunkline_proto::message::info::{
     InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
 };
@@ -121,7 +121,7 @@ impl Session {
         let limit = variables_of(limit, fields.as_deref());
         let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
-        let mut names = NamesBuilder::begin(&mut answers, request);
+        let mut names = NamesBuilder::begin(&mut answers, request, &NamesHead::default());
         let next = self.engine.search(
             &self.caller,
             &pattern,
@@ -131,12 +131,16 @@ impl Session {
             &mut Effort::new(SEARCH_STEPS),
             |variable| {
                 for (name, data_type, access) in names_of(variable, fields.as_deref()) {
-                    names.push(&name, &data_type, access);
+                    names.push(&FoundVariable {
+                        name: &name,
+                        data_type,
+                        access,
+                    });
                 }
             },
         );
         let found = names.count();
-        names.finish(next.map_or(0, u64::from));
+        names.finish_page(next.map(u64::from));
         if let (0, Some(next)) = (found, next) {
             // No match in this stretch: sends no page, and the search continues.
             answers.truncate(before);

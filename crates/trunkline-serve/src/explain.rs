@@ -18,11 +18,11 @@ impl Session {
         let now = self.last_seen.0;
         let steps = self.engine.explain(&self.caller, name, now, wall);
         let own = self.own_steps(name);
-        let mut answer = WhyAnswerBuilder::begin(&mut self.answers.frames, request);
+        let mut answer = WhyAnswerBuilder::begin(&mut self.answers.frames, request, &());
         for step in steps.iter().chain(&own) {
-            answer.push(step.as_ref());
+            answer.push(&step.as_ref());
         }
-        answer.finish();
+        answer.finish(false);
         Progress::Done
     }
 

@@ -415,7 +415,6 @@ impl Sink for UpdateSink<'_> {
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {
         self.close_run();
         let head = EndedHead {
-            subscription,
             reason: EndReason::Overrun,
             epoch: self.epoch,
             sentence: "the subscriber fell behind the bound of its `all` subscription; \
@@ -423,12 +422,12 @@ impl Sink for UpdateSink<'_> {
         };
         let mut items = items.iter().peekable();
         while items.peek().is_some() {
-            let mut frame = EndedBuilder::begin(self.out, &head);
+            let mut frame = EndedBuilder::begin(self.out, subscription, &head);
             while let Some(item) = items.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
                 frame.push(item);
                 self.window.send_end(item.handle);
             }
-            frame.finish();
+            frame.finish(false);
         }
     }
 

@@ -7,7 +7,7 @@ use trunkline_engine::{Watch, WatchProgress};
 use trunkline_proto::limits::WATCHES_MAX;
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::watch::{
-    AppearedBuilder, Watch as WatchFrame, begin_vanished, decode_unwatch,
+    AppearedBuilder, Unwatch, Watch as WatchFrame, begin_vanished,
 };
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Effort, Pattern};
@@ -85,7 +85,8 @@ impl Session {
     }
 
     pub(crate) fn handle_unwatch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        self.watches.by_number.remove(&decode_unwatch(frame)?);
+        let Unwatch { watch } = Unwatch::decode(frame)?;
+        self.watches.by_number.remove(&watch);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use trunkline_engine::Order;
 use trunkline_engine::search::Matcher;
 use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::Forcing;
+use trunkline_proto::message::lease::LeaseItem;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord};
@@ -295,7 +296,7 @@ impl Work {
             Work::Writes(work) => bytes_of(&work.writes),
             Work::Group(work) => bytes_of(&work.writes),
             Work::Snapshot(work) => work.bytes(),
-            Work::Lease(work) => size_of::<(u32, u64)>() * work.items.len(),
+            Work::Lease(work) => size_of::<LeaseItem>() * work.items.len(),
             Work::Find {
                 pattern,
                 conditions,

@@ -95,28 +95,6 @@ impl WhyStage {
     }
 }
 
-impl WhyVerdict {
-    /// The number on the wire.
-    pub const fn number(self) -> u8 {
-        match self {
-            WhyVerdict::Ok => 0,
-            WhyVerdict::Fault => 1,
-            WhyVerdict::Note => 2,
-            WhyVerdict::Unknown(number) => number,
-        }
-    }
-
-    /// Reads the number on the wire.
-    pub const fn from_number(number: u8) -> Self {
-        match number {
-            0 => WhyVerdict::Ok,
-            1 => WhyVerdict::Fault,
-            2 => WhyVerdict::Note,
-            other => WhyVerdict::Unknown(other),
-        }
-    }
-}
-
 impl WhyStep {
     /// Nothing is wrong at this stage.
     pub fn ok(stage: WhyStage, sentence: impl Into<String>) -> Self {

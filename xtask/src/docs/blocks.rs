@@ -40,7 +40,9 @@ pub(super) fn fill(tree: &Tree, findings: &mut Vec<Finding>) -> Result<Vec<Page>
         let part = make(tree)?;
         // A page may have several parts.
         let begun = pages.iter_mut().find(|page| page.path == *path);
-        let text = begun.as_ref().map_or(tree.text(path), |page| Some(&page.text));
+        let text = begun
+            .as_ref()
+            .map_or(tree.text(path), |page| Some(&page.text));
         match (fill_one(text, path, name, &part, findings), begun) {
             (Some(filled), Some(page)) => *page = filled,
             (filled, _) => pages.extend(filled),

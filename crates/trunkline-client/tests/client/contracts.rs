@@ -20,18 +20,17 @@ fn overrun(rig: &mut Rig, subscription: u32, handle: u32, last_sequence: u64, lo
     rig.engine.subscriptions.remove(&subscription);
     rig.tell(|out| {
         let head = EndedHead {
-            subscription,
             reason,
             epoch: 10,
             sentence: "too slow",
         };
-        let mut frame = EndedBuilder::begin(out, &head);
+        let mut frame = EndedBuilder::begin(out, subscription, &head);
         frame.push(&EndedItem {
             handle,
             last_sequence,
             lost,
         });
-        frame.finish();
+        frame.finish(false);
     });
 }
 

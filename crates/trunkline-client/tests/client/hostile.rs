@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use trunkline_client::{ConnectionState, OpenOptions};
 use trunkline_proto::frame::{FrameHeader, HEADER_BYTES};
-use trunkline_proto::message::find::NamesBuilder;
+use trunkline_proto::message::find::{NamesBuilder, NamesHead};
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::Welcome;
 use trunkline_proto::message::keepalive::Keepalive;
@@ -86,7 +86,7 @@ fn an_answer_of_another_kind_ends_the_connection() {
                 answer.finish(false);
             }
             "CLOSED" => ResultsBuilder::closed(out, request, 0).finish(false),
-            _ => NamesBuilder::begin(out, request).finish(0),
+            _ => NamesBuilder::begin(out, request, &NamesHead::default()).finish(false),
         });
         assert!(sentence(&rig).contains(kind), "{}", sentence(&rig));
         rig.connect();
@@ -267,9 +267,11 @@ fn a_search_that_never_ends_is_ended() {
     rig.client.find("**", None).unwrap();
     rig.exchange();
     let request = last_request(&mut rig);
-    rig.tell(|out| NamesBuilder::begin(out, request).finish(5));
+    let next_cursor = Some(5);
+    rig.tell(|out| NamesBuilder::begin(out, request, &NamesHead { next_cursor }).finish(false));
     let request = last_request(&mut rig);
-    rig.tell(|out| NamesBuilder::begin(out, request).finish(5));
+    let next_cursor = Some(5);
+    rig.tell(|out| NamesBuilder::begin(out, request, &NamesHead { next_cursor }).finish(false));
     assert!(
         sentence(&rig).contains("where it was already"),
         "{}",

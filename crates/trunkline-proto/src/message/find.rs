@@ -15,7 +15,9 @@ pub use trunkline_types::Comparison;
 use trunkline_types::wire::{put_str, put_u8, put_u32, put_u64};
 use trunkline_types::{Access, Condition, DataType};
 
-use super::typed::{TypeRun, put_access, read_access};
+use super::form::{Name, Number, OrZero, Type};
+use super::layout::record;
+use super::list::list_frame;
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
@@ -28,17 +30,6 @@ pub struct Find<'a> {
     pub limit: u32,
     /// The pattern; the engine checks it.
     pub pattern: &'a str,
-}
-
-/// A found variable.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FoundVariable<'a> {
-    /// Its full name.
-    pub name: &'a str,
-    /// The type of its values.
-    pub data_type: DataType,
-    /// The variable's access type.
-    pub access: Access,
 }
 
 /// A condition that found variables satisfy.
@@ -127,99 +118,37 @@ impl<'a> Find<'a> {
     }
 }
 
-/// Writes a NAMES frame.
-#[derive(Debug)]
-#[must_use = "a frame is complete only when it is finished"]
-pub struct NamesBuilder<'a> {
-    frame: FrameWriter<'a>,
-    types: TypeRun,
-    cursor_at: usize,
-}
-
-impl<'a> NamesBuilder<'a> {
-    /// Begins a frame at the end of `out`.
-    pub fn begin(out: &'a mut Vec<u8>, request: u32) -> Self {
-        let mut frame = FrameWriter::begin(out, FrameKind::Names, request);
-        let cursor_at = frame.payload().len();
-        put_u64(frame.payload(), 0);
-        Self {
-            frame,
-            types: TypeRun::default(),
-            cursor_at,
-        }
-    }
-
-    /// Appends a variable.
-    pub fn push(&mut self, name: &str, data_type: &DataType, access: Access) {
-        let out = self.frame.payload();
-        put_str(out, name);
-        self.types.put(out, data_type);
-        put_access(out, access);
-        self.frame.count_item();
-    }
-
-    /// Number of names so far.
-    pub fn count(&self) -> u32 {
-        self.frame.count()
-    }
-
-    /// Bytes of the frame so far, header included.
-    pub fn len_bytes(&self) -> usize {
-        self.frame.len_bytes()
-    }
-
-    /// Completes the frame. `next_cursor` is the cursor of the next page; 0 if this was the last.
-    pub fn finish(mut self, next_cursor: u64) {
-        let end = self.cursor_at.saturating_add(8);
-        if let Some(slot) = self.frame.payload().get_mut(self.cursor_at..end) {
-            slot.copy_from_slice(&next_cursor.to_le_bytes());
-        }
-        self.frame.finish(false);
+record! {
+    /// The part common to all names of a page.
+    #[derive(Copy, Eq, Default)]
+    pub struct NamesHead {
+        /// Cursor of the next page; `None` if this is the last.
+        pub next_cursor: Option<u64> = OrZero,
     }
 }
 
-/// A NAMES frame; iterates over the variables found.
-#[derive(Clone, Debug)]
-pub struct Names<'a> {
-    next_cursor: u64,
-    items: Items<'a>,
-    types: TypeRun,
-}
-
-impl<'a> Names<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame cannot hold `count` names; errors in the names appear during
-    /// iteration.
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Names)?;
-        let next_cursor = payload.u64()?;
-        let items = Items::new(payload, frame.count(), 3)?;
-        Ok(Self {
-            next_cursor,
-            items,
-            types: TypeRun::default(),
-        })
-    }
-
-    /// Cursor of the next page; `None` if this is the last.
-    pub fn next_cursor(&self) -> Option<u64> {
-        (self.next_cursor != 0).then_some(self.next_cursor)
+record! {
+    /// A found variable.
+    #[derive(Eq)]
+    pub struct FoundVariable<'a> {
+        /// Its full name.
+        pub name: &'a str = Name,
+        /// The type of its values.
+        pub data_type: DataType = Type as "type",
+        /// The variable's access type.
+        pub access: Access = Number,
     }
 }
 
-impl<'a> Iterator for Names<'a> {
-    type Item = Result<FoundVariable<'a>, DecodeError>;
+list_frame! {
+    NamesFrame: Names, Names, NamesBuilder,
+    head NamesHead, item FoundVariable<'a>, empty kept
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let types = &mut self.types;
-        self.items.next_with(|payload| {
-            Ok(FoundVariable {
-                name: payload.text(usize::MAX)?,
-                data_type: types.read(payload)?,
-                access: read_access(payload)?,
-            })
-        })
+impl NamesBuilder<'_> {
+    /// Completes the frame, now that the cursor of the next page is known.
+    pub fn finish_page(mut self, next_cursor: Option<u64>) {
+        self.set_head(&NamesHead { next_cursor });
+        self.finish(false);
     }
 }

@@ -10,6 +10,10 @@
 //!   An error ends the iteration, and the caller must end the connection; the items before it were
 //!   valid.
 //!
+//! A frame is declared once: [`layout`] has the records, [`mod@form`] the forms of their fields,
+//! [`list`] the frames that are lists, [`single`] those that are one record, and [`kinds`] the one match that knows the message of each
+//! kind. The codecs of the frames that [`kinds`] does not list are written by hand.
+//!
 //! A request or answer with many items is a run of frames with the same request number; all but the
 //! last have the flag MORE. Every frame of a run can be decoded by itself. The `first_index` of an
 //! answer is the index of its first item within the whole request. Builders do not split by
@@ -26,13 +30,17 @@ pub mod fault;
 pub mod find;
 pub mod flush;
 pub mod forcing;
+pub mod form;
 pub mod group;
 pub mod handles;
 pub mod hello;
 pub mod info;
 pub mod keepalive;
+pub mod kinds;
+pub mod layout;
 pub mod lease;
 pub mod library;
+pub mod list;
 pub mod lost;
 pub mod open;
 pub mod outcome;
@@ -41,6 +49,9 @@ pub mod read;
 pub mod record;
 mod record_head;
 pub mod results;
+#[cfg(test)]
+mod round_trip;
+pub mod single;
 pub mod snapshot;
 pub mod stream;
 pub mod subscribe;

@@ -9,6 +9,8 @@
 use trunkline_types::wire::{decode_type, encode_type, put_u8};
 use trunkline_types::{Access, DataType};
 
+use super::form::{Form, Number};
+use super::layout::Run;
 use crate::DecodeError;
 use crate::decode::Payload;
 
@@ -45,22 +47,10 @@ impl TypeRun {
 
 /// Appends an access type.
 pub(crate) fn put_access(out: &mut Vec<u8>, access: Access) {
-    put_u8(
-        out,
-        match access {
-            Access::ReadWrite => 0,
-            Access::ReadOnly => 1,
-            Access::WriteOnly => 2,
-        },
-    );
+    Number::put(&access, &mut Run::default(), out);
 }
 
 /// Reads an access type.
 pub(crate) fn read_access(payload: &mut Payload<'_>) -> Result<Access, DecodeError> {
-    match payload.u8()? {
-        0 => Ok(Access::ReadWrite),
-        1 => Ok(Access::ReadOnly),
-        2 => Ok(Access::WriteOnly),
-        other => Err(payload.unexpected("an access type, 0 to 2", u64::from(other))),
-    }
+    Number::read("access", &mut Run::default(), payload)
 }

@@ -18,19 +18,37 @@
 use trunkline_types::wire::{put_str, put_u32, put_u64, put_zigzag};
 use trunkline_types::{Access, DataType};
 
+use super::form::{Fixed, Name};
 use super::handles::{Handles, HandlesBuilder};
+use super::layout::record;
+use super::single::single_frame;
 use super::typed::{TypeRun, put_access, read_access};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// Follows the names that match a pattern.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Watch<'a> {
-    /// The client's number for the watch, unique on the connection.
-    pub watch: u32,
-    /// The pattern; the engine checks it.
-    pub pattern: &'a str,
+record! {
+    /// Follows the names that match a pattern.
+    #[derive(Copy, Eq)]
+    pub struct Watch<'a> {
+        /// The client's number for the watch, unique on the connection.
+        pub watch: u32 = Fixed,
+        /// The pattern; the engine checks it.
+        pub pattern: &'a str = Name,
+    }
 }
+
+single_frame! { Watch, Watch<'a> }
+
+record! {
+    /// Ends a watch.
+    #[derive(Copy, Eq)]
+    pub struct Unwatch {
+        /// The client's number for the watch.
+        pub watch: u32 = Fixed,
+    }
+}
+
+single_frame! { Unwatch, Unwatch }
 
 /// A name that matches a watched pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,49 +61,6 @@ pub struct AppearedVariable<'a> {
     pub data_type: DataType,
     /// The variable's access type.
     pub access: Access,
-}
-
-impl<'a> Watch<'a> {
-    /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Watch, request);
-        let out = frame.payload();
-        put_u32(out, self.watch);
-        put_str(out, self.pattern);
-        frame.finish(false);
-    }
-
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Watch)?;
-        let watch = Self {
-            watch: payload.u32()?,
-            pattern: payload.text(usize::MAX)?,
-        };
-        payload.finish()?;
-        Ok(watch)
-    }
-}
-
-/// Appends an UNWATCH frame.
-pub fn encode_unwatch(watch: u32, out: &mut Vec<u8>) {
-    let mut frame = FrameWriter::begin(out, FrameKind::Unwatch, 0);
-    put_u32(frame.payload(), watch);
-    frame.finish(false);
-}
-
-/// Reads an UNWATCH frame and returns the watch that it ends.
-///
-/// # Errors
-/// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
-pub fn decode_unwatch(frame: &Frame<'_>) -> Result<u32, DecodeError> {
-    let mut payload = Payload::of(frame, FrameKind::Unwatch)?;
-    let watch = payload.u32()?;
-    payload.finish()?;
-    Ok(watch)
 }
 
 /// The value of `listed` in a frame with which the listing starts again.

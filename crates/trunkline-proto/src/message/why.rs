@@ -8,105 +8,55 @@
 //!             verdict  0 ok  1 fault  2 note
 //! ```
 
-use trunkline_types::wire::{put_str, put_u8};
 pub use trunkline_types::{WhyStage, WhyStep, WhyVerdict};
 
-use super::fault::put_sentence;
-use crate::decode::{Items, Payload};
+use super::form::{Name, Number, Numbered, Text, numbered};
+use super::layout::{Shown, record};
+use super::list::list_frame;
+use super::single::single_frame;
 use crate::limits::SENTENCE_BYTES_MAX;
-use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// Asks why a variable does not deliver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Why<'a> {
-    /// Its full name.
-    pub name: &'a str,
+numbered! {
+    WhyVerdict, newer Unknown { Ok = 0; Fault = 1; Note = 2; }
 }
 
-impl<'a> Why<'a> {
-    /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Why, request);
-        put_str(frame.payload(), self.name);
-        frame.finish(false);
+impl Numbered for WhyStage {
+    const EXPECTED: &'static str = "any number";
+
+    fn number(self) -> u8 {
+        WhyStage::number(self)
     }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Why)?;
-        let why = Self {
-            name: payload.text(usize::MAX)?,
-        };
-        payload.finish()?;
-        Ok(why)
+    fn from_number(number: u8) -> Option<Self> {
+        Some(WhyStage::from_number(number))
+    }
+
+    fn shown(self) -> Shown<'static> {
+        Shown::Text(self.name())
     }
 }
 
-/// Writes a WHY_ANSWER frame.
-#[derive(Debug)]
-#[must_use = "a frame is complete only when it is finished"]
-pub struct WhyAnswerBuilder<'a> {
-    frame: FrameWriter<'a>,
-}
-
-impl<'a> WhyAnswerBuilder<'a> {
-    /// Begins a frame at the end of `out`.
-    pub fn begin(out: &'a mut Vec<u8>, request: u32) -> Self {
-        Self {
-            frame: FrameWriter::begin(out, FrameKind::WhyAnswer, request),
-        }
-    }
-
-    /// Appends a step, in the order of the path.
-    pub fn push(&mut self, step: WhyStep<&str>) {
-        let out = self.frame.payload();
-        put_u8(out, step.stage.number());
-        put_u8(out, step.verdict.number());
-        put_sentence(out, step.sentence);
-        put_sentence(out, step.next);
-        self.frame.count_item();
-    }
-
-    /// Completes the frame.
-    pub fn finish(self) {
-        self.frame.finish(false);
+record! {
+    /// Asks why a variable does not deliver.
+    #[derive(Copy, Eq)]
+    pub struct Why<'a> {
+        /// Its full name.
+        pub name: &'a str = Name,
     }
 }
 
-/// A WHY_ANSWER frame; iterates over the steps.
-#[derive(Clone, Debug)]
-pub struct WhyAnswer<'a> {
-    items: Items<'a>,
-}
+single_frame! { Why, Why<'a> }
 
-impl<'a> WhyAnswer<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame cannot hold `count` steps; errors in the steps appear during
-    /// iteration.
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let payload = Payload::of(frame, FrameKind::WhyAnswer)?;
-        Ok(Self {
-            items: Items::new(payload, frame.count(), 4)?,
-        })
+record! {
+    impl WhyStep<&'a str> {
+        stage: WhyStage = Number,
+        verdict: WhyVerdict = Number,
+        sentence: &'a str = Text<SENTENCE_BYTES_MAX>,
+        next: &'a str = Text<SENTENCE_BYTES_MAX>,
     }
 }
 
-impl<'a> Iterator for WhyAnswer<'a> {
-    type Item = Result<WhyStep<&'a str>, DecodeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.items.next_with(|payload| {
-            Ok(WhyStep {
-                stage: WhyStage::from_number(payload.u8()?),
-                verdict: WhyVerdict::from_number(payload.u8()?),
-                sentence: payload.text(SENTENCE_BYTES_MAX)?,
-                next: payload.text(SENTENCE_BYTES_MAX)?,
-            })
-        })
-    }
+list_frame! {
+    WhyAnswerFrame: WhyAnswer, WhyAnswer, WhyAnswerBuilder,
+    head (), item WhyStep<&'a str>, empty kept
 }

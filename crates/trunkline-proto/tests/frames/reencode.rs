@@ -8,10 +8,9 @@ use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::convergence::{Check, CheckBuilder, Compare, CompareBuilder};
-use trunkline_proto::message::ended::{Ended, EndedBuilder};
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, Names, NamesBuilder};
+use trunkline_proto::message::find::Find;
 use trunkline_proto::message::flush::{decode_flush, decode_flushed, encode_flush, encode_flushed};
 use trunkline_proto::message::forcing::{Forced, ForcedBuilder, Forcing};
 use trunkline_proto::message::group::{
@@ -21,8 +20,9 @@ use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
 use trunkline_proto::message::keepalive::{Ack, AckBuilder, Keepalive};
-use trunkline_proto::message::lease::{Lease, LeaseBuilder, Leased, LeasedBuilder};
+use trunkline_proto::message::kinds::{MessageVisitor, with_message};
 use trunkline_proto::message::library::{Deploy, DeployBuilder, LibraryOrder, LibraryReport};
+use trunkline_proto::message::list::{List, ListBuilder, ListFrame};
 use trunkline_proto::message::lost::{LostBuilder, LostRecords};
 use trunkline_proto::message::open::{Open, OpenBuilder, Opened, OpenedBuilder};
 use trunkline_proto::message::provider::{
@@ -32,13 +32,11 @@ use trunkline_proto::message::provider::{
 };
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::results::{Results, ResultsBuilder};
+use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::snapshot::{begin_snapshot, decode_snapshot};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
-use trunkline_proto::message::watch::{
-    Appeared, AppearedBuilder, Vanished, Watch, begin_vanished, decode_unwatch, encode_unwatch,
-};
-use trunkline_proto::message::why::{Why, WhyAnswer, WhyAnswerBuilder};
+use trunkline_proto::message::watch::{Appeared, AppearedBuilder, Vanished, begin_vanished};
 use trunkline_proto::message::write::{WriteBuilder, Writes};
 use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
 use trunkline_proto::{DecodeError, FrameKind};
@@ -48,7 +46,40 @@ use trunkline_proto::{DecodeError, FrameKind};
 ///
 /// What it writes for legal frames differs from them only where the form leaves a choice.
 pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
-    let kind = frame.kind()?;
+    with_message(frame.kind()?, Reencode { frame, out })
+}
+
+struct Reencode<'f, 'a, 'o> {
+    frame: &'f Frame<'a>,
+    out: &'o mut Vec<u8>,
+}
+
+impl<'a> MessageVisitor<'a> for Reencode<'_, 'a, '_> {
+    type Output = Option<Outcome>;
+
+    fn list<F: ListFrame>(self) -> Self::Output {
+        let Self { frame, out } = self;
+        Some(List::<F>::decode(frame).and_then(|items| {
+            let mut builder = ListBuilder::<F>::begin(out, frame.request(), items.head());
+            for item in items {
+                builder.push(&item?);
+            }
+            builder.finish(frame.has_more());
+            Ok(())
+        }))
+    }
+
+    fn single<M: SingleFrame<'a>>(self) -> Self::Output {
+        let Self { frame, out } = self;
+        Some(M::decode(frame).map(|message| message.encode(frame.request(), out)))
+    }
+
+    fn by_hand(self, kind: FrameKind) -> Self::Output {
+        by_hand(kind, self.frame, self.out)
+    }
+}
+
+fn by_hand(kind: FrameKind, frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Outcome> {
     let result = match kind {
         FrameKind::Hello => Hello::decode(frame).map(|m| m.encode(out)),
         FrameKind::Welcome => Welcome::decode(frame).map(|m| m.encode(out)),
@@ -83,7 +114,6 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::WriteAnswers => write_answers(frame, out),
         FrameKind::Updates => updates(frame, out),
         FrameKind::Lost => lost(frame, out),
-        FrameKind::Ended => ended(frame, out),
         FrameKind::Find => Find::decode(frame).and_then(|(find, conditions)| {
             let mut wrong = Ok(());
             let right = conditions.map_while(|condition| {
@@ -93,14 +123,9 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
             find.encode_with(right, frame.request(), out);
             wrong
         }),
-        FrameKind::Names => names(frame, out),
-        FrameKind::Watch => Watch::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Appeared => appeared(frame, out),
         FrameKind::Vanished => vanished(frame, out),
-        FrameKind::Unwatch => decode_unwatch(frame).map(|watch| encode_unwatch(watch, out)),
         FrameKind::InfoAnswer => info(frame, out),
-        FrameKind::Why => Why::decode(frame).map(|m| m.encode(frame.request(), out)),
-        FrameKind::WhyAnswer => why(frame, out),
         FrameKind::Engine => {
             decode_engine_request(frame).map(|()| encode_engine_request(frame.request(), out))
         }
@@ -126,8 +151,6 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
                 frame,
             )
         }),
-        FrameKind::Lease => lease(frame, out),
-        FrameKind::Leased => leased(frame, out),
         FrameKind::Audit => Audit::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::AuditPage => audit_page(frame, out),
         FrameKind::Provide => provide(frame, out),
@@ -185,30 +208,6 @@ fn group_answer(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(&outcome?);
     }
     builder.finish();
-    Ok(())
-}
-
-fn lease(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let lease = Lease::decode(frame)?;
-    let mut builder = LeaseBuilder::begin(out, frame.request(), &lease.head());
-    for item in lease {
-        let (handle, sequence) = item?;
-        builder.push(handle, sequence);
-    }
-    builder.finish(frame.has_more());
-    Ok(())
-}
-
-fn leased(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let leased = Leased::decode(frame)?;
-    let mut builder = LeasedBuilder::begin(out, frame.request(), leased.first_index());
-    for item in leased {
-        match item? {
-            Ok(granted) => builder.push(&granted),
-            Err(fault) => builder.push_fault(fault),
-        }
-    }
-    builder.finish(frame.has_more());
     Ok(())
 }
 
@@ -425,28 +424,6 @@ fn lost(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-fn ended(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = Ended::decode(frame)?;
-    let mut builder = EndedBuilder::begin(out, &items.head());
-    for item in items {
-        builder.push(&item?);
-    }
-    builder.finish();
-    Ok(())
-}
-
-fn names(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = Names::decode(frame)?;
-    let next = items.next_cursor().unwrap_or(0);
-    let mut builder = NamesBuilder::begin(out, frame.request());
-    for item in items {
-        let item = item?;
-        builder.push(item.name, &item.data_type, item.access);
-    }
-    builder.finish(next);
-    Ok(())
-}
-
 fn appeared(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let items = Appeared::decode(frame)?;
     let (watch, revision, listed) = (items.watch(), items.revision(), items.is_listed());
@@ -494,16 +471,6 @@ fn info(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         }
     }
     builder.finish(frame.has_more());
-    Ok(())
-}
-
-fn why(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = WhyAnswer::decode(frame)?;
-    let mut builder = WhyAnswerBuilder::begin(out, frame.request());
-    for item in items {
-        builder.push(item?);
-    }
-    builder.finish();
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use trunkline_client::{Answer, Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, FindCondition};
-use trunkline_proto::message::watch::{Watch, encode_unwatch};
+use trunkline_proto::message::watch::{Unwatch, Watch};
 use trunkline_proto::{FaultCode, FrameKind};
 use trunkline_types::{Effort, Pattern, VariableDefinition};
 
@@ -138,8 +138,8 @@ fn watches_are_bounded_and_numbered_once() {
     assert_eq!(fault(&peer), None);
     peer.say(|out| watch(1024).encode(2000, out));
     assert_eq!(fault(&peer), Some(FaultCode::LimitReached));
-    peer.say(|out| encode_unwatch(7, out));
-    peer.say(|out| encode_unwatch(7_000_000, out));
+    peer.say(|out| Unwatch { watch: 7 }.encode(0, out));
+    peer.say(|out| Unwatch { watch: 7_000_000 }.encode(0, out));
     peer.say(|out| watch(7).encode(2001, out));
     peer.say(|out| watch(7).encode(2002, out));
     assert!(

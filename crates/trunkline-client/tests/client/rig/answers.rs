@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trunkline_proto::message::engine::EngineInfo;
-use trunkline_proto::message::find::NamesBuilder;
+use trunkline_proto::message::find::{FoundVariable, NamesBuilder, NamesHead};
 use trunkline_proto::message::info::{InfoAnswerBuilder, VariableInfo};
 use trunkline_proto::message::open::{OpenOptions, OpenedBuilder};
 use trunkline_proto::message::outcome::WriteAnswer;
@@ -76,15 +76,15 @@ impl FakeEngine {
                 request, cursor, ..
             } => self.answer_find(*request, *cursor),
             Said::Why { request, .. } => {
-                let mut answer = WhyAnswerBuilder::begin(&mut self.out, *request);
+                let mut answer = WhyAnswerBuilder::begin(&mut self.out, *request, &());
                 let (stage, verdict) = (WhyStage::Library, WhyVerdict::Fault);
-                answer.push(WhyStep {
+                answer.push(&WhyStep {
                     stage,
                     verdict,
                     sentence: "it is stopped",
                     next: "start it",
                 });
-                answer.finish();
+                answer.finish(false);
             }
             Said::Engine { request } => {
                 EngineInfo {
@@ -289,18 +289,20 @@ impl FakeEngine {
     }
 
     fn answer_find(&mut self, request: u32, cursor: u64) {
-        let mut answer = NamesBuilder::begin(&mut self.out, request);
+        let mut answer = NamesBuilder::begin(&mut self.out, request, &NamesHead::default());
         let page = self
             .variables
             .iter()
             .skip(cursor as usize)
             .take(NAMES_PAGE as usize);
-        page.for_each(|v| answer.push(&v.name, &v.data_type, v.access));
-        let next = cursor + NAMES_PAGE;
-        answer.finish(if next < self.variables.len() as u64 {
-            next
-        } else {
-            0
+        page.for_each(|v| {
+            answer.push(&FoundVariable {
+                name: &v.name,
+                data_type: v.data_type.clone(),
+                access: v.access,
+            });
         });
+        let next = cursor + NAMES_PAGE;
+        answer.finish_page((next < self.variables.len() as u64).then_some(next));
     }
 }

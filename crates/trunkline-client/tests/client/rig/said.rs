@@ -9,7 +9,7 @@ use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::open::{Open, OpenTerms};
 use trunkline_proto::message::provider::{Provide, ProviderAnswers, ProviderOutcome};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
-use trunkline_proto::message::watch::{Watch, decode_unwatch};
+use trunkline_proto::message::watch::{Unwatch, Watch};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteOptions, Writes};
 use trunkline_proto::{Frame, FrameKind};
@@ -183,7 +183,7 @@ impl Said {
                     pattern,
                 }
             }
-            FrameKind::Unwatch => Said::Unwatch(decode_unwatch(frame).unwrap()),
+            FrameKind::Unwatch => Said::Unwatch(Unwatch::decode(frame).unwrap().watch),
             FrameKind::Why => Said::Why {
                 request,
                 name: Why::decode(frame).unwrap().name.to_owned(),

@@ -4,6 +4,7 @@
 //! JavaScript has no integers of that size. Values are their wire form in hexadecimal. Items keep
 //! their order.
 
+mod declared;
 mod parts;
 mod streams;
 
@@ -12,10 +13,9 @@ use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::convergence::{Check, Compare};
-use trunkline_proto::message::ended::Ended;
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, Names};
+use trunkline_proto::message::find::Find;
 use trunkline_proto::message::flush::{decode_flush, decode_flushed};
 use trunkline_proto::message::forcing::{Forced, Forcing, ForcingVerb};
 use trunkline_proto::message::group::{GroupAnswer, GroupWrite};
@@ -23,7 +23,6 @@ use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::InfoAnswer;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
-use trunkline_proto::message::lease::{Lease, LeaseVerb, Leased};
 use trunkline_proto::message::library::{
     Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
@@ -38,8 +37,7 @@ use trunkline_proto::message::results::Results;
 use trunkline_proto::message::snapshot::decode_snapshot;
 use trunkline_proto::message::subscribe::Subscribe;
 use trunkline_proto::message::updates::Updates;
-use trunkline_proto::message::watch::{Appeared, Vanished, Watch, decode_unwatch};
-use trunkline_proto::message::why::{Why, WhyAnswer};
+use trunkline_proto::message::watch::{Appeared, Vanished};
 use trunkline_proto::message::write::Writes;
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FrameKind};
@@ -76,6 +74,9 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
     let Some(kind) = frame.kind() else {
         return Ok(json!({}));
     };
+    if let Some(fields) = declared::declared(frame) {
+        return fields;
+    }
     Ok(match kind {
         FrameKind::Hello => hello(&Hello::decode(frame)?),
         FrameKind::Welcome => welcome(&Welcome::decode(frame)?),
@@ -189,32 +190,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "items": list(readings, |item| item.map_or_else(fault, |at| record(&at)))?,
             })
         }
-        FrameKind::Lease => {
-            let lease = Lease::decode(frame)?;
-            let head = lease.head();
-            let verb = match head.verb {
-                LeaseVerb::Acquire => "acquire",
-                LeaseVerb::Renew => "renew",
-                LeaseVerb::Release => "release",
-            };
-            json!({
-                "verb": verb, "duration_ms": head.duration.as_millis().to_string(),
-                "expected_epoch": head.expected_epoch.map(|epoch| epoch.to_string()),
-                "items": list(lease, |(handle, sequence)| json!({
-                    "handle": handle, "sequence": sequence.to_string(),
-                }))?,
-            })
-        }
-        FrameKind::Leased => {
-            let leased = Leased::decode(frame)?;
-            json!({
-                "first_index": leased.first_index(),
-                "items": list(leased, |item| item.map_or_else(fault, |granted| json!({
-                    "duration_ms": granted.duration.as_millis().to_string(),
-                    "sequence": granted.sequence.to_string(),
-                })))?,
-            })
-        }
         FrameKind::WriteAnswers => {
             let answers = WriteAnswers::decode(frame)?;
             json!({
@@ -248,18 +223,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "disconnect": lost.disconnect.to_string(), "unknown": lost.unknown,
             }))?,
         }),
-        FrameKind::Ended => {
-            let ended = Ended::decode(frame)?;
-            let head = ended.head();
-            json!({
-                "reason": head.reason.number(), "epoch": head.epoch.to_string(),
-                "sentence": head.sentence,
-                "items": list(ended, |item| json!({
-                    "handle": item.handle, "last_sequence": item.last_sequence.to_string(),
-                    "lost": item.lost.to_string(),
-                }))?,
-            })
-        }
         FrameKind::Find => {
             let (find, conditions) = Find::decode(frame)?;
             let mut fields = json!({
@@ -275,20 +238,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 fields["conditions"] = conditions.into();
             }
             fields
-        }
-        FrameKind::Names => {
-            let names = Names::decode(frame)?;
-            json!({
-                "next_cursor": names.next_cursor().unwrap_or(0).to_string(),
-                "items": list(names, |found| json!({
-                    "name": found.name, "type": found.data_type.to_string(),
-                    "access": access(found.access),
-                }))?,
-            })
-        }
-        FrameKind::Watch => {
-            let Watch { watch, pattern } = Watch::decode(frame)?;
-            json!({ "watch": watch, "pattern": pattern })
         }
         FrameKind::Appeared => {
             let appeared = Appeared::decode(frame)?;
@@ -308,7 +257,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "handles": list(vanished.handles, |handle| json!(handle))?,
             })
         }
-        FrameKind::Unwatch => json!({ "watch": decode_unwatch(frame)? }),
         FrameKind::InfoAnswer => {
             let answer = InfoAnswer::decode(frame)?;
             json!({
@@ -316,13 +264,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "items": list(answer, |item| item.map_or_else(fault, |at| info(&at)))?,
             })
         }
-        FrameKind::Why => json!({ "name": Why::decode(frame)?.name }),
-        FrameKind::WhyAnswer => json!({
-            "items": list(WhyAnswer::decode(frame)?, |step| json!({
-                "stage": step.stage.name(), "verdict": step.verdict.number(),
-                "sentence": step.sentence, "next": step.next,
-            }))?,
-        }),
         FrameKind::Engine => {
             decode_engine_request(frame)?;
             json!({})

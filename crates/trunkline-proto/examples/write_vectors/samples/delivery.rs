@@ -275,12 +275,11 @@ fn losses(samples: &mut Vec<Sample>) {
 fn ends(samples: &mut Vec<Sample>) {
     let ended = |out: &mut Vec<u8>, reason, sentence| {
         let head = EndedHead {
-            subscription: 8,
             reason,
             epoch: 42,
             sentence,
         };
-        let mut ended = EndedBuilder::begin(out, &head);
+        let mut ended = EndedBuilder::begin(out, 8, &head);
         ended.push(&EndedItem {
             handle: 5,
             last_sequence: 812,
@@ -291,7 +290,7 @@ fn ends(samples: &mut Vec<Sample>) {
             last_sequence: 0,
             lost: 0,
         });
-        ended.finish();
+        ended.finish(false);
     };
     add(
         samples,

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use trunkline_proto::message::group::{GroupAnswerBuilder, GroupHead, GroupWriteBuilder};
 use trunkline_proto::message::handles::HandlesBuilder;
-use trunkline_proto::message::lease::{Granted, LeaseBuilder, LeaseHead, LeaseVerb, LeasedBuilder};
+use trunkline_proto::message::lease::{
+    Granted, LeaseBuilder, LeaseHead, LeaseItem, LeaseVerb, LeasedBuilder,
+};
+use trunkline_proto::message::list::AnswerHead;
 use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
 use trunkline_proto::message::write::WriteOptions;
@@ -124,8 +127,14 @@ fn leases(samples: &mut Vec<Sample>) {
                 expected_epoch: Some(11),
             };
             let mut lease = LeaseBuilder::begin(out, 43, &head);
-            lease.push(5, 813);
-            lease.push(6, 812);
+            lease.push(&LeaseItem {
+                handle: 5,
+                sequence: 813,
+            });
+            lease.push(&LeaseItem {
+                handle: 6,
+                sequence: 812,
+            });
             lease.finish(false);
         },
     );
@@ -136,19 +145,22 @@ fn leases(samples: &mut Vec<Sample>) {
             expected_epoch: None,
         };
         let mut lease = LeaseBuilder::begin(out, 44, &head);
-        lease.push(5, 0);
+        lease.push(&LeaseItem {
+            handle: 5,
+            sequence: 0,
+        });
         lease.finish(false);
     });
     add(samples, "leased", "One is granted, one is held", |out| {
-        let mut leased = LeasedBuilder::begin(out, 43, 0);
-        leased.push(&Granted {
+        let mut leased = LeasedBuilder::begin(out, 43, &AnswerHead { first_index: 0 });
+        leased.push(&Ok(Granted {
             duration,
             sequence: 813,
-        });
-        leased.push_fault(FaultRef {
+        }));
+        leased.push(&Err(FaultRef {
             code: FaultCode::Leased,
             sentence: "the variable is leased by mixer (pid 4711 on hall-2) for 8 s more",
-        });
+        }));
         leased.finish(false);
     });
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
-use trunkline_proto::message::find::{Comparison, Find, FindCondition, NamesBuilder};
+use trunkline_proto::message::find::{
+    Comparison, Find, FindCondition, FoundVariable, NamesBuilder, NamesHead,
+};
 use trunkline_proto::message::flush::{encode_flush, encode_flushed};
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
@@ -17,7 +19,7 @@ use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
 use trunkline_proto::message::subscribe::SubscribeTerms;
-use trunkline_proto::message::watch::{AppearedBuilder, Watch, begin_vanished, encode_unwatch};
+use trunkline_proto::message::watch::{AppearedBuilder, Unwatch, Watch, begin_vanished};
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
@@ -60,14 +62,19 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
         },
     );
     add(samples, "names", "A page that is not the last", |out| {
-        let mut names = NamesBuilder::begin(out, 30);
-        names.push("boiler/level", &DataType::F64, Access::ReadWrite);
-        names.push("boiler/pressure", &DataType::F64, Access::ReadOnly);
-        names.push("boiler/alarm", &DataType::Bool, Access::WriteOnly);
-        names.finish(3);
+        let mut names = NamesBuilder::begin(out, 30, &NamesHead::default());
+        let found = |name, data_type, access| FoundVariable {
+            name,
+            data_type,
+            access,
+        };
+        names.push(&found("boiler/level", DataType::F64, Access::ReadWrite));
+        names.push(&found("boiler/pressure", DataType::F64, Access::ReadOnly));
+        names.push(&found("boiler/alarm", DataType::Bool, Access::WriteOnly));
+        names.finish_page(Some(3));
     });
     add(samples, "names-none", "Nothing matches", |out| {
-        NamesBuilder::begin(out, 31).finish(0)
+        NamesBuilder::begin(out, 31, &NamesHead::default()).finish(false)
     });
     watch(samples);
     info(samples);
@@ -116,7 +123,7 @@ fn watch(samples: &mut Vec<Sample>) {
         vanished.finish(false);
     });
     add(samples, "unwatch", "The watch ends", |out| {
-        encode_unwatch(2, out);
+        Unwatch { watch: 2 }.encode(0, out);
     });
 }
 
@@ -223,7 +230,7 @@ fn why(samples: &mut Vec<Sample>) {
             sentence,
             next,
         };
-        let mut answer = WhyAnswerBuilder::begin(out, 32);
+        let mut answer = WhyAnswerBuilder::begin(out, 32, &());
         for step in [
             step(
                 WhyStage::Resolution,
@@ -250,9 +257,9 @@ fn why(samples: &mut Vec<Sample>) {
                 "",
             ),
         ] {
-            answer.push(step);
+            answer.push(&step);
         }
-        answer.finish();
+        answer.finish(false);
     });
 }
 

@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use std::time::Duration;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
-use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, Names, NamesBuilder};
+use trunkline_proto::message::find::{Find, FindCondition};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::info::{
     InfoAnswer, InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
@@ -18,11 +18,7 @@ use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::{Results, ResultsBuilder};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder, SubscribeItem};
 use trunkline_proto::message::watch::{
-    Appeared, AppearedBuilder, AppearedVariable, Vanished, Watch, begin_vanished, decode_unwatch,
-    encode_unwatch,
-};
-use trunkline_proto::message::why::{
-    Why, WhyAnswer, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict,
+    Appeared, AppearedBuilder, AppearedVariable, Vanished, begin_vanished,
 };
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{DataType, Properties, Timestamp};
@@ -144,9 +140,8 @@ proptest! {
     }
 
     #[test]
-    fn find_and_names(cursor: u64, limit: u32, pattern in text(), next: u64,
-        conditions in vec((text(), any::<u8>(), text()), 0..5),
-        items in vec((text(), data_type(), access()), 0..8)) {
+    fn find(cursor: u64, limit: u32, pattern in text(),
+        conditions in vec((text(), any::<u8>(), text()), 0..5)) {
         let mut out = Vec::new();
         let find = Find { cursor, limit, pattern: &pattern };
         let conditions: Vec<_> = conditions.iter().map(|(field, comparison, value)| {
@@ -156,29 +151,12 @@ proptest! {
         let read = frame(&out);
         let (found, read) = Find::decode(&read).unwrap();
         prop_assert_eq!((found, all(read)), (find, conditions));
-        out.clear();
-        let mut builder = NamesBuilder::begin(&mut out, 1);
-        items.iter().for_each(|(name, ty, access)| builder.push(name, ty, *access));
-        builder.finish(next);
-        let names = Names::decode(&frame(&out)).unwrap();
-        prop_assert_eq!(names.next_cursor(), (next != 0).then_some(next));
-        let expected: Vec<_> = items.iter().map(|(name, ty, access)| FoundVariable {
-            name, data_type: ty.clone(), access: *access,
-        }).collect();
-        prop_assert_eq!(all(names), expected);
     }
 
     #[test]
-    fn watching(watch: u32, revision: u64, listed: bool, pattern in text(),
+    fn watching(watch: u32, revision: u64, listed: bool,
         items in vec((handle(), text(), data_type(), access()), 0..8)) {
         let mut out = Vec::new();
-        let asked = Watch { watch, pattern: &pattern };
-        asked.encode(1, &mut out);
-        prop_assert_eq!(Watch::decode(&frame(&out)).unwrap(), asked);
-        out.clear();
-        encode_unwatch(watch, &mut out);
-        prop_assert_eq!(decode_unwatch(&frame(&out)).unwrap(), watch);
-        out.clear();
         let mut builder = AppearedBuilder::begin(&mut out, 1, watch, revision);
         items.iter().for_each(|(handle, name, ty, access)| {
             builder.push(*handle, name, ty, *access);
@@ -200,22 +178,6 @@ proptest! {
         prop_assert_eq!((vanished.watch, vanished.revision), (watch, revision));
         let handles: Vec<u32> = items.iter().map(|(handle, ..)| *handle).collect();
         prop_assert_eq!(all(vanished.handles), handles);
-    }
-
-    #[test]
-    fn why(name in text(), items in vec((any::<(u8, u8)>(), "[ -~]{0,40}", "[ -~]{0,40}"), 0..6)) {
-        let mut out = Vec::new();
-        Why { name: &name }.encode(1, &mut out);
-        prop_assert_eq!(Why::decode(&frame(&out)).unwrap(), Why { name: &name });
-        out.clear();
-        let steps: Vec<_> = items.iter().map(|((stage, verdict), sentence, next)| WhyStep {
-            stage: WhyStage::from_number(*stage), verdict: WhyVerdict::from_number(*verdict),
-            sentence: sentence.as_str(), next: next.as_str(),
-        }).collect();
-        let mut builder = WhyAnswerBuilder::begin(&mut out, 1);
-        steps.iter().for_each(|step| builder.push(*step));
-        builder.finish();
-        prop_assert_eq!(all(WhyAnswer::decode(&frame(&out)).unwrap()), steps);
     }
 
     #[test]

@@ -3,16 +3,11 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use std::time::Duration;
 use trunkline_proto::message::convergence::{
     Check, CheckBuilder, Chunk, Compare, CompareBuilder, CompareItem,
 };
-use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::group::{
     GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
-};
-use trunkline_proto::message::lease::{
-    Granted, Lease, LeaseBuilder, LeaseHead, LeaseVerb, Leased, LeasedBuilder,
 };
 use trunkline_proto::message::lost::{LostBuilder, LostRecord, LostRecords};
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
@@ -151,47 +146,6 @@ proptest! {
     }
 
     #[test]
-    fn leases(request: u32, verb in 0..3_usize, millis: u32, epoch in option::of(number()),
-        first: u32, items in vec((handle(), number(), option::of(fault())), 1..10)
-    ) {
-        let verb = [LeaseVerb::Acquire, LeaseVerb::Renew, LeaseVerb::Release][verb];
-        let duration = Duration::from_millis(millis.into());
-        let head = LeaseHead { verb, duration, expected_epoch: epoch };
-        let mut out = Vec::new();
-        let mut builder = LeaseBuilder::begin(&mut out, request, &head);
-        items.iter().for_each(|(handle, sequence, _)| builder.push(*handle, *sequence));
-        builder.finish(false);
-        let lease = Lease::decode(&frame(&out)).unwrap();
-        prop_assert_eq!(lease.head(), head);
-        let expected: Vec<_> = items.iter()
-            .map(|(handle, sequence, _)| (*handle, if epoch.is_some() { *sequence } else { 0 }))
-            .collect();
-        prop_assert_eq!(all(lease), expected);
-
-        out.clear();
-        let mut builder = LeasedBuilder::begin(&mut out, request, first);
-        let mut expected = Vec::new();
-        for (_, sequence, fault) in &items {
-            match fault {
-                Some(fault) => {
-                    builder.push_fault(fault_ref(fault));
-                    expected.push(Err(fault_ref(fault)));
-                }
-                None => {
-                    let granted = Granted { duration, sequence: *sequence };
-                    builder.push(&granted);
-                    expected.push(Ok(granted));
-                }
-            }
-        }
-        builder.finish(true);
-        let bytes = frame(&out);
-        let leased = Leased::decode(&bytes).unwrap();
-        prop_assert_eq!(leased.first_index(), first);
-        prop_assert_eq!(all(leased), expected);
-    }
-
-    #[test]
     fn a_value_written_in_place_is_the_value_in_wire_form(
         handle in handle(), number: f64, text in text()
     ) {
@@ -273,22 +227,5 @@ proptest! {
         prop_assert_eq!(compare.records_received(), received);
         prop_assert_eq!(compare.is_everything(), items.is_empty());
         prop_assert_eq!(all(compare), items);
-    }
-
-    #[test]
-    fn ended(subscription: u32, reason: u8, epoch: u64, sentence in "[ -~]{0,60}",
-        items in vec((handle(), number(), number()), 1..6)) {
-        let reason = EndReason::from_number(reason);
-        let head = EndedHead { subscription, reason, epoch, sentence: &sentence };
-        let items: Vec<EndedItem> = items.into_iter()
-            .map(|(handle, last_sequence, lost)| EndedItem { handle, last_sequence, lost })
-            .collect();
-        let mut out = Vec::new();
-        let mut builder = EndedBuilder::begin(&mut out, &head);
-        items.iter().for_each(|item| builder.push(item));
-        builder.finish();
-        let ended = Ended::decode(&frame(&out)).unwrap();
-        prop_assert_eq!(ended.head(), head);
-        prop_assert_eq!(all(ended), items);
     }
 }

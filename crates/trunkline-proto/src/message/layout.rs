@@ -1,0 +1,199 @@
+//! Records: heads and items of frames, whose fields stand on the wire in their order.
+//!
+//! [`record!`] declares the struct and the form of each field. A record that is no list of fields
+//! implements [`Record`] by hand.
+
+use trunkline_types::wire::put_u8;
+
+use super::fault::put_fault;
+#[cfg(test)]
+use super::round_trip::Source;
+use super::typed::TypeRun;
+use crate::decode::Payload;
+use crate::{DecodeError, FaultRef};
+
+/// What a record takes from the record before it and from the head. It is empty at the start of each
+/// frame, so that each frame can be decoded by itself.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub(super) handle: u32,
+    pub(super) flags: u8,
+    pub(super) head_flags: u8,
+    pub(super) types: TypeRun,
+}
+
+/// A head or an item of a frame.
+pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
+    /// Smallest size in bytes, once the flags of the head are known.
+    fn bytes_min(run: &Run) -> usize;
+    /// Appends the record.
+    fn put(&self, run: &mut Run, out: &mut Vec<u8>);
+    /// Reads the record.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes do not have the form of the record.
+    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError>;
+    /// Shows its content, for the golden vectors.
+    fn show(&self, to: &mut dyn Show);
+    /// Any content, for the round trip.
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, run: &Run) -> Self;
+}
+
+/// The content of a field, as the golden vectors show it.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'a> {
+    /// The field is absent.
+    Nothing,
+    /// A number of up to 32 bits.
+    Small(u32),
+    /// A number of up to 64 bits.
+    Big(u64),
+    /// Text.
+    Text(&'a str),
+}
+
+/// Takes what records show.
+pub trait Show {
+    /// Takes a field.
+    fn field(&mut self, name: &str, value: Shown<'_>);
+}
+
+/// Declares a record: `pub field: Type = Form`, with `as "name"` where the wire has another name.
+///
+/// A record that borrows from the frame calls its lifetime `'a`. With `impl` instead of
+/// `pub struct`, the struct is declared elsewhere.
+macro_rules! record {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(<$life:lifetime>)? {
+            $( $(#[$doc:meta])* pub $field:ident: $ty:ty = $form:ty $(as $wire:literal)?, )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct $name $(<$life>)? {
+            $( $(#[$doc])* pub $field: $ty, )*
+        }
+
+        $crate::message::layout::record! {
+            impl $name $(<$life>)? { $( $field: $ty = $form $(as $wire)?, )* }
+        }
+    };
+    (
+        impl $record:ty {
+            $( $field:ident: $ty:ty = $form:ty $(as $wire:literal)?, )*
+        }
+    ) => {
+        impl<'a> $crate::message::layout::Record<'a> for $record {
+            fn bytes_min(run: &$crate::message::layout::Run) -> usize {
+                0_usize$(.saturating_add(
+                    <$form as $crate::message::form::Form<'a, $ty>>::bytes_min(run),
+                ))*
+            }
+
+            #[inline]
+            fn put(&self, run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
+                run.flags = 0$(
+                    | <$form as $crate::message::form::Form<'a, $ty>>::flags(&self.$field)
+                )*;
+                $(<$form as $crate::message::form::Form<'a, $ty>>::put(&self.$field, run, out);)*
+            }
+
+            #[inline]
+            fn read(
+                run: &mut $crate::message::layout::Run,
+                payload: &mut $crate::decode::Payload<'a>,
+            ) -> Result<Self, $crate::DecodeError> {
+                Ok(Self {
+                    $($field: <$form as $crate::message::form::Form<'a, $ty>>::read(
+                        stringify!($field),
+                        run,
+                        payload,
+                    )?,)*
+                })
+            }
+
+            fn show(&self, to: &mut dyn $crate::message::layout::Show) {
+                $(<$form as $crate::message::form::Form<'a, $ty>>::show(
+                    &self.$field,
+                    $crate::message::layout::record!(@name $field $($wire)?),
+                    to,
+                );)*
+            }
+
+            #[cfg(test)]
+            fn sample(
+                source: &mut $crate::message::round_trip::Source<'a>,
+                run: &$crate::message::layout::Run,
+            ) -> Self {
+                Self {
+                    $($field: <$form as $crate::message::form::Form<'a, $ty>>::sample(source, run),)*
+                }
+            }
+        }
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $wire:literal) => { $wire };
+}
+pub(crate) use record;
+
+/// No head: the items follow the header.
+impl Record<'_> for () {
+    fn bytes_min(_: &Run) -> usize {
+        0
+    }
+
+    fn put(&self, _: &mut Run, _: &mut Vec<u8>) {}
+
+    fn read(_: &mut Run, _: &mut Payload<'_>) -> Result<Self, DecodeError> {
+        Ok(())
+    }
+
+    fn show(&self, _: &mut dyn Show) {}
+
+    #[cfg(test)]
+    fn sample(_: &mut Source<'_>, _: &Run) -> Self {}
+}
+
+/// An item that was refused has a fault in its place; 0 stands before one that was not.
+impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
+    fn bytes_min(_: &Run) -> usize {
+        2
+    }
+
+    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
+        match self {
+            Ok(item) => {
+                put_u8(out, 0);
+                item.put(run, out);
+            }
+            Err(fault) => put_fault(out, *fault),
+        }
+    }
+
+    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        Ok(match payload.status()? {
+            None => Ok(T::read(run, payload)?),
+            Some(code) => Err(payload.fault_sentence(code)?),
+        })
+    }
+
+    fn show(&self, to: &mut dyn Show) {
+        match self {
+            Ok(item) => item.show(to),
+            Err(fault) => {
+                to.field("code", Shown::Text(fault.code.name()));
+                to.field("sentence", Shown::Text(fault.sentence));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, run: &Run) -> Self {
+        match source.is_chosen() {
+            true => Ok(T::sample(source, run)),
+            false => Err(source.fault()),
+        }
+    }
+}

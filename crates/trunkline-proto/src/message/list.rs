@@ -1,0 +1,178 @@
+//! Frames that are lists: a head and `count` items.
+
+use std::marker::PhantomData;
+
+use super::form::Varint;
+use super::layout::{Record, Run, record};
+use crate::decode::{Items, Payload};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+/// The form of a frame that is a list. Forms are types without values.
+pub trait ListFrame {
+    /// The kind of the frame.
+    const KIND: FrameKind;
+    /// True if a frame without items is removed from the buffer.
+    const EMPTY_IS_REMOVED: bool;
+    /// The part common to all items.
+    type Head<'a>: Record<'a>;
+    /// An item.
+    type Item<'a>: Record<'a>;
+}
+
+record! {
+    /// The head of an answer with many items.
+    #[derive(Copy, Eq)]
+    pub struct AnswerHead {
+        /// Index of the frame's first item within the whole request.
+        pub first_index: u32 = Varint,
+    }
+}
+
+/// Writes a frame that is a list.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct ListBuilder<'o, F: ListFrame> {
+    frame: FrameWriter<'o>,
+    run: Run,
+    head_at: usize,
+    form: PhantomData<F>,
+}
+
+impl<'o, F: ListFrame> ListBuilder<'o, F> {
+    /// Begins a frame at the end of `out`. `request` is the number in the header: of the request, or
+    /// of the subscription.
+    pub fn begin(out: &'o mut Vec<u8>, request: u32, head: &F::Head<'_>) -> Self {
+        let mut frame = FrameWriter::begin(out, F::KIND, request);
+        let mut run = Run::default();
+        let head_at = frame.payload().len();
+        head.put(&mut run, frame.payload());
+        run.head_flags = run.flags;
+        Self {
+            frame,
+            run,
+            head_at,
+            form: PhantomData,
+        }
+    }
+
+    /// Appends an item.
+    #[inline]
+    pub fn push(&mut self, item: &F::Item<'_>) {
+        item.put(&mut self.run, self.frame.payload());
+        self.frame.count_item();
+    }
+
+    /// Replaces the head, which must have the size of the one that `begin` wrote.
+    pub(super) fn set_head(&mut self, head: &F::Head<'_>) {
+        let payload = self.frame.payload();
+        let end = payload.len();
+        head.put(&mut Run::default(), payload);
+        payload.copy_within(end.., self.head_at);
+        payload.truncate(end);
+    }
+
+    /// Number of items so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; set `more` if further frames of this request or answer follow.
+    pub fn finish(self, more: bool) {
+        if F::EMPTY_IS_REMOVED && self.frame.count() == 0 {
+            self.frame.abandon();
+        } else {
+            self.frame.finish(more);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn run(&self) -> &Run {
+        &self.run
+    }
+}
+
+/// A frame that is a list; iterates over the items.
+#[derive(Clone, Debug)]
+pub struct List<'a, F: ListFrame> {
+    head: F::Head<'a>,
+    items: Items<'a>,
+    run: Run,
+    request: u32,
+}
+
+impl<'a, F: ListFrame> List<'a, F> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the frame is of another kind, the head does not have the form of the kind,
+    /// or the frame cannot hold `count` items; errors in the items appear during iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, F::KIND)?;
+        let mut run = Run::default();
+        let head = F::Head::read(&mut run, &mut payload)?;
+        run.head_flags = run.flags;
+        let items = Items::new(payload, frame.count(), F::Item::bytes_min(&run))?;
+        Ok(Self {
+            head,
+            items,
+            run,
+            request: frame.request(),
+        })
+    }
+
+    /// The number in the header: of the request, or of the subscription.
+    pub fn request(&self) -> u32 {
+        self.request
+    }
+
+    /// The part common to all items.
+    pub fn head(&self) -> &F::Head<'a> {
+        &self.head
+    }
+}
+
+impl<'a, F: ListFrame> Iterator for List<'a, F> {
+    type Item = Result<F::Item<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = &mut self.run;
+        self.items.next_with(|payload| F::Item::read(run, payload))
+    }
+}
+
+/// Declares a frame that is a list, with the names of its decoder and its builder.
+macro_rules! list_frame {
+    (
+        $form:ident: $kind:ident, $decoder:ident, $builder:ident,
+        head $head:ty, item $item:ty, empty $empty:ident
+    ) => {
+        #[doc = concat!("The form of the frame ", stringify!($kind), ".")]
+        #[derive(Clone, Debug)]
+        pub enum $form {}
+
+        impl $crate::message::list::ListFrame for $form {
+            const KIND: $crate::FrameKind = $crate::FrameKind::$kind;
+            const EMPTY_IS_REMOVED: bool = $crate::message::list::list_frame!(@ $empty);
+            type Head<'a> = $head;
+            type Item<'a> = $item;
+        }
+
+        #[doc = concat!("Writes a frame of the kind ", stringify!($kind), ".")]
+        pub type $builder<'o> = $crate::message::list::ListBuilder<'o, $form>;
+        #[doc = concat!("A frame of the kind ", stringify!($kind), "; iterates over the items.")]
+        pub type $decoder<'a> = $crate::message::list::List<'a, $form>;
+    };
+    (@ kept) => {
+        false
+    };
+    (@ removed) => {
+        true
+    };
+}
+pub(crate) use list_frame;

@@ -1,0 +1,146 @@
+//! What is encoded is decoded, whatever it is: every declared frame with any content.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use trunkline_types::{DataType, EnumType};
+
+use super::kinds::{MessageVisitor, with_message};
+use super::layout::Record;
+use super::list::{List, ListBuilder, ListFrame};
+use super::single::SingleFrame;
+use crate::{FaultCode, FaultRef, Frame, FrameKind};
+
+/// Any content, made from the bytes that the property test chooses.
+#[derive(Debug)]
+pub struct Source<'a>(&'a [u8]);
+
+impl<'a> Source<'a> {
+    /// A small number, the largest, or any other.
+    pub(super) fn number(&mut self) -> u64 {
+        match self.take(1) {
+            [] => 0,
+            [200..=210] => u64::MAX,
+            [small @ 0..200] => u64::from(*small),
+            _ => {
+                let bytes = self.take(8).iter();
+                bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+            }
+        }
+    }
+
+    /// True or false.
+    pub(super) fn is_chosen(&mut self) -> bool {
+        self.number() % 2 == 1
+    }
+
+    /// A fault.
+    pub(super) fn fault(&mut self) -> FaultRef<'a> {
+        let code = FaultCode::from_number((self.number() as u16).max(1));
+        let sentence = self.text();
+        FaultRef { code, sentence }
+    }
+
+    /// Text.
+    pub(super) fn text(&mut self) -> &'a str {
+        let length = self.number() as usize % 40;
+        let chunk = self.take(length).utf8_chunks().next();
+        chunk.map_or("", |chunk| chunk.valid())
+    }
+
+    /// A data type.
+    pub(super) fn data_type(&mut self) -> DataType {
+        let labels = vec!["OFF".into(), "AUTO".into()];
+        match self.number() % 4 {
+            0 => DataType::F64,
+            1 => DataType::Bool,
+            2 => DataType::String,
+            _ => DataType::Enum(Arc::new(EnumType { labels })),
+        }
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}
+
+/// Encodes any message of a kind, and decodes it. The bytes are leaked, so that all has one lifetime.
+struct RoundTrip(Source<'static>);
+
+/// The one frame in `bytes`.
+fn frame(bytes: Vec<u8>) -> Frame<'static> {
+    let mut rest: &[u8] = bytes.leak();
+    let frame = Frame::take_from(&mut rest).unwrap().unwrap();
+    assert!(rest.is_empty());
+    frame
+}
+
+impl MessageVisitor<'static> for RoundTrip {
+    type Output = ();
+
+    fn list<F: ListFrame>(mut self) {
+        let source = &mut self.0;
+        let (request, more) = (source.number() as u32, source.is_chosen());
+        let head = F::Head::sample(source, &Default::default());
+        let mut out = Vec::new();
+        let mut builder = ListBuilder::<F>::begin(&mut out, request, &head);
+        let mut items = Vec::new();
+        for _ in 0..=source.number() % 8 {
+            let item = F::Item::sample(source, builder.run());
+            builder.push(&item);
+            items.push(item);
+        }
+        builder.finish(more);
+        let frame = frame(out);
+        assert_eq!(frame.has_more(), more);
+        let list = List::<F>::decode(&frame).unwrap();
+        assert_eq!((list.request(), list.head()), (request, &head));
+        assert_eq!(list.map(Result::unwrap).collect::<Vec<_>>(), items);
+    }
+
+    fn single<M: SingleFrame<'static>>(mut self) {
+        let message = M::sample(&mut self.0, &Default::default());
+        let mut out = Vec::new();
+        message.encode(7, &mut out);
+        assert_eq!(M::decode(&frame(out)).unwrap(), message);
+    }
+
+    fn by_hand(self, _: FrameKind) {}
+}
+
+/// A frame without items is removed from the buffer, or kept, as its form says.
+struct Empty;
+
+impl MessageVisitor<'static> for Empty {
+    type Output = ();
+
+    fn list<F: ListFrame>(self) {
+        let mut out = b"kept".to_vec();
+        let head = F::Head::sample(&mut Source(&[]), &Default::default());
+        ListBuilder::<F>::begin(&mut out, 1, &head).finish(false);
+        assert_eq!(out == b"kept", F::EMPTY_IS_REMOVED, "{}", F::KIND);
+    }
+
+    fn single<M: SingleFrame<'static>>(self) {}
+
+    fn by_hand(self, _: FrameKind) {}
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let bytes: &[u8] = bytes.leak();
+        for kind in FrameKind::ALL {
+            with_message(*kind, RoundTrip(Source(bytes)));
+        }
+    }
+}
+
+#[test]
+fn a_frame_without_items_is_removed_or_kept() {
+    for kind in FrameKind::ALL {
+        with_message(*kind, Empty);
+    }
+}
