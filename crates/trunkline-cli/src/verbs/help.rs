@@ -15,16 +15,16 @@ use crate::examples;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// Explain a command; with `--json`, everything about all of them for programs
+/// Explain a command; with `--json`, print everything about all commands for programs
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command; `options` for the options of every command, `config` for the keys of
-    /// configuration files; without one, all in short
+    /// The command; `options` for the options of every command; `config` for the keys of
+    /// configuration files; without it, a summary of all commands
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 
-    /// What the command does, such as `write` of `stream`: only the options of that; or a section
-    /// of configuration files, such as `engine`: only its keys
+    /// A subcommand, such as `write` of `stream`; after `config`, a section of configuration files,
+    /// such as `engine`
     #[arg(value_name = "VERB")]
     verb: Option<String>,
 }

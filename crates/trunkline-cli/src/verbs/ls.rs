@@ -18,14 +18,15 @@ use crate::terminal::Mood;
 
 /// List libraries, folders and variables
 ///
-/// Without a path the libraries, with one what is directly in it; folders end with a slash.
+/// Without a path, `ls` lists the libraries; with a path, its direct contents. Folders end with a
+/// slash.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A library, or a folder in it
     #[arg(value_name = "PATH")]
     path: Option<String>,
 
-    /// Everything below, indented
+    /// List everything below, indented
     #[arg(long)]
     tree: bool,
 }

@@ -27,15 +27,15 @@ use crate::terminal::{Mood, padded};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// Says what it serves and where, and runs until Ctrl-C or SIGTERM.
+/// The command prints what it serves and where, and runs until Ctrl-C or SIGTERM.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Configuration files, and directories of files that end in .toml
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Where deployed libraries and retained values are kept: a file, or `none`; otherwise as the
-    /// configuration says, or a file of yours that is named after the port
+    /// File for deployed libraries, retained values and the audit, or `none`; default: the
+    /// configured store, otherwise a file in your state folder that is named after the port
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
@@ -46,8 +46,8 @@ pub(crate) struct Args {
 /// Where an engine listens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. Or
-    /// unix:PATH, a Unix socket. May be given several times
+    /// Listen here instead: an address, a port, or both; port 0 is any free port; unix:PATH is a
+    /// Unix socket. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
@@ -55,7 +55,7 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse programs of other users: also at loopback ports, where the system tells whose program
+    /// Refuse programs of other users, also at loopback ports if the system reports whose program
     /// connects, and all programs of other machines
     #[arg(long)]
     pub(crate) same_user: bool,

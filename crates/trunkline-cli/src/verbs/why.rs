@@ -25,10 +25,10 @@ use crate::settings::Columns;
 use crate::targets::{self, Wanted, address};
 use crate::terminal::{Mood, plain};
 
-/// Find out why a variable does not update, or without a name, why there is no connection
+/// Explain why a variable does not update; without a name, why there is no connection
 ///
-/// Looks at the live state step by step, and names the first cause with what to do about it. Ends
-/// with code 8 when it found one.
+/// The command checks the live state step by step, and prints the first cause and its remedy. If
+/// there is a cause, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variable
