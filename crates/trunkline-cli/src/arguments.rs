@@ -259,7 +259,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(target_os = "linux")]
 pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("it has to be longer than 0".to_owned()),
+        Duration::ZERO => Err("it must be longer than 0".to_owned()),
         duration => Ok(duration),
     }
 }

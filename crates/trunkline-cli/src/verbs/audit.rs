@@ -116,7 +116,7 @@ fn notes(page: &AuditPage, has_any: bool, is_last: bool, context: &Context) -> R
         context.terminal.note(&sentence)?;
     } else if page.removed > 0 && !is_last {
         let sentence = format!(
-            "the oldest {} entries are no longer there; {}",
+            "the oldest {} entries have been removed; {}",
             page.removed, page.state
         );
         context.terminal.note(&sentence)?;
@@ -188,7 +188,7 @@ fn whole_library(text: &str) -> String {
 
 fn instant(text: &str, context: &Context) -> Result<Timestamp, Problem> {
     let time = context.now().parse(text);
-    time.ok_or_else(|| Problem::usage(&format!("--since \"{text}\" is no time; {FORMS}")))
+    time.ok_or_else(|| Problem::usage(&format!("--since \"{text}\" is not a time; {FORMS}")))
 }
 
 fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {

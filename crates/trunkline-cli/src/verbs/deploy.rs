@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     if let Some(io) = plan.io.first() {
         let sentence = format!(
-            "{} [[io]] sections are left out: an engine starts its I/O servers with `serve`",
+            "{} [[io]] sections are ignored: only `serve` starts I/O servers",
             io.origin
         );
         context.terminal.note(&sentence)?;
     }
     if plan.libraries.is_empty() {
-        let sentence = "the files have no library; write [[variable]] sections into them";
+        let sentence = "the files contain no library; add [[variable]] sections";
         return Err(Problem::new(Exit::Found, "no-library", sentence).into());
     }
     let engine = targets::engine(&context.settings)?;

@@ -81,7 +81,7 @@ fn list(context: &Context) -> Result<Exit, Stop> {
         context.terminal.note("no variable is forced")?;
     }
     if !list.is_on && !list.entries.is_empty() {
-        let sentence = "forcing is off: these values do not hold until `trunkline force --on`";
+        let sentence = "forcing is off: `trunkline force --on` applies these values";
         context.terminal.note(sentence)?;
     }
     Ok(Exit::Done)

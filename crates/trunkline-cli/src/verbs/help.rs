@@ -109,7 +109,7 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
         (true, Some(wanted)) => {
             let names: Vec<&str> = SECTIONS.iter().map(|section| bare(*section)).collect();
             let sentence = format!(
-                "there is no section {wanted}; there are {}",
+                "there is no section {wanted}; the sections are {}",
                 names.join(", ")
             );
             Err(Problem::usage(&sentence))
@@ -126,7 +126,7 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
         let names = VERBS.iter().map(|verb| verb.name);
         let hint = match suggest(name, names) {
             Some(meant) => format!("did you mean {meant}?"),
-            None => "`trunkline help` lists them".to_owned(),
+            None => "`trunkline help` lists all commands".to_owned(),
         };
         return Err(Problem::usage(&format!(
             "there is no command {name}; {hint}"
@@ -141,10 +141,12 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             .map(clap::Command::get_name)
             .collect();
         let hint = match names.is_empty() {
-            true => format!("`trunkline help {name}` says what it takes"),
-            false => format!("it has {}", names.join(", ")),
+            true => format!("`trunkline help {name}` explains it"),
+            false => format!("its subcommands are {}", names.join(", ")),
         };
-        return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
+        return Err(Problem::usage(&format!(
+            "{name} has no subcommand {verb}; {hint}"
+        )));
     };
     Ok(own.clone().render_long_help().to_string())
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let settings = &context.settings;
     if !matches!(settings.columns, Columns::Usual | Columns::Wide) {
         return Err(
-            Problem::usage("-t and --format are for readings; info has its own form").into(),
+            Problem::usage("-t and --format are for readings; leave them out with info").into(),
         );
     }
     let targets = targets::resolve(&args.names, settings)?;
@@ -296,7 +296,7 @@ impl<'a> Printer<'a> {
             None => "nothing yet".to_owned(),
         };
         format!(
-            "at {} by {} since {}; its source says {behind}",
+            "at {} by {} since {}; value of its source: {behind}",
             text(&forced.value),
             forced.by,
             forced.since

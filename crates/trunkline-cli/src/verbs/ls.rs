@@ -111,7 +111,7 @@ fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Probl
         }
     };
     if Pattern::has_wildcards(&path) {
-        return Err(Problem::usage("ls takes a folder; use find for patterns").into());
+        return Err(Problem::usage("ls does not take patterns; use find").into());
     }
     let checked = match path.contains('/') {
         true => Name::parse(&path).map(|_| ()),

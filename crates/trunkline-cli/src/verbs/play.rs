@@ -172,7 +172,7 @@ fn into_variables(
         let mut found = problem(&error);
         let total = counted(total, "update");
         found.message = format!(
-            "{}; {played_before} of {total} were played before",
+            "{}; {played_before} of {total} were played before the error",
             found.message
         );
         found
@@ -291,7 +291,7 @@ fn into_stream(
         let is_unknown = matches!(error, PlaybackError::NoRate { .. });
         let mut found = problem(&error.into());
         if is_unknown {
-            let hint = "--full plays it as fast as it goes, --times names a channel of times";
+            let hint = "--full plays it as fast as possible, --times names a channel of times";
             found.hint = Some(hint.to_owned());
         }
         found
@@ -433,7 +433,7 @@ fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
         true => sum_up_stream(&StreamPlayed::default(), 0, "row", started, context)?,
         false => context
             .terminal
-            .note("nobody has read from the stream: nothing played")?,
+            .note("no reader has connected to the stream: nothing played")?,
     }
     Ok(Exit::Interrupted)
 }

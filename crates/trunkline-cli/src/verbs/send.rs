@@ -6,7 +6,8 @@ use super::{Context, Verb, put};
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// Send the current values of variables to their devices, and wait until each is confirmed
+/// Send the current values of variables to their devices, and wait until the devices have taken
+/// them
 ///
 /// This is the register form of `put`: first `set`, then `send`. For a variable without a device,
 /// `send` does nothing.

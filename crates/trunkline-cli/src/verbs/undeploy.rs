@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             let variables = variables(&connection, name)?;
             if variables > 0 {
                 let sentence = format!(
-                    "it has {}, whose kept values would go with it; --yes undeploys it",
+                    "it has {}, and their retained values would be deleted; --yes undeploys it",
                     counted(variables, "variable")
                 );
                 let problem = Problem::new(Exit::Refused, "not-confirmed", &sentence);

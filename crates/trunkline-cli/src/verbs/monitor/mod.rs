@@ -154,7 +154,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         let mut object = Object::new();
         object.put("event", "no-match");
         object.put("name", pattern.as_str());
-        let sentence = format!("*** nothing matches {pattern} yet; waiting for what appears");
+        let sentence =
+            format!("*** no name matches {pattern} yet; waiting for variables to appear");
         monitor.say(object, Mood::Uncertain, &sentence)?;
     }
     if patterns.is_empty() && monitor.items.iter().all(|item| item.facts.is_none()) {
@@ -315,7 +316,7 @@ impl Monitor<'_> {
                 object.put("reconnecting", reconnecting);
                 let sentence = match reconnecting {
                     true => format!("*** connection lost, connecting again: {cause}"),
-                    false => format!("*** connection lost for good: {cause}"),
+                    false => format!("*** connection lost, not connecting again: {cause}"),
                 };
                 self.say(object, Mood::Bad, &sentence)?;
                 if !reconnecting {
@@ -447,7 +448,7 @@ impl Monitor<'_> {
         let sentence = match (self.args.count, &self.condition) {
             (Some(wanted), _) => format!("the time ran out after {count} of {wanted} readings"),
             (None, Some(_)) => {
-                format!("the time ran out; none of {count} readings was the one to wait for")
+                format!("the time ran out; none of {count} readings met the condition of --until")
             }
             (None, None) => return Ok(self.tally.exit()),
         };

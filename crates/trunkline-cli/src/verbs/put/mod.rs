@@ -62,7 +62,7 @@ struct Expected {
 /// Parses `812` or `11:812`.
 fn expected(text: &str) -> Result<Expected, String> {
     let number = |text: &str| {
-        let wrong = |_| "it is no position; write SEQ or EPOCH:SEQ, as --json tells them";
+        let wrong = |_| "it is not a position; write SEQ or EPOCH:SEQ, as in the JSON output";
         text.parse::<u64>().map_err(wrong)
     };
     Ok(match text.split_once(':') {
@@ -130,7 +130,7 @@ pub(super) fn write_values(
         expected: args.expect,
     };
     if how.expected.is_some() && pairs.len() != 1 {
-        let sentence = "--expect is for one variable; write them one by one";
+        let sentence = "--expect is for one variable; write the variables one by one";
         return Err(Problem::usage(sentence).into());
     }
     write(&pairs, making, how, context)
@@ -226,7 +226,9 @@ fn prepare(
     for (name, (_, text)) in names.into_iter().zip(pairs) {
         let opened = name.and_then(|name| match opened.next() {
             Some(opened) => opened.and_then(|opened| making.make(&name, opened, text)),
-            None => Err(Problem::new(Exit::SomeFailed, "failed", "there was no answer").of(&name)),
+            None => {
+                Err(Problem::new(Exit::SomeFailed, "failed", "the engine did not answer").of(&name))
+            }
         });
         items.push(match opened {
             Err(problem) => Item::Wrong(problem),
@@ -248,7 +250,7 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
         Wanted::Name(name) => Ok(name),
         Wanted::Wrong(problem) => Err(problem),
         Wanted::Pattern(pattern) => {
-            let sentence = "a pattern is not written to; name the variables one by one";
+            let sentence = "a pattern cannot be written; name the variables one by one";
             Err(Problem::new(Exit::SomeFailed, "bad-name", sentence).of(&pattern.to_string()))
         }
     }
