@@ -18,7 +18,7 @@ use crate::verbs;
     disable_help_subcommand = true,
     arg_required_else_help = true,
     after_help = "Start with `trunkline demo`, then try `trunkline get boiler/level` in another \
-                  terminal.\n`trunkline help COMMAND` says more about one command."
+                  terminal.\n`trunkline help COMMAND` explains a command."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -72,7 +72,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct GlobalArgs {
-    /// The engine to talk to; a tl://HOST/LIBRARY/PATH name overrides this
+    /// URL of the engine; a name such as tl://HOST/LIBRARY/PATH overrides it
     #[arg(
         long,
         value_name = "URL",
@@ -83,7 +83,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) url: String,
 
-    /// How long to wait for the engine: seconds, or a number with ms, s, m or h
+    /// Maximum time to wait for the engine: seconds, or a number with ms, s, m or h
     #[arg(
         short = 'w',
         long,
@@ -96,8 +96,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) timeout: Duration,
 
-    /// Send in batches, at both ends: once this many bytes have gathered or this much time has
-    /// passed; 8KiB,10ms by default
+    /// Throughput mode: both ends gather data and send it at this size or after this time; without
+    /// a value, 8KiB,10ms
     #[arg(
         long,
         value_name = "BYTES,TIME",
@@ -108,36 +108,37 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) batch: Option<Throughput>,
 
-    /// What the output looks like; on a terminal a table, otherwise plain
+    /// Form of the output; default: table on a terminal, otherwise plain
     #[arg(short = 'o', long = "output", value_name = "FORM", global = true)]
     pub(crate) form: Option<Form>,
 
-    /// JSON Lines, the same as `-o jsonl`; errors are JSON, too
+    /// Print JSON Lines, the same as `-o jsonl`; errors are JSON, too
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Values only; in lists, names only
+    /// Print only values; in lists, print only names
     #[arg(short, long, global = true)]
     pub(crate) terse: bool,
 
-    /// With time and quality
+    /// Print the time and quality, too
     #[arg(short = 'a', long, global = true)]
     pub(crate) wide: bool,
 
-    /// Times as date and time, relative to the start of the command, since the line before, or as
-    /// seconds since 1970
+    /// Style of times: date and time, seconds since the start of the command, seconds since the
+    /// previous line of the same variable, seconds since 1970, or none
     #[arg(long, value_name = "STYLE", global = true)]
     pub(crate) time: Option<TimeStyle>,
 
-    /// Whose time: of the measurement, of the engine, or of the arrival here
+    /// Time to print: of the measurement, of the update in the engine, or of the arrival at this
+    /// command
     #[arg(long, value_name = "CLOCK", default_value = "source", global = true)]
     pub(crate) clock: ClockChoice,
 
-    /// Times in UTC instead of local time
+    /// Print times in UTC instead of local time
     #[arg(long, global = true)]
     pub(crate) utc: bool,
 
-    /// Number of decimal places; by default as the variable's configuration says
+    /// Number of decimal places; default: the precision in the variable's configuration
     #[arg(
         short = 'f',
         long,
@@ -147,7 +148,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) precision: Option<u8>,
 
-    /// Floating-point numbers as 1.23e4, with this number of decimal places
+    /// Print floating-point numbers as 1.23e4, with this number of decimal places
     #[arg(
         short = 'e',
         long,
@@ -158,7 +159,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) scientific: Option<u8>,
 
-    /// Floating-point numbers with this many significant digits
+    /// Print floating-point numbers with this number of significant digits
     #[arg(
         short = 'g',
         long,
@@ -169,28 +170,29 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) significant: Option<u8>,
 
-    /// Integers in hexadecimal digits
+    /// Print integers in hexadecimal
     #[arg(long, global = true)]
     pub(crate) hex: bool,
 
-    /// Enums as numbers instead of labels
+    /// Print enums as numbers instead of labels
     #[arg(short = 'n', long, global = true)]
     pub(crate) enum_number: bool,
 
-    /// Number of elements of an array that are shown; a table shows 8, other forms all
+    /// Maximum number of array elements to print; default: 8 in a table, all in plain form. The
+    /// other forms print all elements
     #[arg(short = '#', long, value_name = "COUNT", global = true)]
     pub(crate) elements: Option<usize>,
 
-    /// Readings in a form of your own, such as '{name} {value}'; `trunkline help get` lists the
-    /// words
+    /// Template for readings, such as '{name} {value}'; `trunkline help get` lists the placeholders
     #[arg(long, value_name = "TEMPLATE", global = true)]
     pub(crate) format: Option<String>,
 
-    /// 64-bit integers as strings in JSON, for readers that know floating point only
+    /// Print 64-bit integers as strings in JSON, for programs that read all numbers as floating
+    /// point
     #[arg(long, global = true)]
     pub(crate) int_strings: bool,
 
-    /// Leave out names that match; may be given several times
+    /// Leave out names that match this pattern; may be given several times
     #[arg(long, value_name = "PATTERN", global = true)]
     pub(crate) exclude: Vec<String>,
 }
@@ -228,7 +230,7 @@ pub(crate) enum TimeStyle {
     Abs,
     /// Seconds since the command started
     Rel,
-    /// Seconds since the line before of the same variable
+    /// Seconds since the previous line of the same variable
     Inc,
     /// Seconds since 1970-01-01 UTC
     Unix,
@@ -239,11 +241,11 @@ pub(crate) enum TimeStyle {
 /// Which time is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ClockChoice {
-    /// When it was measured
+    /// When the value was measured
     Source,
-    /// When the engine accepted it
+    /// When the engine accepted the value
     Engine,
-    /// When it arrived here
+    /// When the value arrived at this command
     Local,
 }
 
@@ -257,7 +259,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(target_os = "linux")]
 pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("it has to be longer than 0".to_owned()),
+        Duration::ZERO => Err("it must be longer than 0".to_owned()),
         duration => Ok(duration),
     }
 }

@@ -76,8 +76,8 @@ impl Condition {
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let wrong = || {
             let sentence = format!(
-                "--until \"{text}\" is no condition; write value or quality, one of = != < <= > >=, \
-                 and what to compare with, as in 'value > 80'"
+                "--until \"{text}\" is not a condition; write value or quality, one of = != < <= > \
+                 >=, and an operand, as in 'value > 80'"
             );
             Problem::usage(&sentence)
         };
@@ -139,9 +139,7 @@ impl Condition {
             return Ok(Operand::Level(level));
         }
         match Reason::from_name(word) {
-            Some(_) if self.is_ordering() => {
-                Err("a reason is neither less nor greater; use = or !=".to_owned())
-            }
+            Some(_) if self.is_ordering() => Err("reasons have no order; use = or !=".to_owned()),
             Some(reason) => Ok(Operand::Reason(reason)),
             None => Err(format!(
                 "\"{word}\" is neither good, uncertain, bad nor a reason"
@@ -160,7 +158,7 @@ impl Condition {
             };
         }
         if self.is_ordering() && *ty != DataType::Timestamp {
-            return Err("its values are neither less nor greater; use = or !=".to_owned());
+            return Err("its values have no order; use = or !=".to_owned());
         }
         parse_value(&self.operand, ty)
             .map(Operand::Value)

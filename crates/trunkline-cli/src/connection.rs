@@ -217,8 +217,8 @@ impl Connection {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
             CallError::TimedOut { .. } => {
                 let sentence = format!(
-                    "the engine at {} gave no answer within {:?}; allow more time with -w, or see \
-                     what it is doing",
+                    "the engine at {} gave no answer within {:?}; allow more time with -w, or \
+                     check the engine",
                     self.address, self.timeout
                 );
                 Problem::new(Exit::TimedOut, "timed-out", &sentence)
@@ -284,7 +284,7 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
         CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
         CallError::TimedOut { after } => (
             "not-connected",
-            format!("nothing answers within {after:?}; is it the right host?"),
+            format!("no answer within {after:?}; check the host"),
         ),
         other => ("not-connected", other.to_string()),
     };
@@ -337,7 +337,7 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
         WriteOutcome::Superseded => Ok(("superseded", None)),
         WriteOutcome::Refused(fault) => Err(writing_fault(fault)),
         WriteOutcome::Unknown(fault) => {
-            let sentence = format!("it is not known whether it was written: {}", fault.sentence);
+            let sentence = format!("the outcome of the write is unknown: {}", fault.sentence);
             Err(Problem::new(Exit::Unknown, fault.code.name(), &sentence))
         }
         WriteOutcome::NotTried(NotTried::Cancelled(fault)) => {
@@ -346,7 +346,7 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
         }
         WriteOutcome::NotTried(NotTried::WouldBlock) => {
             let sentence =
-                "a subscriber's buffer is full and the variable lets writers wait; try again";
+                "a subscriber's buffer is full, and the variable makes writers wait; try again";
             Err(Problem::new(Exit::Refused, "would-block", sentence))
         }
     }
@@ -354,7 +354,7 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
 
 /// Returns the problem of a write that has no outcome.
 pub(crate) fn not_known() -> Problem {
-    let sentence = "it is not known whether it was written; read it again";
+    let sentence = "the outcome of the write is unknown; read the variable";
     Problem::new(Exit::Unknown, "unknown", sentence)
 }
 
@@ -363,7 +363,7 @@ pub(crate) const SUPERSEDED: &str = "superseded by a later write";
 
 /// Returns the problem of a pattern that matches nothing.
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
-    let sentence = "nothing matches; `trunkline ls` shows what there is";
+    let sentence = "no name matches; `trunkline ls` lists the libraries";
     Problem::new(Exit::SomeFailed, NO_MATCH, sentence).of(pattern)
 }
 
@@ -374,8 +374,7 @@ const NO_MATCH: &str = "no-match";
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     match opened.access {
         Access::WriteOnly => {
-            let sentence =
-                "the variable can only be written; its configuration says so in `access`";
+            let sentence = "the variable is write-only; its configuration sets this with `access`";
             Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).of(name))
         }
         _ => Ok(opened),

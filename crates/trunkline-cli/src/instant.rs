@@ -9,7 +9,7 @@ use trunkline_types::text::parse_rfc3339;
 
 /// Accepted forms, for error messages of options that take a time.
 pub(crate) const FORMS: &str = "write a time such as 2026-11-21T08:00, 14:30, today or yesterday, \
-                                or how long ago, such as 10m or \"2 hours ago\"";
+                                or an age such as 10m or \"2 hours ago\"";
 
 /// The reference for times without a zone or a date.
 #[derive(Clone, Debug)]

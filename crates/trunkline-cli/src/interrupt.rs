@@ -141,6 +141,6 @@ impl StopSignals {
 }
 
 fn no_signals(error: io::Error) -> Problem {
-    let sentence = format!("the system does not let this program handle Ctrl-C: {error}");
+    let sentence = format!("the system refuses a handler for Ctrl-C: {error}");
     Problem::new(Exit::SomeFailed, "system", &sentence)
 }

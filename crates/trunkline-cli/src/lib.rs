@@ -180,7 +180,7 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
             let message = parts.next().unwrap_or_default();
             let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
             let tip = parts.find_map(|part| Some(part.strip_prefix("tip: ")?.to_owned()));
-            let general = || "`trunkline help` shows how it is written".to_owned();
+            let general = || "`trunkline help COMMAND` explains a command".to_owned();
             problem.hint = Some(tip.unwrap_or_else(general));
             Err(problem.into())
         }

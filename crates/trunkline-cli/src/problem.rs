@@ -108,7 +108,7 @@ impl From<io::Error> for Stop {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Stop::PipeClosed,
             _ => {
-                let sentence = format!("standard output cannot be written: {error}");
+                let sentence = format!("cannot write to standard output: {error}");
                 Problem::new(Exit::SomeFailed, "output", &sentence).into()
             }
         }
@@ -126,9 +126,8 @@ mod tests {
         assert_eq!(sut.sentence(), "not found (did you mean boiler/level?)");
         assert_eq!(
             sut.to_json().to_string(),
-            "{\"v\":1,\"name\":\"boiler/lvel\",\"code\":\"unknown-name\",\
-             \"message\":\"no variable is named boiler/lvel\",\
-             \"hint\":\"did you mean boiler/level?\"}"
+            "{\"v\":1,\"name\":\"boiler/lvel\",\"code\":\"unknown-name\",\"message\":\"no variable \
+             is named boiler/lvel\",\"hint\":\"did you mean boiler/level?\"}"
         );
     }
 

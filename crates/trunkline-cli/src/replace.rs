@@ -53,7 +53,7 @@ pub(crate) fn replace(
 
 /// Returns the problem of an existing file that may not be replaced.
 pub(crate) fn exists(path: &Path) -> Problem {
-    let sentence = format!("{} is there already; --force replaces it", shown(path));
+    let sentence = format!("{} already exists; --force replaces it", shown(path));
     Problem::new(Exit::SomeFailed, "exists", &sentence)
 }
 

@@ -52,7 +52,7 @@ impl Settings {
         let form = match (global.json, global.form) {
             (true, Some(Form::Table | Form::Plain | Form::Json | Form::Csv)) => {
                 return Err(Problem::usage(
-                    "--json means -o jsonl; give one of the two only",
+                    "--json is the same as -o jsonl; give only one of them",
                 ));
             }
             (true, _) => Form::Jsonl,
@@ -62,8 +62,8 @@ impl Settings {
         };
         let columns = columns(global)?;
         if columns != Columns::Usual && !form.is_for_people() {
-            let sentence = "-t, -a and --format shape the table and plain forms only; \
-                            leave them out, or the JSON or CSV form";
+            let sentence = "-t, -a and --format are for the table and plain forms; leave them out, \
+                            or the JSON or CSV form";
             return Err(Problem::usage(sentence));
         }
         let exclude = global.exclude.iter().map(|text| {
@@ -113,7 +113,7 @@ fn columns(global: &GlobalArgs) -> Result<Columns, Problem> {
         (false, false, Some(text)) => Columns::Template(Template::parse(text)?),
         _ => {
             return Err(Problem::usage(
-                "-t, -a and --format exclude each other; give one of them",
+                "-t, -a and --format cannot be combined; give one of them",
             ));
         }
     })

@@ -62,7 +62,8 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
         None => Ok(url),
         Some(name) => {
             let sentence = format!(
-                "--url \"{text}\" names more than an engine; give {name} as an operand, or leave it out"
+                "--url \"{text}\" names a variable, not only an engine; give {name} as an \
+                 argument, or leave it out"
             );
             Err(Problem::usage(&sentence))
         }
@@ -95,7 +96,8 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
         }),
         [first, second, ..] => {
             let sentence = format!(
-                "the names are at several engines ({first} and {second}); use one command for each"
+                "the names belong to several engines ({first} and {second}); use one command for \
+                 each engine"
             );
             Err(Problem::usage(&sentence))
         }

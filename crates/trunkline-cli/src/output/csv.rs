@@ -151,7 +151,7 @@ fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
         let cell = cell.strip_suffix('\r').unwrap_or(cell);
         return match cell.contains('"') {
             true => {
-                Err("a quote in the middle of a cell; put the whole cell in quotes and double it")
+                Err("a cell has a quote inside; double the quote and put the whole cell in quotes")
             }
             false => Ok((cell.to_owned(), rest)),
         };
@@ -170,7 +170,7 @@ fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
             None if rest.is_empty() || rest.starts_with([',', '\r', '\n']) => {
                 return Ok((cell, rest));
             }
-            None => return Err("text behind a closing quote; put a comma between the cells"),
+            None => return Err("text follows a closing quote; put a comma between the cells"),
         }
     }
 }

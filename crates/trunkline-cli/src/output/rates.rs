@@ -33,7 +33,7 @@ impl RatePrinter {
         name_width: usize,
     ) -> Result<Self, Stop> {
         if settings.columns != Columns::Usual {
-            let sentence = "-t, -a and --format shape readings; leave them out with --rate";
+            let sentence = "-t, -a and --format are for readings; leave them out with --rate";
             return Err(Problem::usage(sentence).into());
         }
         match settings.form {

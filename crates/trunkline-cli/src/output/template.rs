@@ -79,7 +79,7 @@ impl Template {
                         return Err(wrong(text, "a brace is not closed"));
                     };
                     let Some(word) = Word::parse(word) else {
-                        return Err(wrong(text, &format!("there is no word {{{word}}}")));
+                        return Err(wrong(text, &format!("there is no placeholder {{{word}}}")));
                     };
                     if !plain.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut plain)));
@@ -87,7 +87,7 @@ impl Template {
                     parts.push(Part::Word(word));
                     rest = after.chars();
                 }
-                ('}', _) => return Err(wrong(text, "a brace is closed that was not opened")),
+                ('}', _) => return Err(wrong(text, "a closing brace has no opening brace")),
                 ('\\', Some(escaped @ ('t' | 'n' | '\\'))) => {
                     rest.next();
                     plain.push(match escaped {
@@ -165,7 +165,7 @@ fn put(line: &mut String, what: &dyn std::fmt::Display) {
 
 fn wrong(text: &str, what: &str) -> Problem {
     Problem::usage(&format!(
-        "--format \"{text}\": {what}; the words are {}",
+        "--format \"{text}\": {what}; the placeholders are {}",
         WORDS.trim_end()
     ))
 }

@@ -14,28 +14,28 @@ use crate::problem::{Problem, Stop};
 use crate::targets::{self, Wanted};
 use crate::terminal::Mood;
 
-/// Show who did what, from where, when, and what came of it
+/// Show who changed what, when, from where, and with what result
 ///
-/// The engine notes what clients write to variables with `audit`, whatever comes of it, what is
-/// forced and unforced, and every order: deploy, undeploy, start, stop. The oldest entries are
-/// shown first.
+/// The engine records every write of a client to a variable with `audit`, with its outcome; every
+/// force and unforce; and every order: deploy, undeploy, start, stop. The oldest entries come
+/// first.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only of this variable, of a library with all its variables, or of a pattern such as
-    /// 'boiler/*'
+    /// Only entries about this variable, about this library and its variables, or about names that
+    /// match a pattern such as 'boiler/*'
     #[arg(value_name = "PATTERN")]
     pattern: Option<String>,
 
-    /// Only from then on: a time such as 2026-11-21T08:00, 14:30, today or yesterday, or how long
-    /// ago, such as 10m or "2 hours ago"
+    /// Only entries since this time, such as 2026-11-21T08:00, 14:30, today or yesterday, or of
+    /// this age, such as 10m or "2 hours ago"
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
 
-    /// Only what this one did, as the second column says
+    /// Only entries with this value in the column `who`
     #[arg(long, value_name = "WHO")]
     who: Option<String>,
 
-    /// Only the last so many entries
+    /// Only the last N entries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     last: Option<u32>,
 }
@@ -116,7 +116,7 @@ fn notes(page: &AuditPage, has_any: bool, is_last: bool, context: &Context) -> R
         context.terminal.note(&sentence)?;
     } else if page.removed > 0 && !is_last {
         let sentence = format!(
-            "the oldest {} entries are no longer there; {}",
+            "the oldest {} entries have been removed; {}",
             page.removed, page.state
         );
         context.terminal.note(&sentence)?;
@@ -188,7 +188,7 @@ fn whole_library(text: &str) -> String {
 
 fn instant(text: &str, context: &Context) -> Result<Timestamp, Problem> {
     let time = context.now().parse(text);
-    time.ok_or_else(|| Problem::usage(&format!("--since \"{text}\" is no time; {FORMS}")))
+    time.ok_or_else(|| Problem::usage(&format!("--since \"{text}\" is not a time; {FORMS}")))
 }
 
 fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {

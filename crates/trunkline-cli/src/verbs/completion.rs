@@ -8,7 +8,7 @@ use crate::arguments::Cli;
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// Print a script with which a shell completes commands and options
+/// Print a script that completes commands and options in a shell
 ///
 /// For bash: `eval "$(trunkline completion bash)"`.
 #[derive(Clone, Debug, clap::Args)]

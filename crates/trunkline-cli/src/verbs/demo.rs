@@ -23,7 +23,8 @@ use crate::terminal::Mood;
 
 /// Run a demonstration: a simulated boiler house and the readings of this machine
 ///
-/// In memory, reachable from this machine only, until Ctrl-C. Says what to try.
+/// The engine runs in memory until Ctrl-C, and by default only this machine can reach it. The
+/// command prints examples to try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

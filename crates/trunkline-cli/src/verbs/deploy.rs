@@ -11,18 +11,19 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::targets;
 
-/// Deploy libraries to an engine that runs
+/// Deploy libraries to a running engine
 ///
-/// They stay deployed until `trunkline undeploy`, also over a restart where the engine has a store.
-/// Each library is deployed whole, or not at all.
+/// The libraries stay deployed until `trunkline undeploy`, also after a restart if the engine has a
+/// store. Each library is deployed completely or not at all.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Configuration files, and directories of files that end in .toml; only their libraries count
+    /// Configuration files, and directories of files that end in .toml; only their libraries are
+    /// deployed
     #[arg(value_name = "FILE", required = true)]
     files: Vec<std::path::PathBuf>,
 
-    /// Libraries may be deployed already: variables that stay the same keep their values and their
-    /// subscribers, the others come and go
+    /// Replace libraries that are already deployed: variables that keep their type keep their
+    /// values and subscribers, other variables are added or removed
     #[arg(long)]
     replace: bool,
 }
@@ -56,13 +57,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     if let Some(io) = plan.io.first() {
         let sentence = format!(
-            "{} [[io]] sections are left out: an engine starts its I/O servers with `serve`",
+            "{} [[io]] sections are ignored: only `serve` starts I/O servers",
             io.origin
         );
         context.terminal.note(&sentence)?;
     }
     if plan.libraries.is_empty() {
-        let sentence = "the files have no library; write [[variable]] sections into them";
+        let sentence = "the files contain no library; add [[variable]] sections";
         return Err(Problem::new(Exit::Found, "no-library", sentence).into());
     }
     let engine = targets::engine(&context.settings)?;

@@ -14,32 +14,33 @@ use crate::terminal::Mood;
 
 /// Find variables by their names, fields and state
 ///
-/// In a pattern `*` stands for anything within a segment and `**` for any number of segments. A
-/// word without a star or slash is looked for in every segment.
+/// In a pattern, `*` matches any characters within a segment, and `**` matches any number of
+/// segments. A word without a star or slash finds every name with that word in any segment.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A pattern such as 'boiler/**', or a word
     #[arg(value_name = "PATTERN")]
     pattern: String,
 
-    /// Only variables of this type: f64, or enum, array, struct, waveform for all of the kind
+    /// Only variables of this type, such as f64; enum, array, struct and waveform match all types
+    /// of that kind
     #[arg(long = "type", value_name = "TYPE")]
     data_type: Option<String>,
 
-    /// Only variables for one of whose fields this holds: units=degC, description~pump,
-    /// 'range.high>100', '*~feed' for any text; may be given several times
+    /// Only variables with a field that meets this condition: units=degC, description~pump,
+    /// 'range.high>100', '*~feed' for any text field; may be given several times
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,
 
-    /// Only variables whose value must not be used
+    /// Only variables with bad quality
     #[arg(long)]
     bad: bool,
 
-    /// Only variables whose value is older than their max_age allows
+    /// Only variables whose value is older than their max_age
     #[arg(long)]
     stale: bool,
 
-    /// Only variables that a person holds at a value
+    /// Only forced variables
     #[arg(long)]
     forced: bool,
 }

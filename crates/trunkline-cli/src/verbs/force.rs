@@ -13,11 +13,12 @@ use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::Mood;
 
-/// Hold variables at values, whatever their sources and other writers say
+/// Hold variables at values, overriding their sources and other writers
 ///
-/// A forced value is marked `forced` wherever it is read. What the source says meanwhile is kept,
-/// and shows when the variable is unforced. `--list` names what is forced, by whom and since when.
-/// To force many at once: `force --off`, force each, `force --on`.
+/// Every reading of a forced variable is marked `forced`. The engine keeps the newest value of the
+/// source, and the variable shows it after `unforce`. `--list` shows what is forced, by whom and
+/// since when. To force several variables at the same time, run `force --off`, force each variable,
+/// then run `force --on`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -80,7 +81,7 @@ fn list(context: &Context) -> Result<Exit, Stop> {
         context.terminal.note("no variable is forced")?;
     }
     if !list.is_on && !list.entries.is_empty() {
-        let sentence = "forcing is off: these values do not hold until `trunkline force --on`";
+        let sentence = "forcing is off: `trunkline force --on` applies these values";
         context.terminal.note(sentence)?;
     }
     Ok(Exit::Done)

@@ -12,9 +12,9 @@ use crate::targets;
 
 /// Read variables once
 ///
-/// Every name that answers is printed; the rest says why not, on standard error. With `--format`
-/// the words are {name} {value} {units} {type} {time} {ts} {engine_ts} {quality} {epoch} {seq}
-/// {lost} {coalesced} {age}.
+/// Variables that can be read are printed on standard output, errors of the others on standard
+/// error. The placeholders of `--format` are {name} {value} {units} {type} {time} {ts} {engine_ts}
+/// {quality} {epoch} {seq} {lost} {coalesced} {age}.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/**'

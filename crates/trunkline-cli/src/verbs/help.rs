@@ -15,16 +15,16 @@ use crate::examples;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// Explain a command; with `--json`, everything about all of them for programs
+/// Explain a command; with `--json`, print everything about all commands for programs
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The command; `options` for the options of every command, `config` for the keys of
-    /// configuration files; without one, all in short
+    /// The command; `options` for the options of every command; `config` for the keys of
+    /// configuration files; without it, a summary of all commands
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 
-    /// What the command does, such as `write` of `stream`: only the options of that; or a section
-    /// of configuration files, such as `engine`: only its keys
+    /// A subcommand, such as `write` of `stream`; after `config`, a section of configuration files,
+    /// such as `engine`
     #[arg(value_name = "VERB")]
     verb: Option<String>,
 }
@@ -109,7 +109,7 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
         (true, Some(wanted)) => {
             let names: Vec<&str> = SECTIONS.iter().map(|section| bare(*section)).collect();
             let sentence = format!(
-                "there is no section {wanted}; there are {}",
+                "there is no section {wanted}; the sections are {}",
                 names.join(", ")
             );
             Err(Problem::usage(&sentence))
@@ -126,7 +126,7 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
         let names = VERBS.iter().map(|verb| verb.name);
         let hint = match suggest(name, names) {
             Some(meant) => format!("did you mean {meant}?"),
-            None => "`trunkline help` lists them".to_owned(),
+            None => "`trunkline help` lists all commands".to_owned(),
         };
         return Err(Problem::usage(&format!(
             "there is no command {name}; {hint}"
@@ -141,10 +141,12 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             .map(clap::Command::get_name)
             .collect();
         let hint = match names.is_empty() {
-            true => format!("`trunkline help {name}` says what it takes"),
-            false => format!("it has {}", names.join(", ")),
+            true => format!("`trunkline help {name}` explains it"),
+            false => format!("its subcommands are {}", names.join(", ")),
         };
-        return Err(Problem::usage(&format!("{name} has no {verb}; {hint}")));
+        return Err(Problem::usage(&format!(
+            "{name} has no subcommand {verb}; {hint}"
+        )));
     };
     Ok(own.clone().render_long_help().to_string())
 }

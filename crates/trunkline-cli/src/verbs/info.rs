@@ -24,18 +24,19 @@ use crate::settings::Columns;
 use crate::targets;
 use crate::terminal::{Mood, padded, plain, tabbed};
 
-/// Tell everything the engine knows about variables
+/// Show everything the engine knows about variables
 ///
-/// Type, units, range, access, source and how it is doing, the last update, who wrote it, what
-/// became of all writes, where it is configured, and which fields can be opened behind a #.
+/// This includes the type, units, range, access, source and its state, the last update and its
+/// writer, the outcomes of all writes, the place of the configuration, and the fields that can be
+/// opened as NAME#FIELD.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// Also show the next values as a line of marks: the value now and those that come, so many of
-    /// each, at most for the time of -w
+    /// Also show COUNT values of each variable as a line of marks: the current value and the next
+    /// ones that arrive within the time of -w
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     trend: Option<u32>,
 }
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let settings = &context.settings;
     if !matches!(settings.columns, Columns::Usual | Columns::Wide) {
         return Err(
-            Problem::usage("-t and --format are for readings; info has its own form").into(),
+            Problem::usage("-t and --format are for readings; leave them out with info").into(),
         );
     }
     let targets = targets::resolve(&args.names, settings)?;
@@ -295,7 +296,7 @@ impl<'a> Printer<'a> {
             None => "nothing yet".to_owned(),
         };
         format!(
-            "at {} by {} since {}; its source says {behind}",
+            "at {} by {} since {}; value of its source: {behind}",
             text(&forced.value),
             forced.by,
             forced.since

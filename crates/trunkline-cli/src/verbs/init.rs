@@ -10,17 +10,17 @@ use crate::problem::{Problem, Stop};
 use crate::replace::{exists, replace};
 use crate::terminal::shown;
 
-/// Write a first configuration, with comments, that `serve` takes as it is
+/// Write an example configuration with comments, ready for `serve`
 ///
-/// It has a library with some variables, one of them scaled, and the readings of this machine. A
-/// file that is there already is left alone, unless --force is given.
+/// The file has a library with several variables, one of them scaled, and an I/O server with the
+/// readings of this machine. An existing file is replaced only with --force.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write
     #[arg(value_name = "FILE", default_value = "trunkline.toml")]
     file: PathBuf,
 
-    /// Replace the file if it is there already
+    /// Replace the file if it exists
     #[arg(long)]
     force: bool,
 }

@@ -142,7 +142,9 @@ fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
 fn check_name(name: &str) -> Result<(), Problem> {
     let reason = match check_segment(name) {
         Ok(()) if !name.contains(':') => return Ok(()),
-        Ok(()) => "a colon ends it in source = \"NAME:ITEM\"".to_owned(),
+        Ok(()) => "a name cannot contain a colon, because source = \"NAME:ITEM\" uses it as \
+                   separator"
+            .to_owned(),
         Err(error) => error.to_string(),
     };
     Err(Problem::usage(&format!("--name \"{name}\": {reason}")))
@@ -184,11 +186,14 @@ fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -
     if let Some(item) = &status.missing_item {
         let sentence = match status.missing {
             1 => {
-                format!("  1 variable names item {item}, which it does not have; correct `source`")
+                format!(
+                    "  1 variable names item {item}, which the I/O server does not have; correct \
+                     `source`"
+                )
             }
             count => format!(
-                "  {count} variables name items that it does not have, such as {item}; correct \
-                 `source`"
+                "  {count} variables name items that the I/O server does not have, such as {item}; \
+                 correct `source`"
             ),
         };
         terminal.note(&terminal.error_paint(Mood::Bad, &sentence))?;

@@ -16,12 +16,13 @@ use crate::problem::Stop;
 use crate::targets;
 use crate::terminal::Mood;
 
-/// Show engine limits and usage
+/// Show the limits of an engine and their usage
 ///
-/// What is in use is what the engine has measured last, once per second. An engine that does not
-/// measure itself (health = 0) tells neither that nor the bounds of sessions and of what is queued.
-/// What is not told is a dash; the key under engine.limits is named all the same. Bounds without a
-/// key are fixed: they are those of this program, and an engine of another version may have others.
+/// The usage is the engine's newest measurement; by default, it measures itself once per second. An
+/// engine that does not measure itself (health = 0) reports no usage, and of the limits only those
+/// of items, writes and write bytes of a session. A dash marks what is not reported; the key under
+/// engine.limits is shown anyway. A limit without a key is fixed. Fixed limits are those of this
+/// program; an engine of another version may have different ones.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 

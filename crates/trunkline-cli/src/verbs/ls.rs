@@ -18,14 +18,15 @@ use crate::terminal::Mood;
 
 /// List libraries, folders and variables
 ///
-/// Without a path the libraries, with one what is directly in it; folders end with a slash.
+/// Without a path, `ls` lists the libraries; with a path, its direct contents. Folders end with a
+/// slash.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A library, or a folder in it
     #[arg(value_name = "PATH")]
     path: Option<String>,
 
-    /// Everything below, indented
+    /// List everything below, indented
     #[arg(long)]
     tree: bool,
 }
@@ -110,7 +111,7 @@ fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Probl
         }
     };
     if Pattern::has_wildcards(&path) {
-        return Err(Problem::usage("ls takes a folder; use find for patterns").into());
+        return Err(Problem::usage("ls does not take patterns; use find").into());
     }
     let checked = match path.contains('/') {
         true => Name::parse(&path).map(|_| ()),

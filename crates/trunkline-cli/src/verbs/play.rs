@@ -36,26 +36,26 @@ use crate::terminal::plain;
 /// Each update is written to the variable that has the recorded name. --as 'rig/=test/' replaces
 /// the beginning of the names. A variable must have the recorded type. With --stream, the rows of a
 /// group become the elements of a stream. A recorded stream of text, bytes, arrays, waveforms or
-/// structs of them is played element for element, and so is a recorded variable, as the recorded
+/// structs of them is played element by element, and so is a recorded variable, with the recorded
 /// type. If FILE is the first of a series, the whole series is played; otherwise FILE alone.
 ///
 /// If there is an `x.tdms.sums` beside `x.tdms`, the first file is checked against it before
 /// playing begins. Playing takes as long as recording did; --speed changes the pace, and --full
-/// plays without waiting.
-/// Ctrl-C ends it. Exit code 1 means that some updates could not be played, or that a recorded
-/// stream or variable has gaps or values that were not good, which a stream cannot carry; --exclude
-/// leaves out variables, or with --stream channels.
+/// plays without waiting. Ctrl-C ends playing. Exit code 1 means that some updates could not be
+/// played, or that a recorded stream or variable has gaps or values that were not good, which a
+/// stream cannot carry; --exclude leaves out variables, or with --stream channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Play into the variables whose names begin with NEW where recorded ones begin with OLD
+    /// Replace OLD at the beginning of recorded names with NEW; other recorded variables are not
+    /// played
     #[arg(long = "as", value_name = "OLD=NEW", value_parser = renaming)]
     renaming: Option<(String, String)>,
 
-    /// Play this many times as fast as it was recorded
+    /// Play at this multiple of the recorded speed
     #[arg(long, value_name = "FACTOR", conflicts_with = "full")]
     speed: Option<f64>,
 
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long)]
     keep_times: bool,
 
-    /// Play without comparing the checksums, or although they show damage
+    /// Play without checking the checksums, even if the recording is damaged
     #[arg(long)]
     unchecked: bool,
 
@@ -79,20 +79,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "renaming")]
     stream: Option<String>,
 
-    /// --stream: the reading end to write to; without it, any that names this one
+    /// --stream: the reading end to write to; without it, any reading end that names this one
     #[arg(long, value_name = "PEER", requires = "stream")]
     to: Option<String>,
 
-    /// --stream: the type of the elements. Default: f64 where rows are played, otherwise the
-    /// recorded type
+    /// --stream: the type of the elements; default: f64 for rows, otherwise the recorded type
     #[arg(long = "type", value_name = "TYPE", value_parser = data_type)]
     data_type: Option<DataType>,
 
-    /// --stream: the group, where the recording has several
+    /// --stream: the group to play, if the recording has several
     #[arg(long, value_name = "GROUP", requires = "stream")]
     group: Option<String>,
 
-    /// --stream: the channel of the group that says when each row was taken; it is none of the rows
+    /// --stream: the channel of the group with the time of each row; its values are not played
     #[arg(long, value_name = "CHANNEL", requires = "stream")]
     times: Option<String>,
 }
@@ -173,7 +172,7 @@ fn into_variables(
         let mut found = problem(&error);
         let total = counted(total, "update");
         found.message = format!(
-            "{}; {played_before} of {total} were played before",
+            "{}; {played_before} of {total} were played before the error",
             found.message
         );
         found
@@ -292,7 +291,7 @@ fn into_stream(
         let is_unknown = matches!(error, PlaybackError::NoRate { .. });
         let mut found = problem(&error.into());
         if is_unknown {
-            let hint = "--full plays it as fast as it goes, --times names a channel of times";
+            let hint = "--full plays it as fast as possible, --times names a channel of times";
             found.hint = Some(hint.to_owned());
         }
         found
@@ -434,7 +433,7 @@ fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
         true => sum_up_stream(&StreamPlayed::default(), 0, "row", started, context)?,
         false => context
             .terminal
-            .note("nobody has read from the stream: nothing played")?,
+            .note("no reader has connected to the stream: nothing played")?,
     }
     Ok(Exit::Interrupted)
 }

@@ -6,7 +6,7 @@ use super::{Context, Verb, put};
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// Ask devices for fresh values, and wait until they have read them
+/// Request fresh values from devices, and wait until the devices have read them
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variables

@@ -6,9 +6,11 @@ use super::{Context, Verb, put};
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// Send what variables hold to their devices, and wait until they have taken it
+/// Send the current values of variables to their devices, and wait until the devices have taken
+/// them
 ///
-/// The register form: `set` first, then `send`. A variable without a device has nothing to send.
+/// This is the register form of `put`: first `set`, then `send`. For a variable without a device,
+/// `send` does nothing.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variables

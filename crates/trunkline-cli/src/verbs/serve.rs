@@ -27,15 +27,15 @@ use crate::terminal::{Mood, padded};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// Says what it serves and where, and runs until Ctrl-C or SIGTERM.
+/// The command prints what it serves and where, and runs until Ctrl-C or SIGTERM.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Configuration files, and directories of files that end in .toml
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Where deployed libraries and retained values are kept: a file, or `none`; otherwise as the
-    /// configuration says, or a file of yours that is named after the port
+    /// File for deployed libraries, retained values and the audit, or `none`; default: the
+    /// configured store, otherwise a file in your state folder that is named after the port
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
@@ -46,8 +46,8 @@ pub(crate) struct Args {
 /// Where an engine listens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. Or
-    /// unix:PATH, a Unix socket. May be given several times
+    /// Listen here instead: an address, a port, or both; port 0 is any free port; unix:PATH is a
+    /// Unix socket. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
@@ -55,7 +55,7 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse programs of other users: also at loopback ports, where the system tells whose program
+    /// Refuse programs of other users, also at loopback ports if the system reports whose program
     /// connects, and all programs of other machines
     #[arg(long)]
     pub(crate) same_user: bool,
@@ -73,7 +73,7 @@ pub(crate) const VERB: Verb = Verb::writing(
 );
 
 const LISTEN_FORM: &str =
-    "it is no address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
+    "it is not an address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
 
 /// Number of attempts to open a store that another engine uses, and the pause between them.
 const STORE_ATTEMPTS: u32 = 50;
@@ -127,7 +127,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
                     let location = &error.location;
                     let sentence = format!(
                         "*** the store {location} is in use by another engine; waiting up to \
-                         {seconds} s for that one to stop"
+                         {seconds} s for that engine to stop"
                     );
                     context.terminal.note(&sentence)?;
                 }
@@ -152,7 +152,7 @@ fn watch_store(
         while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
             let trouble = engine.store_trouble();
             let sentence = match (&before, &trouble) {
-                (Some(_), None) => "*** the store keeps everything again".to_owned(),
+                (Some(_), None) => "*** the store works again and keeps everything".to_owned(),
                 (before, Some(trouble)) if before.as_ref() != Some(trouble) => {
                     format!("*** {}", not_kept(trouble))
                 }
@@ -165,14 +165,14 @@ fn watch_store(
     };
     let thread = std::thread::Builder::new().name("store-watch".to_owned());
     thread.spawn(look).map_err(|error| {
-        let sentence = format!("the system starts no further thread: {error}");
+        let sentence = format!("the system cannot start another thread: {error}");
         Problem::new(Exit::SomeFailed, "system", &sentence)
     })?;
     Ok(watch)
 }
 
 fn not_kept(trouble: &StoreError) -> String {
-    format!("values and orders are not kept over a restart now: {trouble}; it is tried again")
+    format!("new values and orders will not survive a restart: {trouble}; the engine tries again")
 }
 
 /// Returns the place where the engine keeps what survives a restart, and a remark about it for the
@@ -200,15 +200,15 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
         let advice = variables
             .any(|variable| variable.properties.retain)
             .then(|| {
-                "*** nothing is kept over a restart, although variables have `retain`: an engine \
-             without a fixed port has no store by default; name a file with --store"
+                "*** nothing survives a restart, although variables have `retain`: an engine \
+                 without a fixed port has no store by default; name a file with --store"
                     .to_owned()
             });
         return Ok((StoreChoice::Off, advice));
     }
     let Some(folder) = state_folder(|name| std::env::var_os(name)) else {
-        let advice = "*** nothing is kept over a restart: none of STATE_DIRECTORY, XDG_STATE_HOME \
-                      and HOME names a folder; name a file with --store, or write `--store none`";
+        let advice = "*** nothing survives a restart: none of STATE_DIRECTORY, XDG_STATE_HOME and \
+                      HOME names a folder; name a file with --store, or write `--store none`";
         return Ok((StoreChoice::Off, Some(advice.to_owned())));
     };
     let mut folders = std::fs::DirBuilder::new();
@@ -219,8 +219,8 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
         .map_err(|error| {
             let folder = folder.display();
             let sentence = format!(
-                "the folder {folder} for the engine's store cannot be made ({error}); name another \
-             file with --store, or `--store none`"
+                "the folder {folder} for the engine's store cannot be created ({error}); name \
+                 another file with --store, or `--store none`"
             );
             Problem::new(Exit::SomeFailed, "store", &sentence)
         })?;
@@ -292,7 +292,7 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         }
         for name in engine.shadowed_libraries() {
             let line =
-                format!("  library {name} is that of the files, not the one deployed earlier");
+                format!("  library {name} comes from the files, not from the earlier deployment");
             terminal.line(&line)?;
         }
         if let StoreChoice::File(path) = &plan.engine.store {
@@ -324,7 +324,7 @@ pub(super) fn warn_of_users(
     };
     let sentence = format!(
         "*** every user of this machine may read and write every variable over {address}; start \
-         with --same-user to admit your own programs alone"
+         with --same-user to admit only your own programs"
     );
     let paint = context.terminal.error_paint(Mood::Bad, &sentence);
     context.terminal.note(&paint)?;
@@ -351,8 +351,8 @@ fn warn_if_short(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> R
     let (sessions, wanted) = (engine.sessions_max(), plan.engine.limits.sessions_max);
     if sessions < wanted as usize {
         let sentence = format!(
-            "*** at most {sessions} connections at a time, not {wanted}: the system gives this \
-             process no more file descriptors; raise its `ulimit -n`"
+            "*** at most {sessions} connections at a time, not {wanted}: the system limits the \
+             file descriptors of this process; raise its `ulimit -n`"
         );
         let paint = context.terminal.error_paint(Mood::Bad, &sentence);
         context.terminal.note(&paint)?;

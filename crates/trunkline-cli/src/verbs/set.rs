@@ -6,10 +6,10 @@ use super::{Context, Verb, put};
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// Set values in the engine only: no device is asked
+/// Set values in the engine only, without writing them to devices
 ///
-/// The register form of `put`. What a device says next replaces the value; `send` hands it to the
-/// device. For a variable without a device it is the same as `put`.
+/// This is the register form of `put`. `send` writes the value to the device; the device's next
+/// value replaces it. For a variable without a device, `set` is the same as `put`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -10,10 +10,10 @@ use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::targets;
 
-/// Undeploy libraries, with the values that were kept of their variables
+/// Undeploy libraries, together with the retained values of their variables
 ///
-/// A library that has variables is undeployed only with `--yes`, or with `--force`, which also
-/// takes it from those who are subscribed to it.
+/// A library that has variables is undeployed only with `--yes` or `--force`; a library with
+/// subscribers only with `--force`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The libraries
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long)]
     yes: bool,
 
-    /// Undeploy them even if somebody is subscribed to their variables
+    /// Undeploy libraries that have variables, even if clients are subscribed to them
     #[arg(long)]
     force: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             let variables = variables(&connection, name)?;
             if variables > 0 {
                 let sentence = format!(
-                    "it has {}, whose kept values would go with it; --yes undeploys it",
+                    "it has {}, and their retained values would be deleted; --yes undeploys it",
                     counted(variables, "variable")
                 );
                 let problem = Problem::new(Exit::Refused, "not-confirmed", &sentence);

@@ -6,14 +6,14 @@ use super::{Context, Verb, force, put};
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// Let forced variables show what their sources say again
+/// End the forcing of variables: they show the values of their sources again
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variables
     #[arg(value_name = "NAME", required_unless_present = "all")]
     names: Vec<String>,
 
-    /// Every variable of the engine
+    /// Unforce every variable of the engine
     #[arg(long, conflicts_with = "names")]
     all: bool,
 }

@@ -25,10 +25,10 @@ use crate::settings::Columns;
 use crate::targets::{self, Wanted, address};
 use crate::terminal::{Mood, plain};
 
-/// Find out why a variable does not update, or without a name, why there is no connection
+/// Explain why a variable does not update; without a name, why there is no connection
 ///
-/// Looks at the live state step by step, and names the first cause with what to do about it. Ends
-/// with code 8 when it found one.
+/// The command checks the live state step by step, and prints the first cause and its remedy. If
+/// there is a cause, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variable
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             return report(args.name.as_deref(), &findings, context);
         }
         Some(Wanted::Pattern(_)) => {
-            let sentence = "why looks at one variable; `trunkline find` lists those that match";
+            let sentence = "why checks one variable; `trunkline find` lists matching variables";
             return Err(Problem::usage(sentence).into());
         }
     };
@@ -100,12 +100,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 
 fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
     let from = match (&args.name, &context.settings.url) {
-        (Some(name), _) if name.contains("://") => "as the URL says",
+        (Some(name), _) if name.contains("://") => "given by the URL",
         _ if std::env::var("TRUNKLINE_URL").as_deref() == Ok(context.settings.url.as_str()) => {
-            "as TRUNKLINE_URL says"
+            "given by TRUNKLINE_URL"
         }
         (_, url) if url == "tl://localhost:5850" => "which is the default",
-        _ => "as --url says",
+        _ => "given by --url",
     };
     format!("connecting to {}, {from}", address(engine))
 }
@@ -166,7 +166,7 @@ fn connection_steps(
             findings.push(clock(offset));
         }
         Err(error) => {
-            let next = "see what its process is doing, or allow more time with -w";
+            let next = "check its process, or allow more time with -w";
             findings.push(fault("engine", error.to_string(), next.to_owned()));
             return Ok(None);
         }
@@ -185,7 +185,7 @@ fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
             findings.push(ok("host", format!("{host} is {}", shown.join(" and "))));
         }
         Err(error) => {
-            let next = "check its spelling, and whether this machine's DNS knows it";
+            let next = "check the spelling of the name and the DNS of this machine";
             let sentence = format!("the host name {host} has no address ({error})");
             findings.push(fault("host", sentence, next.to_owned()));
             return false;
@@ -230,8 +230,8 @@ fn unconnected(error: &CallError) -> Finding {
         }
         CallError::TimedOut { after } => {
             let sentence = format!(
-                "nothing answers within {after:?}; check that the machine is on, and that no \
-                 firewall between drops the connection"
+                "no answer within {after:?}; check that the machine is on, and that no firewall \
+                 blocks the connection"
             );
             ("connection", sentence)
         }
@@ -252,7 +252,7 @@ fn variable_steps(client: &Client, name: &str, context: &Context, findings: &mut
     match client.why(name, context.settings.timeout) {
         Ok(steps) => findings.extend(steps.into_iter().map(of_engine)),
         Err(error) => {
-            let next = "see what its process is doing, or allow more time with -w";
+            let next = "check its process, or allow more time with -w";
             findings.push(fault("engine", error.to_string(), next.to_owned()));
         }
     }

@@ -133,7 +133,7 @@ fn info_for_people_shows_what_there_is_to_say() {
         "  type         f64",
         "  range        0 to 100",
         "  access       read-write",
-        "  source       none: it changes when somebody writes it",
+        "  source       none: it changes only when a client writes it",
         "  subscribers  0",
         "  deadband     5 % for clients, 0 % for its source",
     ] {

@@ -259,7 +259,7 @@ fn causes_in_a_real_engine_are_named_with_the_command_that_mends_them() {
 fn monitor_says_once_that_nothing_matches_yet_and_waits() {
     let served = Served::rig();
     let people = served.spawn(&["monitor", "nope/**", "rig/level"]);
-    people.error_with("*** nothing matches nope/** yet");
+    people.error_with("*** no name matches nope/** yet");
     let json = served.spawn(&["monitor", "--json", "nope/**"]);
     let line: Json = serde_json::from_str(&json.error_with("no-match")).unwrap();
     assert_eq!(

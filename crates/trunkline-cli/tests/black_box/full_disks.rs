@@ -429,7 +429,7 @@ fn an_engine_starts_on_a_full_disk_and_keeps_values_when_there_is_room() {
         (url.unwrap().to_owned(), engine)
     };
     let (url, mut engine) = start();
-    engine.error_with("not kept over a restart now");
+    engine.error_with("will not survive a restart");
     let run = |arguments: &[&str]| {
         crate::rig::finish(
             crate::rig::command(arguments).env("TRUNKLINE_URL", &url),
@@ -438,7 +438,7 @@ fn an_engine_starts_on_a_full_disk_and_keeps_values_when_there_is_room() {
     };
     assert_eq!(run(&["put", "bench/x", "7"]).code, Some(0));
     std::fs::remove_file(&full).unwrap();
-    engine.error_with("the store keeps everything again");
+    engine.error_with("the store works again");
     engine.signal("TERM");
     assert_eq!(exit_code(&mut engine.child, "the engine"), Some(0));
     let (url, _engine) = start();

@@ -152,7 +152,9 @@ fn help_explains_one_verb_of_a_command_with_its_own_options() {
     let wrong = run(&["help", "stream", "wrote"]);
     assert_eq!(wrong.code, Some(2));
     assert!(
-        wrong.err.contains("it has write, read, ls, info, bench"),
+        wrong
+            .err
+            .contains("its subcommands are write, read, ls, info, bench"),
         "{wrong:?}"
     );
     assert_eq!(run(&["help", "get", "x"]).code, Some(2));

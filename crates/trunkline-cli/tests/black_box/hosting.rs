@@ -277,7 +277,7 @@ fn serve_without_a_home_says_that_nothing_is_kept() {
         serve.env_remove(variable);
     }
     let engine = Running::spawn(&mut serve);
-    let said = engine.error_with("nothing is kept over a restart");
+    let said = engine.error_with("nothing survives a restart");
     assert!(said.contains("--store"), "{said}");
     engine.line_with("Listening on tl://");
 }

@@ -28,7 +28,7 @@ fn port() -> String {
 fn an_engine_without_a_home_says_that_it_keeps_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Running::spawn(&mut serve(folder.path(), &["--listen", &port()]));
-    let told = engine.error_with("nothing is kept over a restart");
+    let told = engine.error_with("nothing survives a restart");
     assert!(
         told.contains("--store") && told.contains("STATE_DIRECTORY"),
         "{told}"

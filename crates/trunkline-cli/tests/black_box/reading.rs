@@ -135,7 +135,7 @@ fn a_pattern_stands_for_all_that_match_and_exclude_takes_some_away() {
     let output = rig.run(&["get", "nothing/**"]);
     assert_eq!((output.code, output.out.as_str()), (Some(1), ""));
     assert!(
-        output.err.starts_with("nothing/**   *** nothing matches"),
+        output.err.starts_with("nothing/**   *** no name matches"),
         "{}",
         output.err
     );
@@ -209,7 +209,7 @@ fn what_may_not_be_read_has_its_own_code() {
     let rig = Served::rig();
     let output = rig.run(&["get", "rig/order"]);
     assert_eq!(output.code, Some(5));
-    assert!(output.err.contains("can only be written"), "{}", output.err);
+    assert!(output.err.contains("is write-only"), "{}", output.err);
     let mixed = rig.run(&["get", "rig/order", "rig/x"]);
     assert_eq!(mixed.code, Some(1), "different failures are a mixture");
 }
@@ -259,14 +259,14 @@ fn invalid_utf8_is_a_wrong_command_line() {
 fn wrong_command_lines_have_their_code_and_say_what_is_wrong() {
     for (arguments, part) in [
         (&["get"][..], "NAME"),
-        (&["get", "a/b", "--json", "-o", "csv"], "one of the two"),
-        (&["get", "a/b", "-t", "-a"], "exclude each other"),
+        (&["get", "a/b", "--json", "-o", "csv"], "only one of them"),
+        (&["get", "a/b", "-t", "-a"], "cannot be combined"),
         (&["get", "a/b", "-t", "--json"], "leave them out"),
         (&["get", "a/b", "--format", "{nme}"], "{name}"),
         (&["get", "a/b", "-w", "soon"], "not a time"),
         (
             &["get", "a/b", "--url", "tl://x/y/z"],
-            "names more than an engine",
+            "names a variable, not only an engine",
         ),
         (&["get", "a/b", "--exclude", "a**"], "whole segment"),
         (&["get", "tl://h1/a/b", "tl://h2/a/b"], "several engines"),

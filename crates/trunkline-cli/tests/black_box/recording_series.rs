@@ -73,7 +73,7 @@ fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
     // where it is there too.
     let both = served.run(&[&start[..], &rotated].concat());
     assert_eq!(both.code, Some(1), "{both:?}");
-    let name = "run.tdms is there already";
+    let name = "run.tdms already exists";
     assert!(both.err.contains(name), "{both:?}");
     std::fs::remove_file(&files[0]).unwrap();
     let again = served.run(&[&start[..], &rotated].concat());
@@ -273,5 +273,5 @@ fn nothing_is_left_of_a_recording_of_nothing_and_that_is_said() {
     let nowhere = path(&served, "nowhere/x.tdms");
     let refused = served.run(&["record", "start", &nowhere, "--stream", "in"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("cannot be made"), "{refused:?}");
+    assert!(refused.err.contains("cannot be created"), "{refused:?}");
 }

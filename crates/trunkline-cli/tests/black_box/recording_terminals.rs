@@ -125,7 +125,7 @@ fn who_plays_into_a_stream_that_nobody_reads_says_so_and_ends_when_told() {
         assert_eq!(code, Some(130), "{rest:?}");
         let told = |part: &str| rest.iter().filter(|line| line.contains(part)).count();
         assert_eq!(told("waiting"), 0, "{rest:?}");
-        assert_eq!(told("nobody has read from the stream"), 1, "{rest:?}");
+        assert_eq!(told("no reader has connected to the stream"), 1, "{rest:?}");
     }
 }
 

@@ -272,7 +272,7 @@ fn names_that_nothing_has_are_said_at_the_begin_and_at_the_end() {
         misspelled.contains("did you mean rig/level?"),
         "{recorded:?}"
     );
-    assert!(pattern.contains("nothing matches spare/**"), "{recorded:?}");
+    assert!(pattern.contains("no name matches spare/**"), "{recorded:?}");
     assert!(end.contains("of 1 variable recorded"), "{recorded:?}");
     assert!(
         end.ends_with("nothing matched: rig/levle, spare/**"),

@@ -157,7 +157,10 @@ fn forced_values_are_listed_switched_together_and_cleared() {
         (&11.0.into(), &72.4.into())
     );
     let people = served.run(&["info", "rig/level"]);
-    assert!(people.out.contains("its source says 72.4"), "{people:?}");
+    assert!(
+        people.out.contains("value of its source: 72.4"),
+        "{people:?}"
+    );
 
     let cleared = line(&["unforce", "--all", "--json"], "forcing");
     assert_eq!(cleared[0]["variables"], 2);

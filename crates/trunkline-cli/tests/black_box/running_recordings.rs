@@ -144,7 +144,7 @@ fn a_second_recorder_of_a_file_is_told_who_has_it() {
     // It has ended, and nothing is written over.
     let there = rig.run(&["record", "start", &file, "rig/level"]);
     assert_eq!(there.code, Some(1), "{there:?}");
-    assert!(there.err.contains("is there already"), "{there:?}");
+    assert!(there.err.contains("already exists"), "{there:?}");
 }
 
 /// Behaviour: B-70.
@@ -200,7 +200,10 @@ fn all_recordings_are_ended_with_one_command() {
     let stopped = rig.run(&["record", "stop", "--all"]);
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert!(stopped.out.contains("first.tdms"), "{stopped:?}");
-    assert!(stopped.out.contains("nobody has written"), "{stopped:?}");
+    assert!(
+        stopped.out.contains("no writer has connected"),
+        "{stopped:?}"
+    );
     assert_eq!((first.end().0, second.end().0), (Some(0), Some(0)));
     let left: Vec<_> = std::fs::read_dir(rig.served.folder.path())
         .unwrap()

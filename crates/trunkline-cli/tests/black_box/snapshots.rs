@@ -128,7 +128,7 @@ fn a_snapshot_is_saved_compared_and_written_back() {
     assert_eq!(same.err, "nothing differs\n");
     let again = served.run(&["snapshot", "save", file, "rig/level"]);
     assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.err.contains("is there already"), "{again:?}");
+    assert!(again.err.contains("already exists"), "{again:?}");
     assert!(again.err.contains("--force replaces it"), "{again:?}");
     assert_eq!(std::fs::read_to_string(file).unwrap(), text);
 
@@ -220,7 +220,7 @@ fn what_cannot_be_written_back_is_said() {
     assert!(
         parts
             .err
-            .contains("rig/sealed is left alone: only its source writes it"),
+            .contains("rig/sealed is not written: only its source writes it"),
         "{parts:?}"
     );
     assert_eq!(value(&served, "rig/level"), "5.0");
@@ -263,7 +263,7 @@ fn a_bad_file_is_refused_with_its_place_and_nothing_is_written() {
         (
             "b",
             format!("{head}{level}{level}"),
-            "b.jsonl:3: rig/level stands in line 2",
+            "b.jsonl:3: rig/level is already in line 2",
         ),
         ("c", "name,value\n".to_owned(), "c.jsonl:1: "),
         (
@@ -303,7 +303,10 @@ fn info_says_who_alone_may_write() {
          single_writer = true\n",
     );
     let info = served.run(&["info", "x/a"]);
-    assert!(info.out.contains("the first that writes it"), "{info:?}");
+    assert!(
+        info.out.contains("the first client that writes it"),
+        "{info:?}"
+    );
     let described = served.run(&["info", "--json", "x/a"]);
     assert_eq!(checked(&described.out, "info")[0]["single_writer"], true);
     // Each command is a client of its own.

@@ -345,7 +345,7 @@ fn what_several_peers_cannot_have_is_refused_before_anything_is_tried() {
         (&["write", "a", "--readers", "10001"], "--readers"),
         (
             &["read", "a", "--writers", "1", "--as", "raw"],
-            "the raw form has no place for the writer",
+            "the raw form cannot name the writer",
         ),
         (
             &[

@@ -75,7 +75,7 @@ fn an_engine_that_says_nothing_is_not_reachable() {
     let output = run(&["get", "a/b", "--url", &engine.url, "-w", "50ms"]);
     assert_eq!(output.code, Some(3), "{}", output.err);
     assert!(
-        output.err.contains("nothing answers within 50ms"),
+        output.err.contains("no answer within 50ms"),
         "{}",
         output.err
     );
@@ -132,7 +132,7 @@ fn a_put_whose_answer_is_lost_is_unknown() {
         output.err
     );
     assert!(
-        output.err.contains("not known whether it was written"),
+        output.err.contains("outcome of the write is unknown"),
         "{}",
         output.err
     );

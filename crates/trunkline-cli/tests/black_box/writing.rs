@@ -136,7 +136,7 @@ fn patterns_and_files_that_are_wrong_are_refused_with_their_place() {
     let pattern = rig.run(&["put", "rig/*", "1"]);
     assert_eq!(pattern.code, Some(1));
     assert!(
-        pattern.err.contains("a pattern is not written to"),
+        pattern.err.contains("a pattern cannot be written"),
         "{}",
         pattern.err
     );

@@ -12,7 +12,7 @@ pub(super) fn range(properties: &Properties) -> String {
         return String::new();
     };
     let coerced = if properties.coerce {
-        ", values outside are pulled in"
+        ", values outside are coerced"
     } else {
         ""
     };
@@ -45,7 +45,9 @@ pub(super) fn held_by(info: &VariableInfo) -> String {
     };
     match (info.held_by.as_str(), info.properties.single_writer) {
         ("", false) => String::new(),
-        ("", true) => format!("nobody: the first that writes it is its single writer{waiting}"),
+        ("", true) => {
+            format!("nobody: the first client that writes it becomes its single writer{waiting}")
+        }
         (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
         (who, _) => format!("{who}, leased for {:?} more{waiting}", info.lease_left),
     }
@@ -73,7 +75,7 @@ pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
 
 pub(super) fn source(info: &VariableInfo) -> String {
     match (info.properties.source.as_str(), info.source_state.as_str()) {
-        ("", "") => "none: it changes when somebody writes it".to_owned(),
+        ("", "") => "none: it changes only when a client writes it".to_owned(),
         ("", state) => state.to_owned(),
         (source, "") => source.to_owned(),
         (source, state) => format!("{source}, {state}"),
@@ -98,7 +100,7 @@ pub(super) fn writes(ledger: &UpstreamLedger) -> String {
         (superseded, "superseded"),
         (unknown, "unknown"),
         (fifo_overflow, "lost in the FIFO"),
-        (upstream_lost, "lost before they came here"),
+        (upstream_lost, "lost before they arrived"),
     ] {
         if count > 0 {
             text.push_str(&format!(" + {count} {what}"));

@@ -22,13 +22,14 @@ use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::Mood;
 
-/// Print every reading as it comes
+/// Print every reading as it arrives
 ///
-/// Ends with Ctrl-C, or after --count, --for or --until. Each line says what was missed before it:
-/// `lost` against the contract, `coalesced` where the contract allows it. Changes of the connection
-/// are told on standard error; it comes back by itself. An engine that is not running yet is waited
-/// for, which standard error says. A pattern is followed: variables that
-/// appear later are printed from then on, and standard error says which appeared or are gone.
+/// The command ends with Ctrl-C, or after --count, --for or --until. Each line shows how many
+/// updates were missed before it: `lost` counts those that the contract promises, `coalesced` those
+/// that it allows to leave out. Changes of the connection are printed on standard error, and the
+/// command reconnects by itself. If the engine is not running yet, the command reports this on
+/// standard error and waits for it. A pattern also follows variables that appear later; standard
+/// error shows which variables appeared or are gone.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -36,24 +37,25 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// What to do when updates come faster than they are printed: latest, last:N, first:N, all,
-    /// all:N, all:N:BYTES, sampled:PERIOD
+    /// The contract, which applies when updates arrive faster than they are printed: latest,
+    /// last:N, first:N, all, all:N, all:N:BYTES, sampled:PERIOD
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000", value_parser = contract)]
     contract: Contract,
 
-    /// End after so many readings
+    /// End after this number of readings
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// End after this time; with --count or --until, to have fewer by then is a failure
+    /// End after this time; if --count or --until is not met by then, the command fails
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
 
-    /// End with the first reading for which this holds, such as 'value > 80' or 'quality != good'
+    /// End with the first reading that meets this condition, such as 'value > 80' or 'quality !=
+    /// good'
     #[arg(long, value_name = "CONDITION")]
     until: Option<String>,
 
-    /// Print once a second how many readings came, instead of the readings
+    /// Print the number of readings once per second, instead of the readings
     #[arg(long)]
     rate: bool,
 
@@ -152,7 +154,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         let mut object = Object::new();
         object.put("event", "no-match");
         object.put("name", pattern.as_str());
-        let sentence = format!("*** nothing matches {pattern} yet; waiting for what appears");
+        let sentence =
+            format!("*** no name matches {pattern} yet; waiting for variables to appear");
         monitor.say(object, Mood::Uncertain, &sentence)?;
     }
     if patterns.is_empty() && monitor.items.iter().all(|item| item.facts.is_none()) {
@@ -313,7 +316,7 @@ impl Monitor<'_> {
                 object.put("reconnecting", reconnecting);
                 let sentence = match reconnecting {
                     true => format!("*** connection lost, connecting again: {cause}"),
-                    false => format!("*** connection lost for good: {cause}"),
+                    false => format!("*** connection lost, not connecting again: {cause}"),
                 };
                 self.say(object, Mood::Bad, &sentence)?;
                 if !reconnecting {
@@ -445,7 +448,7 @@ impl Monitor<'_> {
         let sentence = match (self.args.count, &self.condition) {
             (Some(wanted), _) => format!("the time ran out after {count} of {wanted} readings"),
             (None, Some(_)) => {
-                format!("the time ran out; none of {count} readings was the one to wait for")
+                format!("the time ran out; none of {count} readings met the condition of --until")
             }
             (None, None) => return Ok(self.tally.exit()),
         };

@@ -48,8 +48,8 @@ pub(super) fn into_stream(
     context: &Context,
 ) -> Result<Exit, Stop> {
     if args.skip_gaps {
-        let sentence = "--skip-gaps goes with rows at even times; these values have times of their \
-                        own, which --speed and --full change";
+        let sentence = "--skip-gaps is for rows at regular intervals, and each of these values has \
+                        its own time; use --speed or --full";
         return Err(Problem::usage(sentence).into());
     }
     let opened = RecordedVariables::open_series(&args.file);
@@ -57,8 +57,7 @@ pub(super) fn into_stream(
     let mut variables = recorded.variables().iter().enumerate();
     let Some((number, known)) = variables.find(|(_, one)| one.name == name) else {
         let sentence = format!(
-            "{} cannot be played: a channel of it is missing, or holds something else than its \
-             type says",
+            "{} cannot be played: one of its channels is missing, or does not match its type",
             plain(name)
         );
         return Err(Problem::new(Exit::SomeFailed, "recording", &sentence).into());
@@ -116,8 +115,8 @@ pub(super) fn into_stream(
 fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, Stop> {
     if done.not_good > 0 {
         let sentence = format!(
-            "{} not good when recorded: a stream carries no quality, and its reader sees the \
-             values alone",
+            "{} not good when recorded: a stream carries no quality, and its reader gets only the \
+             values",
             match done.not_good {
                 1 => "1 element was".to_owned(),
                 count => format!("{count} elements were"),
@@ -132,8 +131,8 @@ fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bo
             count => format!(", and an unknown number in {count} of them"),
         };
         let sentence = format!(
-            "the recorder has lost {}, in {}{unknown}: the stream goes on behind them as if \
-             nothing was missing",
+            "the recorder has lost {}, in {}{unknown}: the stream does not show that anything is \
+             missing",
             counted(done.lost, "element"),
             counted(done.gaps, "gap"),
         );

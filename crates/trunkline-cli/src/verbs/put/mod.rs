@@ -20,10 +20,10 @@ use crate::targets::{self, Targets, Wanted};
 
 /// Write values, and wait until each is confirmed
 ///
-/// `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -` (the value from standard input), or
-/// `put --csv FILE`. Values are written as the variable's type wants them: 72.5, on, AUTO, text,
-/// [1, 2, 3]. All of them go as one batch; a value that is refused leaves the others alone, unless
-/// they are written with `--atomic`.
+/// The forms are `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -`, which reads the value
+/// from standard input, and `put --csv FILE`. The form of a value depends on the type of the
+/// variable: 72.5, on, AUTO, text, [1, 2, 3]. All values are sent in one batch. If one of them is
+/// refused, the others are still written, except with `--atomic`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -31,21 +31,22 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME VALUE", allow_negative_numbers = true)]
     words: Vec<String>,
 
-    /// Write the rows of a file with the columns name and value, such as `get -o csv` makes; `-` is
-    /// standard input
+    /// Write the rows of a CSV file with the columns name and value, such as the output of `get -o
+    /// csv`; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     csv: Option<PathBuf>,
 
-    /// Write all values at one instant, or none: then also NAME VALUE NAME VALUE, at most 4096
+    /// Write all values at one instant, or none; at most 4096. The form NAME VALUE NAME VALUE is
+    /// also possible
     #[arg(long)]
     atomic: bool,
 
-    /// Only if the variable is still at this update, as the key `seq` of --json tells it; EPOCH:SEQ
-    /// also names the start of the engine. For one variable
+    /// Write only if the variable's last update has this sequence, the key `seq` of the JSON
+    /// output; EPOCH:SEQ also names the epoch. For one variable only
     #[arg(long, value_name = "SEQ", value_parser = expected)]
     expect: Option<Expected>,
 
-    /// Do not wait until the engine has confirmed the values
+    /// Do not wait for the engine to confirm the values
     #[arg(long, conflicts_with = "atomic")]
     no_wait: bool,
 }
@@ -61,7 +62,7 @@ struct Expected {
 /// Parses `812` or `11:812`.
 fn expected(text: &str) -> Result<Expected, String> {
     let number = |text: &str| {
-        let wrong = |_| "it is no position; write SEQ or EPOCH:SEQ, as --json tells them";
+        let wrong = |_| "it is not a position; write SEQ or EPOCH:SEQ, as in the JSON output";
         text.parse::<u64>().map_err(wrong)
     };
     Ok(match text.split_once(':') {
@@ -129,7 +130,7 @@ pub(super) fn write_values(
         expected: args.expect,
     };
     if how.expected.is_some() && pairs.len() != 1 {
-        let sentence = "--expect is for one variable; write them one by one";
+        let sentence = "--expect is for one variable; write the variables one by one";
         return Err(Problem::usage(sentence).into());
     }
     write(&pairs, making, how, context)
@@ -225,7 +226,9 @@ fn prepare(
     for (name, (_, text)) in names.into_iter().zip(pairs) {
         let opened = name.and_then(|name| match opened.next() {
             Some(opened) => opened.and_then(|opened| making.make(&name, opened, text)),
-            None => Err(Problem::new(Exit::SomeFailed, "failed", "there was no answer").of(&name)),
+            None => {
+                Err(Problem::new(Exit::SomeFailed, "failed", "the engine did not answer").of(&name))
+            }
         });
         items.push(match opened {
             Err(problem) => Item::Wrong(problem),
@@ -247,7 +250,7 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
         Wanted::Name(name) => Ok(name),
         Wanted::Wrong(problem) => Err(problem),
         Wanted::Pattern(pattern) => {
-            let sentence = "a pattern is not written to; name the variables one by one";
+            let sentence = "a pattern cannot be written; name the variables one by one";
             Err(Problem::new(Exit::SomeFailed, "bad-name", sentence).of(&pattern.to_string()))
         }
     }

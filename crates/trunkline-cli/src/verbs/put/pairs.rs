@@ -17,7 +17,7 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
     }
     match args.words.as_slice() {
         [] => Err(Problem::usage(
-            "a name and a value are needed; as in put boiler/setpoint 75",
+            "a name and a value are missing; write them as in `put boiler/setpoint 75`",
         )),
         words if words.iter().all(|word| word.contains('=')) => Ok(words
             .iter()
@@ -40,12 +40,12 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             Ok(pairs.iter().map(pair).collect())
         }
         [name] => {
-            let sentence = format!("what is to be written to {name}? write NAME VALUE");
+            let sentence = format!("there is no value for {name}; write NAME VALUE");
             Err(Problem::usage(&sentence))
         }
         _ => {
-            let sentence = "several values are written as NAME=VALUE NAME=VALUE; a value with spaces \
-                            needs quotes";
+            let sentence = "several values need the form NAME=VALUE NAME=VALUE; put quotes around \
+                            a value with spaces";
             Err(Problem::usage(sentence))
         }
     }
@@ -64,7 +64,7 @@ fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
         false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
     };
     read.map_err(|error| {
-        let what = format!("{error}; give a file such as `trunkline get -o csv` makes");
+        let what = format!("{error}; give a file such as the output of `trunkline get -o csv`");
         wrong(String::new(), &what)
     })?;
     let rows = csv::parse(&text).map_err(|(line, what)| wrong(format!(":{line}"), what))?;

@@ -108,8 +108,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let folder = args.folder.as_path();
     if let Some(rate) = args.rate.filter(|rate| *rate < SAMPLE_BYTES as u64) {
         let sentence = format!(
-            "--rate {rate}: a sample has {SAMPLE_BYTES} bytes; give at least as many for each \
-             second, or no rate to go as fast as there is room"
+            "--rate {rate}: a sample has {SAMPLE_BYTES} bytes; give at least that many bytes per \
+             second, or leave --rate out for the highest possible rate"
         );
         return Err(Problem::usage(&sentence).into());
     }
@@ -342,7 +342,7 @@ fn check(
     Ok(match acquired == counts.acquired {
         true => Checked::Right,
         false => Checked::Wrong(format!(
-            "{}: {acquired} rows in it or lost, and {} acquired",
+            "{}: {acquired} rows are in the file or lost, but {} were acquired",
             shown(path),
             counts.acquired
         )),

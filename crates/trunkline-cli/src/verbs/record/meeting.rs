@@ -44,7 +44,7 @@ pub(in crate::verbs) fn meet<T: Send + 'static>(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let error = std::io::Error::other("the stream cannot be waited for");
+                let error = std::io::Error::other("waiting for the other end of the stream failed");
                 return Err(problem(&error.into()).into());
             }
         }

@@ -110,8 +110,8 @@ fn put_failures(object: &mut Object, sync_failure: Option<i32>, untrimmed: Optio
 fn untrimmed_text(number: i32) -> String {
     let error = std::io::Error::from_raw_os_error(number);
     format!(
-        "behind its end may be what is no part of it, which could not be cut off ({error}): \
-         `trunkline tdms repair` does"
+        "the file may have bytes after its end, which could not be cut off ({error}): `trunkline \
+         tdms repair` cuts them off"
     )
 }
 
@@ -119,17 +119,17 @@ fn untrimmed_text(number: i32) -> String {
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
-        found.message = format!("{} cannot be made: {error}", shown(path));
+        found.message = format!("{} cannot be created: {error}", shown(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             // The error about the next file of a series has its own message, but an existing first
             // file is reported before that.
             if error.get_ref().is_none() || path.exists() {
-                found.message = format!("{} is there already", shown(path));
+                found.message = format!("{} already exists", shown(path));
             } else {
                 found.message = plain(&error.to_string());
             }
             found.hint =
-                Some("nothing is written over: name another file, or remove it".to_owned());
+                Some("no file is overwritten: name another file, or remove this one".to_owned());
         }
     }
     found

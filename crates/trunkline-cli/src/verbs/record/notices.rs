@@ -141,7 +141,7 @@ impl Notices {
                 _ => say(
                     "disk-ok",
                     Mood::Plain,
-                    format!("there is room on the disk again: {left}"),
+                    format!("the disk has free space again: {left}"),
                 ),
             }
         }
@@ -201,10 +201,11 @@ pub(super) fn removed_text(found: &Displaced) -> String {
         Whereabouts::Removed {
             copy_from: Some(from),
         } => format!(
-            "{found}, and what is in it is lost when the recording ends; copy it from {} before",
+            "{found}, and its contents are lost when the recording ends; copy it from {} before \
+             then",
             from.display()
         ),
-        _ => format!("{found}, and what was in it is lost"),
+        _ => format!("{found}, and its contents are lost"),
     }
 }
 
@@ -233,7 +234,7 @@ pub(super) fn sum_up(
 fn left_text(room: Room) -> String {
     let left = match room.bytes {
         Some(bytes) => format!("{} left", bytes_text(bytes as f64)),
-        None => "how much is left is not known".to_owned(),
+        None => "the free space is unknown".to_owned(),
     };
     match room.full_in {
         Some(time) => format!("{left}, full in {}", span_text(time.as_secs_f64())),

@@ -416,7 +416,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
     let mut problem = Problem::new(Exit::SomeFailed, "is-recorded", "");
     problem.message = format!("{path} is being recorded by {who}");
     problem.hint = Some(format!(
-        "`trunkline record stop {path}` ends that; or record to another file"
+        "`trunkline record stop {path}` ends that recording; or record to another file"
     ));
     problem
 }
@@ -425,7 +425,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
 fn folder() -> io::Result<PathBuf> {
     let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
-        let text = format!("{} is not a folder of this user alone", shown(&folder));
+        let text = format!("{} is not private to this user", shown(&folder));
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     })?;
     let folder = of_user.join("recordings");

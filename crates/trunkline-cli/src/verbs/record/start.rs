@@ -178,7 +178,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     if is_nothing(&status) {
         let sentence =
-            "no variable matched; `trunkline find` and `trunkline ls` say which there are";
+            "no variable matched; `trunkline find` and `trunkline ls` list the variables";
         return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
     }
     if let Some(trouble) = &status.trouble {
@@ -227,7 +227,7 @@ fn recorded(
         updates: 0,
     };
     let mut unmatched = Unmatched::default();
-    let mut notices = Notices::new("updates wait in memory, and are lost when that is full");
+    let mut notices = Notices::new("updates wait in memory, and are lost when the memory is full");
     let mut is_to_end = false;
     while !is_to_end {
         let now = context.clock.now();
@@ -364,7 +364,7 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Js
         object.put("trouble", trouble.as_str());
     }
     let mut text = format!(
-        "nothing recorded: {} would be empty, and is not left",
+        "nothing recorded: {} would be empty, and is not kept",
         shown(path)
     );
     unmatched::sum_up(status, &mut text, &mut object);
@@ -424,7 +424,7 @@ fn sum_up(
         Some(number) => {
             let error = std::io::Error::from_raw_os_error(number);
             let safe = counted(progress.on_disk, "update");
-            format!("{text}; a sync failed: {error}, and only {safe} outlive a loss of power")
+            format!("{text}; a sync failed: {error}, and only {safe} survive a loss of power")
         }
         None => text,
     };
@@ -454,7 +454,7 @@ mod tests {
             let (text, object) = sum_up(&status, path, is_series, Duration::ZERO);
             assert!(text.contains("a sync failed"), "{text}");
             assert!(
-                text.contains("only 3 updates outlive a loss of power"),
+                text.contains("only 3 updates survive a loss of power"),
                 "{text}"
             );
             let said = object["sync_failure"].as_str().unwrap();

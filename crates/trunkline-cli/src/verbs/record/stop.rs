@@ -146,7 +146,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     if recorders.len() > 1 && !context.settings.is_json() {
         let all = counted(recorders.len() as u64, "recording");
-        context.terminal.note(&format!("{all} told to end"))?;
+        context.terminal.note(&format!("{all} asked to end"))?;
     }
     Ok(exit)
 }
@@ -158,7 +158,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     recorder.ok_or_else(|| {
         let mut problem = Problem::new(Exit::SomeFailed, "not-recorded", "");
         problem.message = format!("{} is not being recorded", shown(path));
-        problem.hint = Some("`trunkline record ls` shows what is".to_owned());
+        problem.hint = Some("`trunkline record ls` lists the running recordings".to_owned());
         problem
     })
 }
@@ -189,9 +189,10 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
 fn silent(recorder: &Recorder) -> Problem {
     let file = shown(&recorder.file);
     let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
-    problem.message = format!("the recorder of {file} has ended without saying how");
+    problem.message = format!("the recorder of {file} has ended without a result");
     problem.hint = Some(format!(
-        "it says why where it was started; `trunkline record info {file}` says how far the file goes"
+        "its own output gives the reason; `trunkline record info {file}` shows what the file \
+         contains"
     ));
     problem
 }
@@ -206,22 +207,23 @@ fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
     ) {
         let mut problem = Problem::new(Exit::TimedOut, "timeout", "");
-        problem.message = format!("the recorder of {file}{who} was told to end and has not yet");
+        problem.message =
+            format!("the recorder of {file}{who} was asked to end, and has not ended yet");
         problem.hint = Some(
-            "it goes on ending: `trunkline record ls` shows whether it runs; allow more with \
+            "it is still ending: `trunkline record ls` shows whether it runs; allow more time with \
              --timeout"
                 .to_owned(),
         );
         return problem;
     }
     let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
-    problem.message = format!("the recorder of {file}{who} cannot be told to end: {error}");
-    problem.hint = Some("a request to end, `kill PID`, does the same".to_owned());
+    problem.message = format!("the recorder of {file}{who} cannot be asked to end: {error}");
+    problem.hint = Some("`kill PID` also ends it in order".to_owned());
     problem
 }
 
 fn not_found(error: &io::Error) -> Problem {
     let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
-    problem.message = format!("recordings that run cannot be looked for: {error}");
+    problem.message = format!("running recordings cannot be listed: {error}");
     problem
 }

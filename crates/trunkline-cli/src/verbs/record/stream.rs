@@ -306,7 +306,7 @@ impl Recorder<'_> {
         {
             let rows = counted(file.elements(), "element");
             let mut sentence = format!(
-                "{found}, and {rows} that were in it are lost; record in another file, which no \
+                "{found}, and {rows} that were in it are lost; record to another file, which no \
                  program removes"
             );
             match &done {
@@ -409,7 +409,7 @@ fn nobody_came(path: &Path, interrupted: &Interrupted) -> Outcome {
     object.put("elements", 0);
     object.put("lost", 0);
     let text = format!(
-        "nobody has written to the stream: nothing recorded, {} is not made",
+        "no writer has connected to the stream: nothing recorded, {} is not created",
         shown(path)
     );
     (text, object.into_json(), exit)

@@ -49,7 +49,8 @@ impl Unmatched {
             }
         }
         for pattern in patterns {
-            let sentence = format!("*** nothing matches {pattern} yet; waiting for what appears");
+            let sentence =
+                format!("*** no name matches {pattern} yet; waiting for variables to appear");
             let terminal = &context.terminal;
             match context.settings.is_json() {
                 true => {

@@ -88,7 +88,7 @@ pub(super) fn with_engine(
     };
     let data_type = &opened.data_type;
     let Some(reading) = &opened.reading else {
-        let sentence = "the variable can only be written, so it is not known what it holds";
+        let sentence = "the variable is write-only, so its value is unknown";
         let problem = Problem::new(Exit::NotPermitted, "not-readable", sentence);
         return Ok(difference(
             Kind::Unknown(problem.of(&saved.name)),

@@ -99,8 +99,14 @@ impl Saved {
             return terminal.raw(text.as_bytes());
         }
         let written = replace(path, |file| file.write_all(text.as_bytes()));
-        let failed =
-            |error: io::Error| wrong(path, None, &error.to_string(), "is the folder there?");
+        let failed = |error: io::Error| {
+            wrong(
+                path,
+                None,
+                &error.to_string(),
+                "check that the folder exists",
+            )
+        };
         Ok(written.map_err(failed)?)
     }
 
@@ -116,14 +122,14 @@ impl Saved {
                 path,
                 None,
                 &error.to_string(),
-                "`trunkline snapshot save` makes one",
+                "`trunkline snapshot save` creates such a file",
             )
         })?;
         Self::parse(path, &text)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
-        let hint = "`trunkline snapshot save` makes such files";
+        let hint = "`trunkline snapshot save` creates such a file";
         let mut lines = text
             .lines()
             .zip(1..)
@@ -135,11 +141,11 @@ impl Saved {
         match head.get("snapshot").and_then(Json::as_u64) {
             Some(VERSION) => {}
             Some(_) => {
-                let what = "the snapshot is of a newer form than this program knows";
+                let what = "the snapshot has a newer format than this program supports";
                 return Err(wrong(path, Some(line), what, "update this program"));
             }
             None => {
-                let what = "the first line is not that of a snapshot";
+                let what = "the first line does not belong to a snapshot";
                 return Err(wrong(path, Some(line), what, hint));
             }
         }
@@ -162,8 +168,8 @@ impl Saved {
                 )
             })?;
             if let Some(before) = seen.insert(variable.name.clone(), line) {
-                let what = format!("{} stands in line {before} already", variable.name);
-                return Err(wrong(path, Some(line), &what, "leave one of them out"));
+                let what = format!("{} is already in line {before}", variable.name);
+                return Err(wrong(path, Some(line), &what, "remove one of the lines"));
             }
             saved.variables.push(variable);
         }
@@ -172,9 +178,9 @@ impl Saved {
             && promised > there as u64
         {
             let what = format!(
-                "the file is cut off: {promised} variables were saved, {there} stand in it"
+                "the file is cut off: {promised} variables were saved, the file has {there}"
             );
-            let hint = "to go on with what there is, correct the number in the first line";
+            let hint = "to use the remaining variables, correct the number in the first line";
             return Err(wrong(path, None, &what, hint));
         }
         saved.variables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -194,7 +200,7 @@ fn variable(text: &str, line: usize) -> Result<Variable, String> {
         value: object
             .get("value")
             .cloned()
-            .ok_or("there is no \"value\"; null stands for none")?,
+            .ok_or("there is no \"value\"; write null if there is no value")?,
         units: text_of(&object, "units"),
         quality: text_of(&object, "q"),
         timestamp: text_of(&object, "ts"),
@@ -205,8 +211,8 @@ fn variable(text: &str, line: usize) -> Result<Variable, String> {
 fn object(text: &str) -> Result<Map<String, Json>, String> {
     match serde_json::from_str(text) {
         Ok(Json::Object(object)) => Ok(object),
-        Ok(_) => Err("the line is no JSON object".to_owned()),
-        Err(error) => Err(format!("column {}: it is no JSON", error.column())),
+        Ok(_) => Err("the line is not a JSON object".to_owned()),
+        Err(error) => Err(format!("column {}: it is not JSON", error.column())),
     }
 }
 
@@ -281,11 +287,11 @@ mod tests {
         assert!(message("{}\n").starts_with("f:1: the first line"));
         assert!(message("{\"snapshot\":2}\n").contains("newer form"));
         assert!(
-            message(&format!("{HEAD}}}\n[1]\n")).starts_with("f:2: the line is no JSON object")
+            message(&format!("{HEAD}}}\n[1]\n")).starts_with("f:2: the line is not a JSON object")
         );
         assert!(message(&format!("{HEAD}}}\n{{\"name\":\"a\"}}\n")).contains("no \"type\""));
         let twice = message(&format!("{HEAD}}}\n{line}\n\n{line}\n"));
-        assert_eq!(twice, "f:4: a stands in line 2 already");
+        assert_eq!(twice, "f:4: a is already in line 2");
         let cut = message(&format!("{HEAD},\"variables\":3}}\n{line}\n"));
         assert!(cut.starts_with("f: the file is cut off: 3"), "{cut}");
         let half = message(&format!("{HEAD}}}\n{}", &line[..20]));

@@ -200,7 +200,7 @@ fn told_saved(args: &SaveArgs, saved: &Saved, commit: u64, context: &Context) ->
     object.put("commit", context.settings.values.json_u64(commit));
     let instant = match saved.head.is_instant {
         true => "at one instant",
-        false => "each by itself: more than 4096 are not read at one instant",
+        false => "not at one instant, which is possible for at most 4096",
     };
     records.push(Row {
         cells: vec![file, counted(count as u64, "variable"), instant.to_owned()],

@@ -137,12 +137,12 @@ fn plan(difference: &Difference) -> Planned<'_> {
         Kind::Gone => failed(
             Exit::SomeFailed,
             "unknown-name",
-            "the variable is no longer there; deploy its library, or leave the line out",
+            "the variable does not exist any more; deploy its library, or remove the line",
         ),
         Kind::Type => failed(
             Exit::Refused,
             "wrong-type",
-            "the variable has another type now; correct the line, or leave it out",
+            "the variable has another type now; correct the line, or remove it",
         ),
         Kind::Unknown(problem) => Step::Fail(problem.clone()),
     };
@@ -158,8 +158,8 @@ fn write(
     let writes: Vec<Write> = planned.iter().filter_map(|one| make(args, one)).collect();
     if args.atomic && writes.len() > GROUP_MAX {
         let sentence = format!(
-            "{} values are more than the {GROUP_MAX} that are written at one instant; name a part \
-             of them, or leave --atomic out",
+            "{} values are too many: at most {GROUP_MAX} can be written at one instant; name fewer \
+             variables, or leave --atomic out",
             writes.len()
         );
         return Err(Problem::usage(&sentence).into());
@@ -171,7 +171,7 @@ fn write(
     for one in planned {
         if let Step::Leave(remark) = &one.step {
             let name = plain(&one.difference.name);
-            context.remark(&format!("{name} is left alone: {remark}"))?;
+            context.remark(&format!("{name} is not written: {remark}"))?;
         }
     }
     let (client, timeout) = (&connection.client, connection.timeout());

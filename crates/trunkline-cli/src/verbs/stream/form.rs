@@ -31,7 +31,7 @@ impl EndArgs {
         });
         if form == ElementForm::Raw && element_bytes(&self.buffer.data_type).is_none() {
             let sentence = format!(
-                "elements of {} vary in size and have no raw form; use --as jsonl or csv",
+                "elements of {} vary in size, so they have no raw form; use --as jsonl or csv",
                 self.buffer.data_type
             );
             return Err(Problem::usage(&sentence));
@@ -48,8 +48,8 @@ impl EndArgs {
         match form {
             ElementForm::Raw => Err(raw_of_several()),
             ElementForm::Csv | ElementForm::Arrow if is_taken => Err(Problem::usage(
-                "the column writer says whose an element is, and the type has a field of that \
-                 name; use --as jsonl, or name the field otherwise",
+                "the column writer names the writer of an element, but the type has a field of \
+                 that name; use --as jsonl, or rename the field",
             )),
             _ => Ok(()),
         }
@@ -59,7 +59,7 @@ impl EndArgs {
 /// Raw elements of several writers could not be told apart.
 pub(super) fn raw_of_several() -> Problem {
     Problem::usage(
-        "the raw form has no place for the writer of an element, and with --writers there may be \
+        "the raw form cannot name the writer of an element, but with --writers there may be \
          several; use --as jsonl, csv or arrow, or read from one writer without --writers",
     )
 }

@@ -23,7 +23,7 @@ use crate::verbs::{Context, Verb};
 /// program that runs it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LsArgs {
-    /// The host, with a port if it is not the engine's (default: as --url says)
+    /// The host, with a port if it is not the engine's (default: the host of --url)
     #[arg(value_name = "HOST")]
     host: Option<String>,
 }
@@ -119,7 +119,7 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, Stop> {
     let only = url.within_host();
     let found = ask(&place, Some(&only), context)?;
     let Some(endpoint) = found.first() else {
-        let sentence = "no such endpoint; `trunkline stream ls` lists those there are";
+        let sentence = "no such endpoint; `trunkline stream ls` lists the endpoints";
         let problem = Problem::new(Exit::SomeFailed, "unknown-endpoint", sentence);
         return context.show(&problem.of(&args.end), 0);
     };
@@ -155,7 +155,9 @@ fn host_of(text: &str, engine: &Url) -> Result<Url, Problem> {
     let url = Url::parse(&with_scheme)
         .map_err(|error| Problem::usage(&format!("\"{text}\": {error}")))?;
     if url.name.is_some() {
-        let sentence = format!("\"{text}\" names more than a host; use info for one endpoint");
+        let sentence = format!(
+            "\"{text}\" names an endpoint, not only a host; use `stream info` for one endpoint"
+        );
         return Err(Problem::usage(&sentence));
     }
     Ok(match url.port.is_none() && url.host == engine.host {

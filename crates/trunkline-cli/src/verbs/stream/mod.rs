@@ -69,7 +69,7 @@ struct EndArgs {
     #[command(flatten)]
     buffer: BufferArgs,
 
-    /// The form of elements on standard input and output (default: as -o says, otherwise jsonl)
+    /// The form of elements on standard input and output (default: the form of -o, otherwise jsonl)
     #[arg(long = "as", value_name = "FORM")]
     element_form: Option<ElementForm>,
 
@@ -164,7 +164,7 @@ impl BufferArgs {
         let chunk = self.chunk.unwrap_or((capacity / 10).max(1));
         if chunk > capacity {
             let sentence = format!(
-                "--chunk {chunk} does not fit a buffer of {capacity}; use a smaller one, or a \
+                "--chunk {chunk} does not fit a buffer of {capacity}; use a smaller --chunk or a \
                  larger --capacity"
             );
             return Err(Problem::usage(&sentence));

@@ -147,7 +147,8 @@ impl Pace {
             return self.terminal.note(&object.into_json().to_string());
         }
         self.terminal.note(&format!(
-            "interrupted: delivering {} for up to {} s; press Ctrl-C again to give up on them",
+            "interrupted: delivering {} for up to {} s; press Ctrl-C again to stop without \
+             delivering them",
             counted(elements, "element"),
             limit.as_secs()
         ))
@@ -329,7 +330,7 @@ impl Pace {
                 Err(Halt::Stream(StreamError::Journal(error))) if error.is_passing() => {
                     self.tell_disk(&end.properties().url, Some(&error))?;
                     self.interrupted.wait(SLICE);
-                    "the disk of the journal takes nothing"
+                    "the disk of the journal accepts no data"
                 }
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
                     self.note_lost(elements);

@@ -59,8 +59,8 @@ impl News {
                 match is_twin {
                     false => came,
                     true => format!(
-                        "{came}, as another one calls itself: the output does not tell them apart; \
-                         give each writer a name of its own"
+                        "{came}, which has the same name as another writer: the output cannot \
+                         distinguish them; give each writer its own name"
                     ),
                 }
             }
@@ -73,12 +73,12 @@ impl News {
                 };
                 let lost = match lacking.lost {
                     0 => String::new(),
-                    count => format!(", {count} were lost as it was too slow"),
+                    count => format!(", {count} were lost because it was too slow"),
                 };
                 match &lacking.fault {
                     None => format!("{reader}: {left} not delivered{in_doubt}{lost}"),
                     Some(fault) => format!(
-                        "{reader} has left: {left} had not come there{in_doubt}{lost}; {}",
+                        "{reader} has left: {left} had not arrived{in_doubt}{lost}; {}",
                         sentence(&fault.clone().into())
                     ),
                 }
@@ -200,13 +200,13 @@ mod tests {
         };
         assert_eq!(
             News::Reader(lacking.clone()).text("tl://localhost/out"),
-            "tl://localhost/m3: 5 elements not delivered (2 on their way), 7 were lost as it was \
-             too slow"
+            "tl://localhost/m3: 5 elements not delivered (2 on their way), 7 were lost because it \
+             was too slow"
         );
         lacking.fault = Some(StreamFault::PeerRestarted);
         lacking.lost = 0;
         let text = News::Reader(lacking).text("tl://localhost/out");
-        let begin = "tl://localhost/m3 has left: 5 elements had not come there (2 on their way); ";
+        let begin = "tl://localhost/m3 has left: 5 elements had not arrived (2 on their way); ";
         assert!(
             text.starts_with(begin) && text.len() > begin.len(),
             "{text}"

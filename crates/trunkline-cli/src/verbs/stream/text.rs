@@ -183,7 +183,7 @@ impl<'a> Lines<'a> {
         }
         if cells.len() != columns.len() {
             let what = format!(
-                "the row has {} cells, and {} has {}",
+                "the row has {} cells, but {} has {}",
                 cells.len(),
                 self.data_type,
                 columns.len()

@@ -43,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["to", "journal"])]
     pub(super) readers: Option<usize>,
 
-    /// Wait for no reader: a reader for which more than N elements wait loses the oldest of them,
-    /// and is told
+    /// Wait for no reader: a reader for which more than N elements wait loses the oldest of them
+    /// and gets their number
     #[arg(long, value_name = "N", requires = "readers")]
     pub(super) quota: Option<u64>,
 
@@ -157,8 +157,8 @@ impl Write<'_> {
             return Ok(());
         }
         let sentence = format!(
-            "standard input ends within an element: {} of {size} bytes; the elements before it were \
-             written",
+            "standard input ends within an element: {} of {size} bytes; the elements before it \
+             were written",
             part.len()
         );
         Err(Halt::Stop(Problem::usage(&sentence).into()))

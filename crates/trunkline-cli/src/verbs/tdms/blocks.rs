@@ -240,6 +240,6 @@ pub(super) fn say_unreadable<'u>(
 pub(super) fn unreadable(error: &ReadError) -> Problem {
     let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
     problem.message = plain(&error.to_string());
-    problem.hint = Some("`trunkline tdms verify` says more about it".to_owned());
+    problem.hint = Some("`trunkline tdms verify` shows details".to_owned());
     problem
 }

@@ -117,9 +117,9 @@ impl Choice {
         });
         let hint = match group {
             Some(group) => format!("did you mean {}/*?", plain(&name_of(group))),
-            None => "`trunkline tdms info -t FILE` lists those there are".to_owned(),
+            None => "`trunkline tdms info -t FILE` lists the channels".to_owned(),
         };
-        let sentence = format!("no channel is called {}; {hint}", plain(&wanted.text));
+        let sentence = format!("there is no channel named {}; {hint}", plain(&wanted.text));
         Err(Problem::new(Exit::SomeFailed, "no-channel", &sentence))
     }
 }

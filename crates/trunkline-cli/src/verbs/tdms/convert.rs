@@ -126,7 +126,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     out: OutArgs,
 
-    /// The form of OUT (default: as the name of OUT says)
+    /// The form of OUT (default: the ending of its name)
     #[arg(long = "as", value_name = "FORM")]
     out_form: Option<OutForm>,
 
@@ -181,8 +181,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let rows = &args.rows;
     let is_part = rows.from.is_some() || rows.to.is_some() || rows.count.is_some() || rows.raw;
     if is_part || !rows.channel.is_empty() {
-        let sentence = "a TDMS file is written whole; leave out --channel, --from, --to, --count \
-                        and --raw, or convert to another form";
+        let sentence = "a TDMS file is always written completely; leave out --channel, --from, \
+                        --to, --count and --raw, or convert to another form";
         return Err(Problem::usage(sentence).into());
     }
     anew(&args.file, &args.out, Some(version), context)
@@ -211,8 +211,7 @@ fn form(args: &Args) -> Result<OutForm, Problem> {
         Some("tdms") => OutForm::Tdms,
         _ => {
             let sentence = format!(
-                "{} does not say what it is to be; give --as csv, jsonl, arrow, parquet, tdms or \
-                 tdms1",
+                "{} does not imply a form; give --as csv, jsonl, arrow, parquet, tdms or tdms1",
                 shown_out(path)
             );
             return Err(Problem::usage(&sentence));
@@ -364,7 +363,7 @@ fn anew(
     }
     for (object, name) in &written.left_out {
         let note = format!(
-            "{}: its property {} is of a type that is not written",
+            "{}: its property {} has a type that cannot be written",
             plain(&name_of(object)),
             plain(&name.to_string())
         );
@@ -378,7 +377,7 @@ fn anew(
     }
     if written.unreadable > 0 {
         let note = format!(
-            "{} cannot be read; empty ones are in their places",
+            "{} cannot be read; empty values replace them",
             counted(written.unreadable, "value")
         );
         context.terminal.note(&note)?;
@@ -395,7 +394,7 @@ fn drop_index(path: &Path) -> Result<(), Problem> {
     };
     fs::remove_file(&index).map_err(|error| {
         let sentence = format!(
-            "{} is of an earlier file, and cannot be removed: {error}; remove it",
+            "{} belongs to an earlier file and cannot be removed: {error}; remove it",
             shown(&index)
         );
         Problem::new(Exit::SomeFailed, "index", &sentence)

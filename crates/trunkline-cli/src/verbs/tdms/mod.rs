@@ -39,7 +39,7 @@ use crate::problem::Stop;
 /// recorded variable.
 ///
 /// A file of any size is read in pieces. A file that was not closed, or that lost its end, is read
-/// as far as possible, and a message says what is missing.
+/// as far as possible, and a message names what is missing.
 ///
 /// If `x.tdms.sums` lies beside `x.tdms`, as `record start --sums` writes it, `verify`, `repair`,
 /// `convert` and `defrag` compare every segment with its checksum.
@@ -50,7 +50,8 @@ pub(crate) enum Subcommand {
     ///
     /// Row `n` holds value `n` of each selected channel; the first row is 0. Columns have the names
     /// that the file gives them, `boiler/level/value`, where these are unambiguous. Qualities of
-    /// recorded variables are words. Values are scaled as the file says, unless --raw is given.
+    /// recorded variables are words. Values are scaled with the scales of the file, unless --raw is
+    /// given.
     Cat(cat::Args),
     /// Print the first rows: 10, or --count
     Head(cat::Args),

@@ -39,7 +39,8 @@ pub(super) fn source(path: &Path) -> Result<File, Problem> {
         let mut problem = Problem::new(Exit::SomeFailed, "bad-file", "");
         problem.message = format!("{}: {error}", shown(path));
         if path == Path::new("-") {
-            let hint = "standard input cannot be read at any place, as TDMS files are; name a file";
+            let hint = "a TDMS file needs random access, which standard input does not have; name \
+                        a file";
             problem.hint = Some(hint.to_owned());
         }
         problem
@@ -118,8 +119,10 @@ fn unopened(path: &Path, error: &OpenError) -> Problem {
     if let OpenError::Refused(finding) = error {
         problem.code = "not-tdms".into();
         problem.hint = Some(match finding.fault {
-            Fault::NotTdms { .. } | Fault::NotIndex { .. } => "is it the right file?".to_owned(),
-            _ => "nothing of it can be read; is there another copy?".to_owned(),
+            Fault::NotTdms { .. } | Fault::NotIndex { .. } => {
+                "check that it is the right file".to_owned()
+            }
+            _ => "nothing in it can be read; use another copy".to_owned(),
         });
     }
     problem
@@ -151,7 +154,7 @@ pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
 pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, Stop> {
     if is_index(file) {
         let mut problem = Problem::new(Exit::Found, "index-alone", "");
-        let hint = "they are in the file that is called the same without `_index`";
+        let hint = "the values are in the file with the same name without `_index`";
         problem.message = format!("{}: an index file, which has no values", shown(path));
         problem.hint = Some(hint.to_owned());
         context.terminal.note(&match context.settings.is_json() {
@@ -167,8 +170,8 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
     {
         let index = shown(&index_name(path));
         let line = format!(
-            "{index} is not of this file, or damaged; it is not used, and `trunkline tdms repair` \
-             writes it anew"
+            "{index} does not belong to this file, or is damaged; it is not used, and `trunkline \
+             tdms repair` rewrites it"
         );
         context.terminal.note(&match context.settings.is_json() {
             true => Problem::new(Exit::Done, "stale-index", &line)
@@ -186,7 +189,7 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
     if findings.len() > SAID_MAX {
         said.push(format!("{} more findings", findings.len() - SAID_MAX));
     }
-    let hint = "`trunkline tdms verify` says what to do";
+    let hint = "`trunkline tdms verify` shows what to do";
     for what in said {
         let mut problem = Problem::new(Exit::Found, "finding", "");
         problem.message = format!("{}: {what}", shown(path));
@@ -211,7 +214,7 @@ fn is_index(file: &TdmsFile<File>) -> bool {
 /// Returns the advice about a finding.
 pub(super) fn advice(fault: &Fault) -> &'static str {
     match fault {
-        Fault::Empty => "there is nothing in it",
+        Fault::Empty => "it has no data to read or repair",
         Fault::TornLeadIn { .. }
         | Fault::TornMetadata { .. }
         | Fault::NotClosed
@@ -224,7 +227,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::UnknownFlags { .. }
         | Fault::UnannouncedData
         | Fault::DuplicatePath { .. }
-        | Fault::ShortChunk { .. } => "nothing is lost; `trunkline tdms defrag` writes it anew",
+        | Fault::ShortChunk { .. } => "nothing is lost; `trunkline tdms defrag` rewrites it",
         Fault::OwnerlessData { .. }
         | Fault::UnreadableType { .. }
         | Fault::UnequalRows
@@ -236,14 +239,14 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::LostMetadata => "this data is left out; the rest can be read",
         Fault::BadStrings => "the strings from here to the end of their chunk are lost",
         Fault::UnusableSums { .. } | Fault::SumsOfAnother => {
-            "the file is read as if there were none; put back the right ones, or delete them"
+            "the file is read without checksums; restore the right checksums, or delete these"
         }
         Fault::DamagedLeadIn => {
-            "nothing is lost; `trunkline tdms defrag` writes a file that other readers open"
+            "nothing is lost; `trunkline tdms defrag` writes a file that other programs can open"
         }
         Fault::WrongSum { .. } => {
-            "take these values from another copy; `trunkline tdms repair` cuts off what is so at \
-             the end"
+            "take these values from another copy; `trunkline tdms repair` cuts such segments off \
+             at the end"
         }
         Fault::SummedBeyondEnd { .. } => "`trunkline tdms repair` cuts it off",
         Fault::NoSum { .. } => {
@@ -251,10 +254,10 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
              off at the end"
         }
         Fault::DamagedSums { .. } | Fault::CutSums { .. } => {
-            "nothing vouches for those segments; the file itself may be right"
+            "no checksum covers those segments; the file itself may be intact"
         }
-        Fault::StaleIndex => "delete the index file, or `trunkline tdms repair` writes it anew",
-        _ => "nothing behind it can be read; `trunkline tdms repair` cuts it off",
+        Fault::StaleIndex => "delete the index file, or rewrite it with `trunkline tdms repair`",
+        _ => "nothing after it can be read; `trunkline tdms repair` cuts it off",
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if repair.length == 0 {
         let mut problem = Problem::new(Exit::SomeFailed, "nothing-left", "");
         problem.message = format!(
-            "{}: {}; nothing would be left of it",
+            "{}: {}; nothing of the file would remain",
             shown(path),
             plain(&repair.finding.to_string())
         );
@@ -126,10 +126,10 @@ fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     let closed = closed.map_err(|error| failed(path, "cannot be read", &error))?;
     Ok(match closed {
         Some(closed) if closed.length > 0 => format!(
-            "`trunkline tdms repair {} OUT` keeps what is whole of its only segment",
+            "`trunkline tdms repair {} OUT` keeps the intact part of its only segment",
             shown(path)
         ),
-        _ => "it holds no whole segment; delete it, or keep it as it is".to_owned(),
+        _ => "it has no intact segment; delete it, or keep it unchanged".to_owned(),
     })
 }
 
@@ -294,7 +294,7 @@ fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     let before = repair.length.saturating_add(repair.bytes_lost);
     if file.source().byte_len()? != before {
         return Err(io::Error::other(
-            "it has changed meanwhile; somebody writes to it",
+            "the file has changed meanwhile; another program writes to it",
         ));
     }
     let file = OpenOptions::new().write(true).open(path)?;
@@ -322,10 +322,10 @@ fn keep(
         let mut problem = failed(&kept, "cannot be written, and nothing is cut", error);
         if error.kind() == io::ErrorKind::AlreadyExists {
             problem.message = format!(
-                "{} is there already, with what an earlier repair has cut off",
+                "{} already exists, with the bytes that an earlier repair cut off",
                 shown(&kept)
             );
-            problem.hint = Some("move it away, or --force writes over it, or name OUT".to_owned());
+            problem.hint = Some("move it, overwrite it with --force, or name OUT".to_owned());
         }
         problem
     };
@@ -414,7 +414,7 @@ fn copy(
     context: &Context,
 ) -> Result<Option<Exit>, Stop> {
     if is_standard(path) {
-        let sentence = "a file is repaired into a file; name one";
+        let sentence = "the repaired file cannot go to standard output; name a file";
         return Err(Problem::usage(sentence).into());
     }
     let mut out = Out::new(path, &args.file, args.force, context)?;

@@ -96,7 +96,7 @@ impl Axis {
         let seconds = match (bound, self.start) {
             (Bound::Row(row), _) => return Ok(row),
             (Bound::Behind(seconds), _) => seconds,
-            (Bound::Time(_), None) => return Err("the waveform does not say when it began"),
+            (Bound::Time(_), None) => return Err("the waveform has no start time"),
             (Bound::Time(time), Some(start)) => {
                 (i128::from(time) - i128::from(start)) as f64 / NANOS - self.offset
             }
@@ -128,7 +128,7 @@ impl Bound {
         match now.parse(text) {
             Some(time) => Ok(Self::Time(time.as_nanos())),
             None => Err(Problem::usage(&format!(
-                "{option} \"{text}\" is no row; write its number from 0, a time since the first \
+                "{option} \"{text}\" is not a row; write its number from 0, a time since the first \
                  row such as 1.5s, or a time such as 2026-11-20T21:39:04, 14:30 or yesterday"
             ))),
         }
@@ -214,12 +214,15 @@ pub(super) fn say_none<R: ReadAt>(
     let what = match (&args.from, &args.to) {
         _ if from < to || args.count == Some(0) => return Ok(()),
         (None, None) => return Ok(()),
-        (Some(text), _) if from >= len => format!("--from {text} is behind all of them"),
-        (Some(text), Some(end)) => format!("--to {end} is not behind --from {text}"),
-        (_, end) => format!("none is before --to {}", end.as_deref().unwrap_or_default()),
+        (Some(text), _) if from >= len => format!("--from {text} is after all of them"),
+        (Some(text), Some(end)) => format!("--to {end} is not after --from {text}"),
+        (_, end) => format!(
+            "no row is before --to {}",
+            end.as_deref().unwrap_or_default()
+        ),
     };
     let line = plain(&format!(
-        "no row is wanted of {}: {what}",
+        "none of {} is selected: {what}",
         counted(len, "row")
     ));
     context.terminal.note(&match context.settings.is_json() {

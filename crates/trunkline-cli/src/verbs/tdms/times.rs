@@ -55,7 +55,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         if groups.len() > 1 {
             let group = plain(&name_of(group));
             return Err(NoTimes {
-                what: "the channels are of several groups, each with times of its own".to_owned(),
+                what: "the channels belong to several groups, each with its own times".to_owned(),
                 remedy: Some(format!(
                     "choose one with --channel, such as '{group}/*', or give row numbers"
                 )),
@@ -71,7 +71,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         };
         if let Some(column) = columns.iter().find(has_elements) {
             let name = plain(&column.name);
-            return Err(no(format!("{name} has not one value for each time")));
+            return Err(no(format!("{name} does not have one value for each time")));
         }
         let properties = file.properties(group);
         let from_before = FROM_BEFORE.iter().filter_map(|name| {

@@ -37,7 +37,7 @@ impl From<&Finding> for Found {
 
 /// Read every byte of a file, and list the damage
 ///
-/// Each finding says at which byte it is. If there is one, the exit code is 8.
+/// Each finding names its byte in the file. If there is one, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
@@ -67,14 +67,17 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         found.push(Found {
             byte: None,
             what: format!("{} more that were not kept", counted(dropped, "finding")),
-            advice: "see to those above first".to_owned(),
+            advice: "correct those above first".to_owned(),
         });
     }
     if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
         found.push(Found {
             byte: None,
-            what: format!("the index file {} is not of this file", shown(path)),
-            advice: "`trunkline tdms repair` writes it anew".to_owned(),
+            what: format!(
+                "the index file {} does not belong to this file",
+                shown(path)
+            ),
+            advice: "`trunkline tdms repair` rewrites it".to_owned(),
         });
     }
     let compared = compare(&args.file, &file)?;
@@ -149,7 +152,7 @@ fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
                 "{} of the checksums that were not kept",
                 counted(compared.check.findings_dropped, "finding")
             ),
-            advice: "see to those above first".to_owned(),
+            advice: "correct those above first".to_owned(),
         });
     }
 }

@@ -225,7 +225,7 @@ fn files_are_written_in_either_version_and_in_one_segment() {
     check(&serde_json::from_str(&output.err).unwrap(), "tdms_event");
     let output = tdms(&["convert", &path, &new, "--force", "--channel", "daq/*"]);
     assert_eq!(output.code, Some(2));
-    assert!(output.err.contains("written whole"), "{output:?}");
+    assert!(output.err.contains("written completely"), "{output:?}");
 }
 
 /// What npTDMS, an independent reader, finds in the files of a folder; `make nptdms` installs it.

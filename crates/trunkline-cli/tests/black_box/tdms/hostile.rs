@@ -111,7 +111,11 @@ fn what_is_wrong_is_said_with_what_to_do() {
         ),
         (&["cat", &index], 0, "an index file, which has no values"),
         (&["convert", &path, &nowhere], 1, "there is no such folder"),
-        (&["convert", &path, "-"], 2, "standard output does not say"),
+        (
+            &["convert", &path, "-"],
+            2,
+            "standard output does not imply a form",
+        ),
         (&["repair", &path, &out], 0, "out.tdms is not written"),
     ];
     for (arguments, code, said) in cases {

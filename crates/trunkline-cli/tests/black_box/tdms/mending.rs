@@ -47,7 +47,7 @@ fn each_finding_has_its_place_and_what_to_do() {
     assert_eq!(lines[0], torn);
     assert!(lines[1].starts_with("\tthe index file "), "{lines:?}");
     assert!(
-        lines[1].ends_with("`trunkline tdms repair` writes it anew"),
+        lines[1].ends_with("`trunkline tdms repair` rewrites it"),
         "{lines:?}"
     );
     let output = tdms(&["verify", "--json", &path]);
@@ -175,7 +175,10 @@ fn a_file_without_a_whole_segment_is_left_as_it_is() {
     let path = files.put("run.tdms", &bytes[..60]);
     let output = tdms(&["repair", &path]);
     assert_eq!(output.code, Some(1), "{output:?}");
-    assert!(output.err.contains("nothing would be left"), "{output:?}");
+    assert!(
+        output.err.contains("nothing of the file would remain"),
+        "{output:?}"
+    );
     assert_eq!(read(&path), bytes[..60]);
 }
 

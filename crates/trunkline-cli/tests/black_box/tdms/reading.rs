@@ -120,16 +120,16 @@ fn rows_are_chosen_by_number_by_time_and_by_channel() {
         assert!(rows(&none).is_empty(), "{none:?}");
     }
     for (bounds, told) in [
-        (&["--from", "12"][..], "--from 12 is behind all of them"),
+        (&["--from", "12"][..], "--from 12 is after all of them"),
         (
             &["--from", "1h"],
-            "of 12 rows: --from 1h is behind all of them",
+            "none of 12 rows is selected: --from 1h is after all of them",
         ),
         (
             &["--from", "5", "--to", "2"],
-            "--to 2 is not behind --from 5",
+            "--to 2 is not after --from 5",
         ),
-        (&["--to", "0"], "none is before --to 0"),
+        (&["--to", "0"], "no row is before --to 0"),
         (&["--count", "0"], ""),
         (&["--from", "11"], ""),
     ] {
@@ -237,7 +237,7 @@ fn all_of_a_variable_is_offered_where_its_name_alone_was_given() {
     let path = files.put("run.tdms", &mixture());
     for (wanted, hint) in [
         ("x/y", "did you mean x%2Fy/*?"),
-        ("x/y/z", "lists those there are"),
+        ("x/y/z", "lists the channels"),
     ] {
         let output = tdms(&["cat", &path, "--channel", wanted]);
         assert_eq!(output.code, Some(1), "{output:?}");
@@ -266,7 +266,7 @@ fn a_time_is_refused_where_channels_have_none_in_common() {
     assert!(output.err.contains("no waveform in common"), "{output:?}");
     let output = tdms(&["cat", &path, "--from", "yesteryear"]);
     assert_eq!(output.code, Some(2));
-    assert!(output.err.contains("is no row"), "{output:?}");
+    assert!(output.err.contains("is not a row"), "{output:?}");
 }
 
 /// A recording of variables: `rig/level`, of which row `n` was at n / 2 s in the new year, but for
@@ -352,7 +352,7 @@ fn rows_of_a_variable_are_chosen_by_its_times() {
         ("**", "choose one with --channel, such as 'rig%2Flevel/*'"),
         (
             "rig%2Fshape/*",
-            "rig/shape/value has not one value for each time",
+            "rig/shape/value does not have one value for each time",
         ),
     ] {
         let output = tdms(&["cat", &path, "--from", "1s", "--channel", channel]);

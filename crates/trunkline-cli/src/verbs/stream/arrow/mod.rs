@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
         let mut buffer = Buffer::from(piece);
         while !buffer.is_empty() {
             let batch = without_panic(|| self.decoder.decode(&mut buffer));
-            let batch = batch.ok_or_else(|| wrong("it is no Arrow IPC stream"))?;
+            let batch = batch.ok_or_else(|| wrong("it is not an Arrow IPC stream"))?;
             let Some(batch) = batch.map_err(|error| wrong(&error.to_string()))? else {
                 continue;
             };
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
                 (_, columns) => {
                     let count = columns.len();
                     return Err(wrong(&format!(
-                        "there are {count} columns, and elements of {} have one",
+                        "there are {count} columns, but elements of {} have one",
                         self.data_type
                     )));
                 }
@@ -313,14 +313,14 @@ mod tests {
         let i32s = written(&of("i32"), &[Value::I32(1), Value::I32(2)]);
         let wrong = read(&of("f64"), &i32s, 1000).unwrap_err();
         assert!(
-            wrong.message.contains("Arrow's type Int32"),
+            wrong.message.contains("the Arrow type Int32"),
             "{}",
             wrong.message
         );
         let texts = written(&of("string"), &[Value::String("OFF".into())]);
         let wrong = read(&of("enum(ON)"), &texts, 1000).unwrap_err();
         assert!(
-            wrong.message.contains("none of the labels"),
+            wrong.message.contains("not one of the labels"),
             "{}",
             wrong.message
         );

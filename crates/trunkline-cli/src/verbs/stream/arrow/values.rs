@@ -19,7 +19,7 @@ use trunkline_types::{
 pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value>, String> {
     if array.null_count() > 0 {
         return Err(format!(
-            "{} of the values are null, and {data_type} has no such value",
+            "{} of the values are null, but {data_type} has no null",
             array.null_count()
         ));
     }
@@ -65,7 +65,7 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
     };
     found.ok_or_else(|| {
         format!(
-            "the values are of Arrow's type {}, which is not that of {data_type}",
+            "the values have the Arrow type {}, which does not match {data_type}",
             array.data_type()
         )
     })
@@ -87,7 +87,7 @@ fn labels(texts: &[&str], of: &EnumType) -> Result<Vec<Value>, String> {
         let index = of.labels.iter().position(|label| **label == **text);
         let index = index.and_then(|index| u32::try_from(index).ok());
         let value = index.map(Value::Enum);
-        value.ok_or_else(|| format!("{text:?} is none of the labels"))
+        value.ok_or_else(|| format!("{text:?} is not one of the labels"))
     };
     texts.iter().map(label).collect()
 }
@@ -145,7 +145,7 @@ fn lists(array: &ArrayRef, of: &ArrayType) -> Result<Option<Vec<Value>>, String>
         match array.has_type(of) {
             true => Ok(Value::Array(Arc::new(array))),
             false => Err(format!(
-                "a list of {} elements is none of {}",
+                "a list of {} elements does not match {}",
                 array.elements().len(),
                 DataType::Array(Arc::new(of.clone()))
             )),
@@ -225,7 +225,7 @@ fn structs(array: &ArrayRef, of: &StructType) -> Result<Option<Vec<Value>>, Stri
     if array.num_columns() != columns.len() {
         let names = array.column_names().join(", ");
         return Err(format!(
-            "the columns are {names}, which are more than the fields"
+            "the columns are {names}, which are more columns than fields"
         ));
     }
     let rows = (0..array.len()).map(|_| {

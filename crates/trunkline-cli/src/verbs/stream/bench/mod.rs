@@ -231,13 +231,13 @@ fn in_threads(plan: &Plan) -> Result<(Sent, Got), Stop> {
             // The reader then reports what it received.
             Ok(Err(_)) if got.fault.is_some() => Ok((Sent::default(), got)),
             Ok(Err(error)) => Err(problem(&error).into()),
-            Err(_) => Err(broken_writer("it ended with a panic")),
+            Err(_) => Err(broken_writer("it panicked")),
         }
     })
 }
 
 fn broken_writer(how: &str) -> Stop {
-    let sentence = format!("the writer did not come to its end: {how}");
+    let sentence = format!("the writer did not finish: {how}");
     Problem::new(Exit::SomeFailed, "writer", &sentence).into()
 }
 
@@ -266,7 +266,7 @@ fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Go
     match sent_of(&report) {
         Some(sent) => Ok((sent, got)),
         None if got.fault.is_some() => Ok((Sent::default(), got)),
-        None => Err(broken_writer("standard error says more")),
+        None => Err(broken_writer("see standard error")),
     }
 }
 
