@@ -138,6 +138,11 @@ pub fn finish(command: &mut Command, input: &str) -> Output {
 ///
 /// If it is still running after [`CUT_OFF`]; `what` says which process that is.
 pub fn exit_code(child: &mut Child, what: &str) -> Option<i32> {
+    exit_code_within(child, what, CUT_OFF)
+}
+
+/// Like [`exit_code`], with a limit of its own, for a process whose work takes longer.
+pub fn exit_code_within(child: &mut Child, what: &str, limit: Duration) -> Option<i32> {
     // A test that has waited for its end has reaped it, and its number is nobody's.
     if let Some(status) = child.try_wait().unwrap() {
         return status.code();
@@ -146,9 +151,9 @@ pub fn exit_code(child: &mut Child, what: &str) -> Option<i32> {
     // It is not reaped before `wait`, so the number is still its own.
     let process = pidfd_open(process, PidfdFlags::empty()).unwrap();
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
-    let within = Timespec::try_from(CUT_OFF).unwrap();
+    let within = Timespec::try_from(limit).unwrap();
     let count = rustix::io::retry_on_intr(|| poll(&mut ended, Some(&within))).unwrap();
-    assert_eq!(count, 1, "{what} is still running after {CUT_OFF:?}");
+    assert_eq!(count, 1, "{what} is still running after {limit:?}");
     child.wait().unwrap().code()
 }
 
@@ -321,8 +326,13 @@ impl Running {
     }
 
     /// Waits until it ends by itself: its code, and what it wrote that was not read yet.
-    pub fn end(mut self) -> (Option<i32>, Vec<String>) {
-        let code = exit_code(&mut self.child, "the process");
+    pub fn end(self) -> (Option<i32>, Vec<String>) {
+        self.end_within(CUT_OFF)
+    }
+
+    /// Like [`end`](Self::end), with a limit of its own, for a process whose work takes longer.
+    pub fn end_within(mut self, limit: Duration) -> (Option<i32>, Vec<String>) {
+        let code = exit_code_within(&mut self.child, "the process", limit);
         (code, self.lines.iter().collect())
     }
 }

@@ -54,8 +54,9 @@ fn soak(dials: Dials, size: &Size) {
             (writer, start(&["read", &own, &through]))
         }
     };
-    let (written, writer) = writer.end();
-    let (read, reader) = reader.end();
+    let limit = crate::figures::size(crate::CUT_OFF, Duration::from_secs(3600));
+    let (written, writer) = writer.end_within(limit);
+    let (read, reader) = reader.end_within(limit);
     assert_eq!((written, read), (Some(0), Some(0)), "{writer:?} {reader:?}");
     let [lost, again, altered] = ["lost", "again", "altered"].map(|what| said(&reader, what));
     assert_eq!([lost, again, altered], [0; 3], "{dials:?}, seed {seed}");

@@ -142,6 +142,8 @@ fn write_plain<T: Content>(plan: &Plan) -> Result<Sent, StreamError> {
     }
     writer.flush(Until::Available, WAIT)?;
     let cpu = cpu_time().saturating_sub(cpu);
+    // The connection stays open until the reader has named its transport. `close` reports a failure.
+    let _ = writer.flush(Until::Read, WAIT);
     let left = writer.close(WAIT).elements;
     Ok(Sent { cpu, left })
 }
@@ -161,6 +163,8 @@ fn write_values(plan: &Plan) -> Result<Sent, StreamError> {
     }
     writer.flush(Until::Available, WAIT)?;
     let cpu = cpu_time().saturating_sub(cpu);
+    // The connection stays open until the reader has named its transport. `close` reports a failure.
+    let _ = writer.flush(Until::Read, WAIT);
     let left = writer.close(WAIT).elements;
     Ok(Sent { cpu, left })
 }
