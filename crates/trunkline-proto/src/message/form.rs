@@ -285,7 +285,7 @@ impl<'a> Form<'a, DataType> for Type {
     }
 }
 
-/// An enumeration with a number on the wire; [`numbered!`] gives it one.
+/// An enumeration with a number on the wire; `numbered!` gives it one.
 pub trait Numbered: Copy + 'static {
     /// What is legal, for the error.
     const EXPECTED: &'static str;

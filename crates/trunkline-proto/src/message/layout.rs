@@ -1,6 +1,6 @@
 //! Records: heads and items of frames, whose fields stand on the wire in their order.
 //!
-//! [`record!`] declares the struct and the form of each field. A record that is no list of fields
+//! `record!` declares the struct and the form of each field. A record that is no list of fields
 //! implements [`Record`] by hand.
 
 use trunkline_types::wire::put_u8;
