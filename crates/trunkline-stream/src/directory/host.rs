@@ -438,7 +438,7 @@ impl State {
     /// present it.
     fn take_back(&mut self, now: Tick, fault: Option<&Fault>) {
         if fault.is_some() {
-            // A ticket is used up, whoever redeems it.
+            // Redeeming a ticket uses it up.
             let _ = self
                 .directory
                 .redeem(now, &NO_TICKET, Incarnation::default());
