@@ -5,8 +5,9 @@
     bench/report.py --folder FOLDER  of FOLDER/results, into FOLDER
     bench/report.py --check          fails where RESULTS.md is not what the results say; draws nothing
 
-Each scenario is of the newest result file that has it, never of two. `report.toml` says what stands
-on the page. A scenario has parts (heading, text, table) and plots. A value is a figure of a system in
+A scenario comes from the newest result file that has it, and its parts, plots and bars with other
+systems from the newest one that has them too: never one table from two files. `report.toml` defines
+the page. A scenario has parts (heading, text, table) and plots. A value is a figure of a system in
 a case, and is written as a table of keys:
 
     scenario, system, case, figure   which one; a case is a set of `key=value` words
@@ -49,7 +50,8 @@ FIFOs of W7 both ends spin without end.
 
 Every figure is the median of the repeats of one run, in which the systems took turns cell by cell; each \
 scenario is of the newest run that has it, which its section names. *Raw* is TCP used by hand: the least \
-code that does the same work. Other systems take part where `bench/run --peers` was asked for; each has the \
+code that does the same work. Only `bench/run --peers` measures other systems; tables, plots and bars with \
+them are of the newest such run, and name it where it is an older one. Each system has the \
 settings that its documentation names for speed, keeps nothing on disk, and its rows count only if nothing \
 was lost, out of order or of another content. Ratios are to raw where nothing else is said; figures of \
 different runs must not be compared. An asterisk: an end was often answered before it could sleep (less than \
@@ -72,6 +74,12 @@ OPERATIONS = {
 # Keys whose lists are not one entry per element.
 LISTS = {"cells", "given", "max", "min", "sum"}
 NEAR = {"iceoryx2", "aeron"}
+# Groups of other systems.
+GROUPS = {
+    "peers": lambda system: True,
+    "near-peers": lambda system: system in NEAR,
+    "far-peers": lambda system: system not in NEAR,
+}
 
 
 def figure(value):
@@ -138,13 +146,17 @@ class Report:
         self.scenarios = [scenario["name"] for scenario in page["scenario"]]
         self.runs = sorted(runs, key=Run.age)
         self.newest = {row["scenario"]: run for run in self.runs for row in run.rows}
+        # The newest runs with other systems.
+        self.compared = {
+            row["scenario"]: run for run in self.runs for row in run.rows if row["system"] in self.peers
+        }
 
     # Values.
 
     def repeats(self, context):
         """The rows of a cell."""
         scenario = context["scenario"]
-        run = self.newest.get(scenario)
+        run = (self.compared if context.get("is_compared") else self.newest).get(scenario)
         system = fill(context.get("system", "trunkline"), context)
         words = set(fill(context.get("case", ""), context).split())
         rows = run.systems.get((scenario, system), []) if run else []
@@ -183,6 +195,15 @@ class Report:
         value = sum(values) if spec.get("total") else statistics.median(values)
         return here["inverse"] / value if "inverse" in here else value
 
+    def of_compared(self, spec, context):
+        """`context`, with the run that has the other systems if `spec` names them."""
+        is_compared = any(f'"{name}"' in json.dumps(spec) for name in GROUPS)
+        return context | {"is_compared": True} if is_compared and self.is_older(context["scenario"]) else context
+
+    def is_older(self, scenario):
+        """Whether the newest run with other systems is not the newest run."""
+        return self.compared.get(scenario) not in [None, self.newest.get(scenario)]
+
     def best(self, group, context, choose):
         """The best of a group of other systems, as its value and its name."""
         context = {key: value for key, value in context.items() if key not in OPERATIONS}
@@ -191,12 +212,7 @@ class Report:
 
     def group(self, name):
         """The systems that a name stands for."""
-        is_in = {
-            "peers": lambda system: True,
-            "near-peers": lambda system: system in NEAR,
-            "far-peers": lambda system: system not in NEAR,
-        }
-        return [system for system in self.peers if is_in[name](system)] if name in is_in else [name]
+        return [system for system in self.peers if GROUPS[name](system)] if name in GROUPS else [name]
 
     def entries(self, specs):
         """The entries that tables with lists stand for."""
@@ -287,8 +303,11 @@ class Report:
     def part(self, part, context):
         """The blocks of a part; none where its table is empty."""
         blocks = []
+        context = self.of_compared(part, context)
         if "heading" in part:
             blocks.append(f"### {fill(part['heading'], context)}")
+        if context.get("is_compared"):
+            blocks.append(self.compared[context["scenario"]].origin(context["scenario"]))
         if "special" in part:
             fit = self.fit()
             return [part["text"].format(**fit)] if fit else []
@@ -318,12 +337,16 @@ class Report:
         for plot in scenario.get("plot", []):
             if any(points for _, points, _ in self.series(plot, context)):
                 blocks.append(f"![{plot['title']}](plots/{plot['file']})")
+                if self.of_compared(plot, context).get("is_compared"):
+                    blocks.append(f"*Run of {self.compared[name].moment()}.*")
         return blocks
 
     def head(self):
         rows = []
         for run in self.runs:
             names = [name for name in self.scenarios if self.newest.get(name) is run]
+            older = [name for name in self.scenarios if self.is_older(name) and self.compared[name] is run]
+            names += [f"other systems of {', '.join(older)}"] if older else []
             machine = run.machine
             program = f"Trunkline {machine['version']}"
             cells = [", ".join(names), run.moment(), machine["run"], run.kind(), machine["kernel"], program]
@@ -341,6 +364,8 @@ class Report:
         return ["## Distance to the bars", BARS, table(head, rows, [False, False, True, True, False])]
 
     def bar(self, bar):
+        bar = {key: value for key, value in bar.items() if key != "each"}
+        bar = self.of_compared(bar, bar) if "scenario" in bar else bar
         words = dict(bar)
         if bar.get("special") == "instructions":
             several, one = (self.instructions[name]["measured"] for name in ["fan-out-32", "fan-out-1"])
@@ -354,7 +379,8 @@ class Report:
             if isinstance(over, dict) and ("most" in over or "least" in over):
                 group = over.get("most") or over.get("least")
                 best = self.best(group, bar, max if "most" in over else min)
-                words["best"] = f" ({best[1]})" if best else ""
+                run = f", run of {self.compared[bar['scenario']].moment()}" if bar.get("is_compared") else ""
+                words["best"] = f" ({best[1]}{run})" if best else ""
         limit = bar.get("at_most", bar.get("at_least"))
         sign = "<=" if "at_most" in bar else ">="
         verdict = "not measured"
@@ -374,16 +400,16 @@ class Report:
     def not_counting(self):
         """Every row that does not count, with its reason."""
         reasons = {}
-        for scenario in self.scenarios:
-            run = self.newest.get(scenario)
-            for system in self.peers if run else []:
+        pairs = [(name, self.newest[name]) for name in self.scenarios if name in self.newest]
+        pairs += [(name, self.compared[name]) for name in self.scenarios if self.is_older(name)]
+        for _, run in pairs:
+            for system in self.peers:
                 rows = [row for row in run.rows if row["system"] == system]
                 if rows and not any(row["figures"] for row in rows):
                     reasons.setdefault(system, "; ".join(rows[0]["invalid"]))
         lines = [f"- {self.peers[system]} was not run: {reason}" for system, reason in reasons.items()]
-        for scenario in self.scenarios:
-            run = self.newest.get(scenario)
-            for row in run.rows if run else []:
+        for scenario, run in pairs:
+            for row in run.rows:
                 if row["scenario"] == scenario and row["invalid"] and row["system"] not in reasons:
                     where = f"{scenario} `{row['case']}` {row['system']}, repeat {row['repeat']}"
                     lines.append(f"- {where}: {'; '.join(row['invalid'])}")
@@ -416,7 +442,7 @@ class Report:
 
     def series(self, plot, context):
         """The lines or bars of a plot: name, points, whether it is context."""
-        context = context | words_of(plot)
+        context = self.of_compared(plot, context | words_of(plot))
         groups = list(self.entries(plot.get("groups") or [plot["points"]]))
         for one in self.entries(plot["lines"]):
             if "given" in one:

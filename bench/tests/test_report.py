@@ -63,6 +63,19 @@ class Test(unittest.TestCase):
         self.assertEqual(sut.value(spec | {"total": True}, {}), 4.0)
         self.assertIsNone(sut.value(spec | {"over": "raw-tcp"}, {}))
 
+    def test_comparisons_are_of_the_newest_run_with_other_systems(self):
+        older = run([row("raw-tcp", 2.0), row("trunkline", 1.0), row("redis", 4.0)], file="a.jsonl")
+        newer = run([row("raw-tcp", 8.0), row("trunkline", 6.0)], file="b.jsonl", date="2026-11-23")
+        sut = report_of(older, newer)
+        bar = {"id": "V", "what": "rate{best}", "scenario": "updates", "case": "vars=1", "figure": "rate", "at_least": 1}
+        self.assertEqual(sut.bar(bar | {"over": "raw-tcp"})[3], "0.750")
+        compared = sut.bar(bar | {"over": {"most": "peers"}})
+        self.assertEqual(compared[1:4], ["rate (Redis, run of 2026-11-21)", ">= 1", "0.250"])
+        text = sut.text("")
+        self.assertIn("| 1 | Redis |", text)
+        self.assertIn("run of 2026-11-21, quick", text)
+        self.assertIn("other systems of updates", text)
+
     def test_values_are_combined(self):
         sut = report_of(run([row("raw-tcp", 8.0), row("trunkline", 4.0), row("redis", 1.0), row("aeron", 2.0)]))
         context = {"scenario": "updates", "case": "vars={vars}", "vars": 1, "figure": "rate"}
