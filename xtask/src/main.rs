@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - [`layers`]: which crate may depend on which, and where unsafe code may stand.
+//! - [`layers`]: which crate and which room may depend on which, and where unsafe code may be.
 //! - [`tidy`]: links, manifests, and crates that may not reach for threads and clocks.
 //! - [`behaviours`]: which behaviour of the specification is checked by which test.
 //! - [`docs`]: reference pages made from the program, and facts the texts repeat.
@@ -32,7 +32,7 @@ use crate::tree::Tree;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  layers                 every edge between crates stands in the table; unsafe code is where it may be
+  layers                 edges between crates and between rooms; where unsafe code may be
   tidy                   links, manifests, licences, and what crates without threads and clocks may use
   behaviours [--page]    every id that a test names exists; --page: write docs/reference/behaviours.md
   docs [--check]         write the generated reference pages and check the facts the texts repeat
@@ -62,7 +62,7 @@ fn run(args: &[String]) -> Result<Outcome, String> {
     };
     let root = tree::workspace_root()?;
     match command.as_str() {
-        "layers" => refuse_options().and_then(|()| layers::run(&root)),
+        "layers" => refuse_options().and_then(|()| layers::run(&Tree::load(&root)?)),
         "tidy" => refuse_options().and_then(|()| tidy::run(&Tree::load(&root)?)),
         "behaviours" => behaviours::run(&Tree::load(&root)?, options),
         "picture" => refuse_options().and_then(|()| picture::run(&Tree::load(&root)?)),

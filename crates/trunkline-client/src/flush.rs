@@ -40,7 +40,8 @@ impl ClientCore {
     /// Starts throughput mode if both ends have it; otherwise neither uses it (LX-11).
     pub(crate) fn begin_to_gather(&mut self, welcome: &Welcome) {
         let wanted = self.options.throughput.is_some();
-        let has_both = |session: &crate::Session| session.features.contains(Features::THROUGHPUT);
+        let has_both =
+            |session: &crate::state::Session| session.features.contains(Features::THROUGHPUT);
         let granted = welcome
             .throughput
             .filter(|_| wanted && self.session().is_some_and(has_both));

@@ -1,5 +1,7 @@
-//! `cargo xtask layers`: the edges between crates are those of the table, and no others.
+//! `cargo xtask layers`: the edges between crates are those of the table, and no others; within a
+//! crate, imports go from higher rooms to lower ones.
 
+mod rooms;
 mod table;
 
 use std::fmt::Write as _;
@@ -27,11 +29,12 @@ struct CrateFacts {
     roots: Vec<(String, String)>,
 }
 
-/// Reads `cargo metadata` and applies the table.
-pub(crate) fn run(root: &Path) -> Result<Outcome, String> {
-    let crates = read_workspace(root)?;
+/// Reads `cargo metadata` and applies the table; checks the rooms.
+pub(crate) fn run(tree: &Tree) -> Result<Outcome, String> {
+    let crates = read_workspace(tree.root())?;
     let edges: usize = crates.iter().map(|c| c.edges.len()).sum();
-    let findings = crates.iter().flat_map(check_crate).collect();
+    let mut findings: Vec<Finding> = crates.iter().flat_map(check_crate).collect();
+    findings.extend(rooms::check(tree)?);
     Ok(Outcome {
         notes: vec![format!("layers: {} crates, {edges} edges", crates.len())],
         findings,

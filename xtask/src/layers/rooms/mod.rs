@@ -1,0 +1,170 @@
+//! Rooms: the modules of a crate in ranks. A file imports its own room and rooms of lower ranks.
+//!
+//! A room is a file or a folder that owns one thing; decision 0057 explains why. Files of one room may
+//! import each other. `lib.rs` is above all rooms.
+
+mod imports;
+
+use std::collections::BTreeMap;
+
+use self::imports::SourceFile;
+use super::RULE;
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+const TABLE_FILE: &str = "xtask/src/layers/rooms/mod.rs";
+
+/// Rooms from rank 0 up. A room is the path of a module; one with several paths is to be taken apart.
+type Ranks = &'static [&'static [&'static str]];
+
+#[rustfmt::skip]
+const CRATES: &[(&str, Ranks)] = &[
+    ("trunkline-engine", &[
+        &["caller", "sync", "update"],
+        &["accept age alias audit budget cell clock consumer engine feed field flags force group \
+           health interest latest lease library mirror order outbox outcome plain provider realtime \
+           registry retained search variable watch write writers"],
+        &["explain", "register", "store"],
+    ]),
+    ("trunkline-client", &[
+        &["account", "error", "event", "lane", "options", "outcome", "state", "table"],
+        &["receipt", "variable"],
+        &["answer audit batch browse client connection convergence delivery follow group open page \
+           provider queue reading request restore subscription typed watch wire write write_queue"],
+        &["explain", "flush", "forcing", "library", "local", "settle", "subscribe", "taking"],
+        &["output"],
+    ]),
+    ("trunkline-serve", &[
+        &["answers", "fault", "sync", "window", "write_run"],
+        &["request_budget", "updates"],
+        &["browse convergence forcing gathering group lease options orders provider requests session \
+           watch work write"],
+        &["explain", "open", "read"],
+    ]),
+    ("trunkline-stream", &[
+        &["journal", "linger", "sync", "wait"],
+        &["error", "options"],
+        &["directory element end fan forwarding held listener machine properties reader registry \
+           rendezvous report sim wait_shared writer"],
+    ]),
+    ("trunkline-record", &[
+        &["clock", "error", "place", "staging"],
+        &["backend", "card"],
+        &["queue", "read_queue"],
+        &["tdms_file", "tdms_recording"],
+        &["playback", "tdms_series"],
+        &["variables"],
+    ]),
+];
+
+/// The most files with inherent `impl`s of one type.
+const IMPL_FILES_MAX: usize = 4;
+
+/// Crate, type and number of files of the types that have more. The numbers only fall.
+const SPREAD: &[(&str, &str, usize)] = &[
+    ("trunkline-engine", "Consumer", 11),
+    ("trunkline-engine", "Engine", 29),
+    ("trunkline-engine", "Log", 6),
+    ("trunkline-engine", "Variable", 6),
+    ("trunkline-client", "ClientCore", 21),
+    ("trunkline-serve", "Session", 15),
+    ("trunkline-stream", "End", 6),
+    ("trunkline-stream", "WriterCore", 5),
+    ("trunkline-record", "WriteQueue", 8),
+];
+
+/// Applies the ranks and the bound to the crates of the table.
+pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for (name, ranks) in CRATES {
+        let files = imports::read_crate(tree, &format!("crates/{name}/src"))?;
+        findings.extend(check_order(ranks, &files));
+        let spread = SPREAD.iter().filter(|(of, ..)| of == name);
+        let spread = spread.map(|(_, type_name, files)| (*type_name, *files));
+        findings.extend(check_spread(name, &spread.collect(), &files));
+    }
+    Ok(findings)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Room {
+    name: &'static str,
+    rank: usize,
+}
+
+/// Each path of the ranks with its room.
+fn rooms_by_path(ranks: Ranks) -> BTreeMap<&'static str, Room> {
+    let mut rooms = BTreeMap::new();
+    for (rank, row) in ranks.iter().enumerate() {
+        for paths in *row {
+            let name = paths.split_whitespace().next().unwrap_or_default();
+            rooms.extend(paths.split_whitespace().map(|p| (p, Room { name, rank })));
+        }
+    }
+    rooms
+}
+
+/// The room that has the longest part of the path.
+fn room_of(rooms: &BTreeMap<&str, Room>, path: &[String]) -> Option<Room> {
+    let mut lengths = (1..=path.len()).rev();
+    lengths.find_map(|length| rooms.get(path[..length].join("/").as_str()).copied())
+}
+
+fn check_order(ranks: Ranks, files: &[SourceFile]) -> Vec<Finding> {
+    let rooms = rooms_by_path(ranks);
+    let is_module = |path: &str| files.iter().any(|f| f.module.join("/") == path);
+    let stale = rooms.keys().filter(|path| !is_module(path));
+    let mut findings: Vec<Finding> = stale
+        .map(|path| Finding::of_file(TABLE_FILE, RULE, format!("there is no module {path}")))
+        .collect();
+    for file in files.iter().filter(|file| !file.module.is_empty()) {
+        let Some(own) = room_of(&rooms, &file.module) else {
+            let message = format!("the file is in no room; give it a rank in {TABLE_FILE}");
+            findings.push(Finding::of_file(&file.path, RULE, message));
+            continue;
+        };
+        for (line, path) in &file.imports {
+            let message = match room_of(&rooms, path) {
+                Some(other) if other == own || other.rank < own.rank => continue,
+                Some(other) => format!(
+                    "{} ({}) imports {} ({}); move what it needs down, or pass it in",
+                    own.name, own.rank, other.name, other.rank
+                ),
+                None => format!(
+                    "`crate::{}` is in no room; name the module that defines it",
+                    path.join("::")
+                ),
+            };
+            findings.push(Finding::at(&file.path, *line, RULE, message));
+        }
+    }
+    findings
+}
+
+/// `spread` has the types that may be in more files than others.
+fn check_spread(krate: &str, spread: &BTreeMap<&str, usize>, files: &[SourceFile]) -> Vec<Finding> {
+    let mut counts: BTreeMap<&str, usize> = spread.keys().map(|name| (*name, 0)).collect();
+    for name in files.iter().flat_map(|file| &file.impls) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let finding = |(name, count)| {
+        let most = spread.get(name).copied().unwrap_or(IMPL_FILES_MAX);
+        let cure = if count > most {
+            format!("{most} may; move methods to types that own their data")
+        } else if count < most && spread.contains_key(name) {
+            format!("write this number in {TABLE_FILE}, or delete the line at {IMPL_FILES_MAX}")
+        } else {
+            return None;
+        };
+        let message = format!("`{name}` has inherent `impl`s in {count} files: {cure}");
+        Some(Finding::of_file(
+            &format!("crates/{krate}/src"),
+            RULE,
+            message,
+        ))
+    };
+    counts.into_iter().filter_map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests;
