@@ -55,7 +55,7 @@ pub struct Properties {
     pub total: u64,
     /// True while the two ends are connected.
     pub is_connected: bool,
-    /// Number of times that the connection was lost (NS-53).
+    /// Number of times that the connection was lost before the end of the stream (NS-53).
     pub disconnections: u64,
     /// Time since the connection was lost; `None` while connected and before the first connection.
     pub away_for: Option<Duration>,
