@@ -56,15 +56,15 @@ impl Fault {
     pub fn sentence(self) -> &'static str {
         match self {
             Fault::Cut => "a connection is cut at any byte, in order or by reset",
-            Fault::HalfOpen => "silence in one direction or both, and neither end is told",
+            Fault::HalfOpen => "silence in one direction or both, of which neither end is notified",
             Fault::Slow => "a machine's connections carry 2 kB/s to 500 kB/s",
             Fault::Late => "everything from and to a machine is up to 400 ms late",
             Fault::Refuse => "the engine's machine refuses connections",
-            Fault::EnginePause => "the engine's process stands still",
+            Fault::EnginePause => "the engine's process is stopped",
             Fault::EngineKill => "the engine's process is killed and started again",
-            Fault::ClientPause => "a client's process stands still",
+            Fault::ClientPause => "a client's process is stopped",
             Fault::ClientKill => "a client's process is killed and a new one started",
-            Fault::SlowReader => "a program takes nothing",
+            Fault::SlowReader => "a program takes no readings",
             Fault::ClockStep => "a machine's clock is set: an hour, ten years, a second back",
         }
     }

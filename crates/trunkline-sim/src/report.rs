@@ -117,8 +117,8 @@ impl Sum {
             ("updates", totals.updates),
             ("updates known from answers only", totals.hidden),
             ("readings checked", totals.readings),
-            ("updates told as missed", totals.lost),
-            ("of those, while away", totals.lost_while_away),
+            ("updates reported as missed", totals.lost),
+            ("of those, while disconnected", totals.lost_while_away),
             ("writes", totals.writes),
             ("writes that ended as unknown", totals.unknown),
             ("compare-and-set writes applied", totals.conditional),
@@ -129,7 +129,7 @@ impl Sum {
             ("digests that differed", totals.diverged),
             ("items repaired", totals.repaired),
             ("marks set again", totals.marked),
-            ("libraries that came and went", totals.deployed),
+            ("libraries deployed and removed", totals.deployed),
             ("connections of a hostile peer", totals.hostile),
         ];
         let is_violated = outcome.violation.is_some();

@@ -44,7 +44,7 @@ macro_rules! bugs {
 
 bugs! {
     variables {
-    /// The engine clears a mark after it has read the cell, and with it the mark made meanwhile.
+    /// The engine clears a mark after it has read the cell, and so clears a newer mark too.
     MarkClearedLate = "mark-cleared-late",
     /// Of several consumers that a write marks, only the first is woken.
     LostWake = "lost-wake",
@@ -54,27 +54,27 @@ bugs! {
     FeedCursor = "feed-cursor",
     /// The update leaves before the answer to the write that made it.
     AnswerAfterUpdate = "answer-after-update",
-    /// What was missed while disconnected is not counted at the reconnect.
+    /// Updates missed while disconnected are not counted at the reconnection.
     LostNotSettled = "lost-not-settled",
-    /// A subscription resumes as if it had the update behind the one it has.
+    /// A subscription resumes as if it already had the update after its last one.
     StaleResume = "stale-resume",
-    /// Nobody looks at the keep-alive deadline.
+    /// The keep-alive deadline is not checked.
     DeadlineNotChecked = "deadline-not-checked",
-    /// The client never grants room again for what its program has taken.
+    /// The client gives no new credit for what its program has taken.
     CreditNotReturned = "credit-not-returned",
-    /// Of two values that are coalesced, the older one stays.
+    /// Coalescing keeps the older of two values.
     OlderValueKept = "older-value-kept",
     /// The last member of a group is not committed.
     GroupTorn = "group-torn",
-    /// After a reconnect the client takes another epoch for the same one.
+    /// After a reconnection the client does not notice that the epoch has changed.
     EpochTakenForSame = "epoch-taken-for-same",
     /// The epoch is the count of starts, which begins again with a restored or new store.
     EpochIsCount = "epoch-is-count",
     /// A write without an answer when the connection broke ends as refused, not as unknown.
     UnknownAsRefused = "unknown-as-refused",
-    /// What the buffer of `last:n` drops is not counted.
+    /// Updates that the buffer of `last:n` drops are not counted.
     DropNotCounted = "drop-not-counted",
-    /// A reading that is taken while the connection is down does not say that it is stale.
+    /// A reading taken while the connection is down is not marked as stale.
     StaleNotSaid = "stale-not-said",
     /// A writer's own updates are not marked.
     OwnNotMarked = "own-not-marked",
@@ -82,9 +82,9 @@ bugs! {
     SilentDrop = "silent-drop",
     /// A write whose call has ended is sent on the next connection.
     EndedWriteSent = "ended-write-sent",
-    /// A handle of a variable that is gone reaches the one that has its slot now.
+    /// A handle of a removed variable reaches the variable that now has its slot.
     GenerationIgnored = "generation-ignored",
-    /// What a session has borrowed for its requests is not given back when it ends.
+    /// A session that ends does not return the bytes that it borrowed for its requests.
     BudgetKept = "budget-kept",
     /// Some marks are lost, and nothing else.
     LostMark = "lost-mark",
@@ -94,43 +94,43 @@ bugs! {
     CreditOffByOne = "credit-off-by-one",
     /// The reader never gives credit for what was read.
     CreditNotGiven = "credit-not-given",
-    /// What was lost with a connection is not sent again.
+    /// Data lost with a connection is not sent again.
     NotSentAgain = "not-sent-again",
-    /// After a reconnect what is not acknowledged is sent again, and taken again.
+    /// After a reconnection unacknowledged data is sent again, and accepted again.
     TakenTwice = "taken-twice",
-    /// The reader acknowledges bytes whose frame has begun and that have not come.
+    /// The reader acknowledges bytes of a frame that has not arrived completely.
     AckedTooEarly = "acked-too-early",
-    /// Nobody looks at the checksum of the stream's bytes.
+    /// The checksum of the stream's bytes is not checked.
     ChecksumIgnored = "checksum-ignored",
-    /// What has arrived counts as read.
+    /// Data counts as read when it arrives.
     FlushTooEarly = "flush-too-early",
-    /// What has been sent and not acknowledged does not count as left behind.
+    /// Data that was sent but not acknowledged does not count as undelivered.
     LeftMiscounted = "left-miscounted",
-    /// A successor of a reader begins behind what was written, not behind what was read.
+    /// A successor of a reader begins after what was written, not after what was read.
     SuccessorMisplaced = "successor-misplaced",
-    /// Nobody looks how long the peer is gone.
+    /// The time for which a peer may be gone is not checked.
     GoneForEver = "gone-for-ever",
-    /// Nobody looks whether the peer of a stream is silent.
+    /// The silence of a stream's peer is not checked.
     SilenceIgnored = "silence-ignored",
-    /// A writer's end rests and does not ask its program to be woken.
+    /// A writer's end becomes idle and does not ask its program to wake it.
     RestUntold = "rest-untold",
-    /// The journal says that it is on the disk, and is not.
+    /// The journal reports data as safe that is not on the disk.
     SyncSkipped = "sync-skipped",
-    /// The writer's journal is trimmed behind what was sent, not behind what is safe.
+    /// The writer's journal removes what was sent, not only what is safe.
     TrimmedTooEarly = "trimmed-too-early",
-    /// What the program is at counts as committed.
+    /// Elements that the program is still using count as committed.
     CommittedTooEarly = "committed-too-early",
-    /// A write that is out of time has written its first element.
+    /// A write that runs out of time has written its first element.
     LateWriteMoves = "late-write-moves",
-    /// A read that is out of time gives what there is.
+    /// A read that runs out of time returns the elements that there are.
     LateReadMoves = "late-read-moves",
-    /// An aborted writer's reader is told that nothing is missing.
+    /// The reader of an aborted writer learns that nothing is missing.
     AbortAsEnd = "abort-as-end",
     /// A reader that has everything sees an orderly end although its writer was aborted.
     AbortForgotten = "abort-forgotten",
-    /// The directory answers a peer that reads no answers.
+    /// The directory keeps answering a peer that reads no answers.
     ListedWithoutEnd = "listed-without-end",
-    /// Who comes back to a stream is not asked for the secret of the pair.
+    /// A peer that returns to a stream is not asked for the secret of the pair.
     SecretNotCompared = "secret-not-compared",
     }
 }

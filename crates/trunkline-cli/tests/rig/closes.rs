@@ -157,7 +157,7 @@ fn what_a_close_says_stayed_behind_is_exactly_what_the_reader_lacks() {
         record(check, "closes that left something", &some, "");
         let zero = "counts that were not what the reader lacks";
         record(check, zero, "0", "0");
-        let over = "closes over a cut, of them with elements said to be in doubt";
+        let over = "closes during a cut, of them with elements reported as in doubt";
         record(check, over, &format!("{cuts}, {in_doubt}"), "");
     }
 }

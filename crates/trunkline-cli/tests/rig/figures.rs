@@ -17,11 +17,11 @@ pub fn size<T>(short: T, full: T) -> T {
 const HEAD: &str = "\
 # The rig: faults with real processes
 
-`make rig` starts engines, clients and the ends of streams as processes, stops, kills and starves them,
-cuts their links, and measures what comes of it. It writes this table; a row is as old as its date, and the machine below is
-that of the last run. Why a row misses what is wanted stands under [Remarks](#remarks). The checks are
-the tests in `crates/trunkline-cli/tests/rig`, which run in a short form with every `make test`: there
-they assert what must hold on any machine, and no times.
+`make rig` runs engines, clients and the ends of streams as processes, stops and kills them, takes away
+their descriptors, cuts their links, and measures the effect. It writes this table. Each row has the date of
+its run; the machine below is that of the last run. [Remarks](#remarks) explains rows that miss their target.
+The checks are the tests in `crates/trunkline-cli/tests/rig`. Every `make test` runs them in a short form,
+which asserts what must hold on any machine, and no times.
 
 | Check | Figure | Measured | Wanted | When |
 |---|---|---|---|---|

@@ -136,7 +136,7 @@ fn both_processes_are_as_small_after_a_burst_of_texts_as_before() {
         let check = "F25, 10^6 texts of 1 KiB, then nothing";
         for (end, name) in ["writer", "reader"].into_iter().enumerate() {
             let mib = |kib: [u64; 2]| format!("{:.1}", kib[end] as f64 / 1024.0);
-            let figure = format!("resident memory of the {name}: before, behind the burst, idle");
+            let figure = format!("resident memory of the {name}: before, after the burst, idle");
             let measured = format!("{}, {}, {} MiB", mib(before), mib(full), mib(after));
             record(check, &figure, &measured, "1.2 times");
         }

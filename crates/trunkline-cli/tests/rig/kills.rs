@@ -115,7 +115,7 @@ fn the_passive_end_is_told_of_each_kill_of_the_active_one_and_nothing_of_it_stay
     if is_full() {
         let check = "F24, 1000 kills of the active end";
         for (figure, measured, wanted) in [
-            ("slowest to be told of a kill", seconds(killed), "3.5 s"),
+            ("slowest to learn of a kill", seconds(killed), "3.5 s"),
             (
                 "slowest where the connection goes silent, 100 of them",
                 seconds(vanished),

@@ -124,7 +124,7 @@ fn through(
         );
         record(
             &check,
-            "back after the heal, every update there or told",
+            "back after the heal, every update there or reported",
             &seconds(back),
             "",
         );

@@ -143,7 +143,7 @@ fn subscribers_that_stop_reading_cost_what_is_configured_and_are_told_what_they_
         );
         record(
             &check,
-            "updates skipped, all of them told exactly",
+            "updates skipped, all of them reported exactly",
             &skipped.to_string(),
             "exact",
         );

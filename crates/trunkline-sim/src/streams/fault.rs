@@ -67,22 +67,22 @@ impl Fault {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Cut => "a connection is cut at any byte, in order or by reset",
-            Self::HalfCut => "one end is told of a cut at once, the other late, with late bytes",
-            Self::HalfOpen => "silence in one direction or both, and neither end is told",
+            Self::HalfCut => "one end notices a cut at once, the other late, with late bytes",
+            Self::HalfOpen => "silence in one direction or both, of which neither end is notified",
             Self::Slow => "a connection carries 2 kB/s to 500 kB/s",
             Self::Late => "each direction of a connection is up to 6 s late",
             Self::Refuse => "connections are refused, or nobody answers",
-            Self::Replay => "what an earlier connection began with comes once more",
-            Self::Alter => "a bit is altered on the way",
-            Self::Pause => "a process stands still",
+            Self::Replay => "the first bytes of an earlier connection arrive again",
+            Self::Alter => "a bit is altered in transit",
+            Self::Pause => "a process is stopped",
             Self::Kill => "a process is killed and started again",
-            Self::Idle => "a program does nothing with its end",
+            Self::Idle => "a program does not use its end",
             Self::DiskFull => "a journal's disk is full",
             Self::DiskFails => "writes to a journal's disk fail",
             Self::SyncFails => "a sync of a journal fails",
             Self::PowerFails => "a machine with a journal loses power",
             Self::Hostile => "a stranger asks a directory again and again and reads no answer",
-            Self::Impostor => "somebody dials an end in the name of its peer, without their secret",
+            Self::Impostor => "an impostor dials an end as its peer, without the secret",
         }
     }
 }

@@ -24,12 +24,12 @@ impl Sum {
             ("connections", outcome.connections),
             ("elements written", totals.written),
             ("elements read and compared", totals.delivered),
-            ("calls that were not done in time", totals.late),
+            ("calls that ran out of time", totals.late),
             ("flushes checked", totals.flushed),
             ("ends created", totals.ends),
             ("of those, from a journal", totals.resumed),
-            ("readers told that their stream is over", totals.over),
-            ("counts of what was left behind checked", totals.lefts),
+            ("readers that learned that their stream is over", totals.over),
+            ("counts of undelivered elements checked", totals.lefts),
             ("streams compared after the heal", totals.compared),
         ];
         let is_violated = outcome.violation.is_some();
