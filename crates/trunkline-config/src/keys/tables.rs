@@ -81,7 +81,7 @@ pub(super) const ENGINE: &[Key] = &[
         "name",
         "text, at most 255 bytes",
         "the host's name",
-        "what the engine calls itself",
+        "name of the engine, which clients see",
     ),
     key(
         "store",
@@ -93,15 +93,15 @@ pub(super) const ENGINE: &[Key] = &[
         "audit_entries",
         "100 to 100,000,000",
         "100_000",
-        "entries that the audit keeps in the store; beyond, the oldest tenth is removed, and an entry \
-         says which",
+        "entries that the audit keeps in the store; beyond that, the oldest tenth is removed, and an \
+         entry records this",
     ),
     key(
         "audit_age",
         "duration, 1 min to 36,500 days, or \"none\"",
         "none",
-        "how old entries of the audit may be; once the oldest is a tenth older, those beyond it are \
-         removed, and an entry says which",
+        "maximum age of entries of the audit; once the oldest is a tenth older, all older ones are \
+         removed, and an entry records this",
     ),
     key(
         "listen",
@@ -113,13 +113,13 @@ pub(super) const ENGINE: &[Key] = &[
         "local_socket",
         "true or false",
         "true",
-        "make a Unix socket beside each port of 127.0.0.1, for programs of the same user",
+        "make a Unix socket for each port of 127.0.0.1, for programs of the same user",
     ),
     key(
         "shared_memory",
         "true or false",
         "true",
-        "let programs of the same user talk to the engine through shared memory",
+        "let programs of the same user connect through shared memory",
     ),
     key(
         "same_user",
@@ -137,31 +137,31 @@ pub(super) const ENGINE: &[Key] = &[
         "keep_alive",
         "duration, 10 ms to 1 h",
         "\"1s\"",
-        "how often a silent connection says that it lives",
+        "interval of keep-alives",
     ),
     key(
         "deadline",
         "duration, at least twice `keep_alive`, at most 1 day",
         "\"3s\"",
-        "a connection that was silent this long is dead",
+        "a connection that was silent for this long is closed",
     ),
     key(
         "health",
         "duration, at most 1 h; 0: never",
         "\"1s\"",
-        "how often the engine measures itself, into the variables of `_engine`",
+        "interval at which the engine updates the variables of `_engine`",
     ),
     key(
         "spin",
         "duration, at most 1 ms; 0: sleep at once",
         "\"50us\"",
-        "how long a connection thread looks for something to do before it sleeps, where that pays",
+        "how long a connection thread polls before it sleeps, where that pays off",
     ),
     key(
         "limits",
         "`[engine.limits]`",
         "all defaults",
-        "bounds of what clients may use",
+        "limits for clients",
     ),
 ];
 
@@ -249,7 +249,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "name",
         "a name within the library, such as `pump/mode`",
         "",
-        "where it is found",
+        "its name; the full name is `library/name`",
     ),
     key(
         "each",
@@ -315,19 +315,19 @@ pub(super) const VARIABLE: &[Key] = &[
         "coerce",
         "true or false",
         "false",
-        "pull values from outside `range` to its nearest end instead of refusing them",
+        "set values outside `range` to its nearest end instead of refusing them",
     ),
     shared(
         "precision",
         "0 to 17, or \"none\"",
         "none",
-        "digits after the point for people",
+        "number of decimal places when shown",
     ),
     shared(
         "access",
         "\"read-write\", \"read-only\" or \"write-only\"",
         "\"read-write\"",
-        "what clients may do at all",
+        "what clients may do",
     ),
     shared(
         "scope",
@@ -363,35 +363,34 @@ pub(super) const VARIABLE: &[Key] = &[
         "stall",
         "duration, 0 to 1 h",
         "0",
-        "how long a writer waits for a subscription to all updates that is full; 0: never, that \
-         subscription ends",
+        "how long a writer waits for a full `all` subscription; 0: not at all, the subscription ends",
     ),
     shared(
         "max_age",
         "duration, 1 ms to 365 days, or \"none\"",
         "none",
-        "a reading older than this says that it is stale",
+        "a reading older than this is marked as stale",
     ),
     shared(
         "retain",
         "true or false",
         "false",
-        "keep the newest value over a restart of the engine; it goes before `initial`",
+        "keep the newest value over a restart of the engine; it takes precedence over `initial`",
     ),
     shared(
         "single_writer",
         "true or false",
         "false",
-        "only one client may write it: the first that does, until it disconnects; then the next",
+        "only one client may write it: the first one that does, until it disconnects; then the next",
     ),
     shared(
         "audit",
         "\"complete\", \"best-effort\" or false; true is \"complete\"",
         "false",
-        "note every write of a client in the engine's audit: who, from where, old and new value, \
+        "record every write of a client in the engine's audit: who, from where, old and new value, \
          when, outcome. `\"complete\"`: a write waits until there is room for its entry, and is \
          refused while the store cannot keep it; `\"best-effort\"`: a write never waits, and the \
-         audit says how many entries are missing",
+         audit shows how many entries are missing",
     ),
     reaching(
         Reach::Override,
@@ -457,7 +456,7 @@ pub(super) const SCALE: &[Key] = &[
         "invert",
         "true (for `bool`), or a mask from 0 to 0xFFFF_FFFF (for `u32`)",
         "0",
-        "the bits to turn over (XOR)",
+        "the bits to invert (XOR)",
     ),
     key(
         "select",
@@ -515,19 +514,19 @@ pub(super) const TEMPLATE: &[Key] = &[
         "name",
         "text",
         "",
-        "what `[[use]]` calls it; different in all files",
+        "name that `[[use]]` refers to; unique in all files",
     ),
     key(
         "params",
         "table of \"string\", \"int\", \"float\" or \"bool\"",
         "none",
-        "the parameters that every row gives",
+        "the parameters that every row sets",
     ),
     key(
         "variable",
         "list of variables",
         "",
-        "what is made from each row",
+        "the variables to create from each row",
     ),
 ];
 
@@ -547,7 +546,7 @@ pub(super) const USE: &[Key] = &[
     ),
     key(
         "csv",
-        "a file beside this one or below it, whose first line names the parameters",
+        "a file in this folder or below it, whose first line names the parameters",
         "none",
         "one use per line, instead of `rows`",
     ),
@@ -593,6 +592,6 @@ pub(super) const WAVEFORM: &[Key] = &[
         "attributes",
         "table of single values",
         "none",
-        "what travels with the samples",
+        "values that belong to the samples",
     ),
 ];
