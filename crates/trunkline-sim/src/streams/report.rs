@@ -28,7 +28,10 @@ impl Sum {
             ("flushes checked", totals.flushed),
             ("ends created", totals.ends),
             ("of those, from a journal", totals.resumed),
-            ("readers that learned that their stream is over", totals.over),
+            (
+                "readers that learned that their stream is over",
+                totals.over,
+            ),
             ("counts of undelivered elements checked", totals.lefts),
             ("streams compared after the heal", totals.compared),
         ];
