@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
+use trunkline_types::{Level, Moment, Quality, Reason, Tick};
 
 use crate::clock::WallClock;
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ use crate::outbox::Wakes;
 use crate::sync::Mutex;
 use crate::update::Update;
 use crate::variable::Variable;
-use crate::write::publish_locked;
+use crate::write::{Commit, commit_undelayed};
 
 /// The variables with a `max_age`.
 #[derive(Debug, Default)]
@@ -87,11 +87,11 @@ impl Engine {
     /// of the next call.
     pub(crate) fn mark_stale(
         &self,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
         slice: usize,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
+        let now = moment.now;
         let mut ages = self.ages().state.lock();
         let State { queue, known } = &mut *ages;
         for _ in 0..slice {
@@ -109,7 +109,7 @@ impl Engine {
                 known.remove(&handle);
                 continue;
             };
-            let is_fresh = entry.look(&variable, max_age, (now, wall, self.wall_clock()), wakes);
+            let is_fresh = entry.look(&variable, max_age, moment, self.wall_clock(), wakes);
             let from = if is_fresh { entry.fresh } else { now };
             // However small `max_age` is, others get their turn.
             entry.due = from
@@ -145,9 +145,11 @@ impl Known {
         &mut self,
         variable: &Variable,
         max_age: Duration,
-        (now, wall, clock): (Tick, Timestamp, &WallClock),
+        moment: Moment,
+        clock: &WallClock,
         wakes: &mut Wakes,
     ) -> bool {
+        let Moment { now, wall } = moment;
         let mut state = variable.lock();
         let update = variable.update_locked(&state);
         let confirmed = state.confirmed();
@@ -179,12 +181,13 @@ impl Known {
             let clock = update.quality;
             let quality = Quality::uncertain(Reason::Stale);
             let quality = quality.with_clock(clock.clock(), clock.clock_sync());
-            let stale = Update {
+            let mut stale = Update {
                 quality,
                 writer: 0,
                 ..update
             };
-            self.sequence = publish_locked(variable, &mut state, stale, now, wall, wakes);
+            let commit = Commit::at(moment);
+            self.sequence = commit_undelayed(variable, &mut state, &mut stale, commit, wakes);
         }
         false
     }

@@ -22,7 +22,6 @@ pub struct Caller {
 /// The identity behind a request. Identities with secrets will be added with security; until then
 /// there are only these.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum Principal {
     /// The engine's own services and I/O servers.
     Engine,

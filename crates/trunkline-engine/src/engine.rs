@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use trunkline_types::name::{NameError, is_reserved, register_number};
-use trunkline_types::{Effort, Name, Pattern, Tick, Timestamp};
+use trunkline_types::{Effort, Moment, Name, Pattern, Tick, Timestamp};
 
 use crate::age::Ages;
 use crate::alias::Aliases;
@@ -29,6 +29,7 @@ use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, Weak};
 use crate::variable::Variable;
 use crate::watch::Watchers;
+use crate::write::BeginWrite;
 use crate::writers::Writers;
 
 /// Maximum number of items that one slice of [`Engine::poll`] or of
@@ -84,7 +85,7 @@ struct Inner {
     /// All open fields. The one opened or examined longest ago comes first.
     field_list: Mutex<VecDeque<Weak<Variable>>>,
     departed: Departed,
-    leases: Leases,
+    leases: Arc<Leases>,
     /// Number of groups committed so far.
     commits: AtomicUsize,
     audit: Arc<Audit>,
@@ -122,7 +123,7 @@ impl Engine {
                 fields: AtomicU32::new(0),
                 field_list: Mutex::new(VecDeque::new()),
                 departed: Departed::default(),
-                leases: Leases::default(),
+                leases: Arc::default(),
                 commits: AtomicUsize::new(0),
                 audit: Arc::default(),
                 aliases: Aliases::default(),
@@ -290,11 +291,12 @@ impl Engine {
     /// Returns the time at which it must be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
-        let aged = self.mark_stale(now, wall, SLICE, wakes);
-        if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
+        let moment = Moment { now, wall };
+        let aged = self.mark_stale(moment, SLICE, wakes);
+        if self.expire_pending(moment, SLICE, wakes) == SLICE {
             return Some(now);
         }
-        if !self.mark_ended(&mut { SLICE }, now, wall, wakes) {
+        if !self.mark_ended(&mut { SLICE }, moment, wakes) {
             return Some(now);
         }
         if self.fill_tables(SLICE) {
@@ -316,6 +318,16 @@ impl Engine {
                 visit(&variable);
             }
         }
+    }
+
+    /// What is asked before each write that a feature may carry out in another way, in this order.
+    pub(crate) fn hooks(&self) -> [BeginWrite; 4] {
+        [
+            Engine::begin_audited,
+            Engine::begin_alias,
+            Engine::begin_forced,
+            Engine::begin_provided,
+        ]
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -372,7 +384,7 @@ impl Engine {
         &self.inner.watchers
     }
 
-    pub(crate) fn leases(&self) -> &Leases {
+    pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.inner.leases
     }
 

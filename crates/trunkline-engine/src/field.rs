@@ -14,18 +14,19 @@
 //! under their variable's lock.
 
 use trunkline_types::{
-    Access, DataType, Level, Name, Pattern, Properties, Quality, Reason, Scope, Tick, Timestamp,
-    Value,
+    Access, DataType, Level, Moment, Name, Pattern, Properties, Quality, Reason, Scope, Tick,
+    Timestamp, Value,
 };
 
 use crate::caller::Caller;
 use crate::engine::Engine;
+use crate::force::Forced;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
-use crate::variable::{State, Variable};
-use crate::write::publish_locked;
+use crate::variable::{Committed, Extension, State, Variable};
+use crate::write::{Commit, commit_undelayed};
 
 /// Maximum number of open fields. Each occupies a slot.
 pub const FIELDS_MAX: u32 = 100_000;
@@ -66,6 +67,34 @@ struct Seen<'a> {
 pub(crate) struct OpenField {
     field: &'static Field,
     pub(crate) variable: Arc<Variable>,
+}
+
+/// The open fields of a variable.
+#[derive(Debug, Default)]
+struct OpenFields(Vec<OpenField>);
+
+impl Extension for OpenFields {
+    fn order(&self) -> u8 {
+        3
+    }
+
+    fn committed(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
+        let seen = seen(commit.variable, commit.state, commit.update);
+        for open in &self.0 {
+            refresh(open, &seen, commit.moment, wakes);
+        }
+    }
+
+    fn reconfigured(&self, at: &Committed<'_>, wakes: &mut Wakes) {
+        self.committed(at, wakes);
+    }
+}
+
+/// The open fields of the variable with this state.
+pub(crate) fn open_fields(state: &State) -> &[OpenField] {
+    state
+        .extension()
+        .map_or(&[], |OpenFields(fields): &OpenFields| fields.as_slice())
 }
 
 fn text(text: &str) -> Option<Value> {
@@ -312,7 +341,7 @@ impl Engine {
     ) -> Result<Arc<Variable>, AccessError> {
         match self.resolve(caller, name) {
             Err(AccessError::UnknownName { name, .. }) if name.contains('#') => {
-                self.open_field(caller, &name, now, wall)
+                self.open_field(caller, &name, Moment { now, wall })
             }
             other => other,
         }
@@ -322,8 +351,7 @@ impl Engine {
         &self,
         caller: &Caller,
         name: &str,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
     ) -> Result<Arc<Variable>, AccessError> {
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
         let base = self.resolve(caller, parsed.without_field())?;
@@ -366,8 +394,10 @@ impl Engine {
         };
         let update = base.update_locked(&state);
         let seen = seen(&base, &state, &update);
-        refresh(&open, &seen, now, wall, &mut Wakes::new());
-        state.add_field(open);
+        refresh(&open, &seen, moment, &mut Wakes::new());
+        base.change_extension(&mut state, |OpenFields(fields): &mut OpenFields| {
+            fields.push(open)
+        });
         drop(state);
         self.field_list()
             .lock()
@@ -419,7 +449,12 @@ impl Engine {
             variable.set_gone(&own);
             own.plains.leave_tables();
             drop(own);
-            state.remove_field(variable);
+            if let Some(OpenFields(fields)) = state.extension_mut() {
+                fields.retain(|open| !Arc::ptr_eq(&open.variable, variable));
+                if fields.is_empty() {
+                    base.detach::<OpenFields>(&mut state);
+                }
+            }
             self.uncount_field();
         }
         drop(state);
@@ -428,26 +463,9 @@ impl Engine {
     }
 }
 
-impl Variable {
-    /// Updates the open fields to the variable's current state. The caller holds its lock.
-    #[cold]
-    pub(crate) fn refresh_fields(
-        &self,
-        state: &State,
-        now: Tick,
-        wall: Timestamp,
-        wakes: &mut Wakes,
-    ) {
-        let update = self.update_locked(state);
-        let seen = seen(self, state, &update);
-        for open in state.fields() {
-            refresh(open, &seen, now, wall, wakes);
-        }
-    }
-}
-
 fn seen<'a>(variable: &'a Variable, state: &'a State, update: &'a Update) -> Seen<'a> {
-    let forced = state.forced().filter(|_| variable.is_forced());
+    let forced = state.extension::<Forced>();
+    let forced = forced.filter(|_| variable.is_forced());
     Seen {
         name: variable.name(),
         properties: variable.properties_locked(state),
@@ -457,7 +475,7 @@ fn seen<'a>(variable: &'a Variable, state: &'a State, update: &'a Update) -> See
     }
 }
 
-fn refresh(open: &OpenField, seen: &Seen<'_>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+fn refresh(open: &OpenField, seen: &Seen<'_>, moment: Moment, wakes: &mut Wakes) {
     let variable = &open.variable;
     let (value, quality) = match (open.field.value)(seen) {
         Some(value) => (Encoded::from_value(&value), Quality::GOOD),
@@ -474,15 +492,16 @@ fn refresh(open: &OpenField, seen: &Seen<'_>, now: Tick, wall: Timestamp, wakes:
     if is_same {
         return;
     }
-    let update = Update {
+    let mut update = Update {
         sequence: 0,
-        source_timestamp: wall,
-        engine_timestamp: wall,
+        source_timestamp: moment.wall,
+        engine_timestamp: moment.wall,
         quality,
         writer: 0,
         value,
     };
-    publish_locked(variable, &mut state, update, now, wall, wakes);
+    let commit = Commit::at(moment);
+    commit_undelayed(variable, &mut state, &mut update, commit, wakes);
 }
 
 fn properties(field: &Field, scope: Scope) -> Properties {

@@ -1,11 +1,11 @@
 //! Rare per-variable states, readable without the variable's lock: gone, stopped, forced, edited,
-//! guarded, audited, alias and plain; and the index of the provider.
+//! extended, audited, alias and plain; and the index of the provider.
 
 use trunkline_types::{AuditMode, Properties};
 
-use crate::outcome::Refusal;
+use crate::interest::Interests;
 use crate::plain::is_plain;
-use crate::sync::{Arc, Ordering};
+use crate::sync::Ordering;
 use crate::variable::{State, Variable};
 
 /// The variable was undeployed.
@@ -16,16 +16,15 @@ const STOPPED: u32 = 1 << 30;
 const FORCED: u32 = 1 << 28;
 /// The properties were edited after deployment.
 pub(crate) const EDITED: u32 = 1 << 29;
-/// The variable has a single writer or is leased.
-const GUARDED: u32 = 1 << 25;
+/// The variable has [extensions](crate::variable::Extension).
+const EXTENDED: u32 = 1 << 25;
 /// Writes by clients are recorded in the audit.
 pub(crate) const AUDITED: u32 = 1 << 24;
 /// The variable is a number without rules; see [`plain`](crate::plain).
 const PLAIN: u32 = 1 << 26;
 /// The variable is an alias: it shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
-/// Set on a plain variable that has more state than the fast path considers, or had it until its
-/// last subscriber left.
+/// Set on a plain variable that has subscribers that the fast path does not serve.
 const ATTENDED: u32 = 1 << 23;
 /// The bits that hold the index of the provider plus one.
 const PROVIDER: u32 = (1 << 23) - 1;
@@ -33,9 +32,6 @@ const PROVIDER: u32 = (1 << 23) - 1;
 /// Returns the flags of a new variable.
 pub(crate) fn first_flags(properties: &Properties) -> u32 {
     let mut flags = 0;
-    if properties.single_writer {
-        flags |= GUARDED;
-    }
     if properties.audit != AuditMode::Off {
         flags |= AUDITED;
     }
@@ -73,18 +69,36 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
 
-    /// Returns true if writing may be restricted to one client.
+    /// Returns true if the variable has extensions. The result holds as long as the caller holds the
+    /// lock.
     #[inline]
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & GUARDED != 0
+    pub(crate) fn is_extended(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & EXTENDED != 0
     }
 
-    /// Marks writing as restricted to one client, or as unrestricted. The caller holds the lock.
-    pub(crate) fn set_guarded(&self, state: &State, guarded: bool) {
-        match guarded {
-            true => self.set(state, GUARDED),
-            false => self.clear(state, GUARDED),
+    pub(crate) fn set_extended(&self, state: &State, extended: bool) {
+        match extended {
+            true => self.set(state, EXTENDED),
+            false => self.clear(state, EXTENDED),
         }
+    }
+
+    /// Returns true if a write may have to be carried out in another way than by a commit.
+    #[inline]
+    pub(crate) fn is_hooked(&self, is_client: bool) -> bool {
+        let flags = match is_client {
+            true => ALIAS | AUDITED | PROVIDER,
+            false => ALIAS,
+        };
+        // Relaxed: see `is_alias` and `provider_index`.
+        self.flags.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// Returns true if something may refuse a write: the variable is gone, stopped or extended. The
+    /// result holds as long as the caller holds the lock.
+    #[inline]
+    pub(crate) fn has_rules(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | EXTENDED) != 0
     }
 
     /// Returns true if writes by clients are recorded in the audit (B-24).
@@ -100,16 +114,16 @@ impl Variable {
         self.flags.load(Ordering::Relaxed) == PLAIN
     }
 
-    /// Marks the variable as one with subscribers or other state that a write has to consider. The
-    /// caller holds the lock.
+    /// Marks the variable as one with subscribers that the fast path does not serve. The caller holds
+    /// the lock.
     pub(crate) fn set_attended(&self, state: &State) {
         self.set(state, ATTENDED);
     }
 
-    /// Clears that mark, which opens the fast path again, if no such state is left. The caller
+    /// Clears that mark, which opens the fast path again, if no such subscriber is left. The caller
     /// holds the lock.
     pub(crate) fn forget_attended(&self, state: &State) {
-        if state.has_only_feeds() {
+        if state.interests().is_none_or(Interests::has_only_feeds) {
             self.clear(state, ATTENDED);
         }
     }
@@ -121,23 +135,10 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & (PLAIN | GONE | EDITED) == PLAIN
     }
 
-    /// Returns true if writes are blocked. The result holds as long as the caller holds the lock.
+    /// Returns true if every write is refused, also that of the source. The result holds as long as the caller holds the lock.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | FORCED) != 0
-    }
-
-    /// Returns the reason why writes are blocked, if they are.
-    pub(crate) fn blocked_by(&self, state: &State) -> Option<Refusal> {
-        let flags = self.flags.load(Ordering::Relaxed);
-        match state.forced().filter(|_| flags & FORCED != 0) {
-            _ if flags & GONE != 0 => Some(Refusal::Gone),
-            _ if flags & STOPPED != 0 => Some(Refusal::LibraryStopped),
-            Some(forced) => Some(Refusal::Forced {
-                by: Arc::clone(&forced.by),
-            }),
-            None => None,
-        }
     }
 
     /// Marks the variable as undeployed. The caller holds the lock, so no write is between its

@@ -15,11 +15,11 @@
 use std::collections::BTreeSet;
 
 use trunkline_types::{
-    AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value, WhyStage, WhyStep,
+    AuditAction, AuditOutcome, Moment, Quality, Reason, Tick, Timestamp, Value, WhyStage, WhyStep,
 };
 
 use crate::accept::{Accepted, encode};
-use crate::audit::{Change, Held, NoAuditRoom, OrderNote};
+use crate::audit::{NoAuditRoom, OrderNote};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
@@ -27,11 +27,11 @@ use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::provider::{Ask, Waiting};
 use crate::sync::{Arc, Mutex};
 use crate::update::{Encoded, Update};
-use crate::variable::{State, Variable};
-use crate::write::{Put, Write, publish_locked};
+use crate::variable::{Admission, Extension, State, Variable};
+use crate::write::{Call, Commit, Origin, WriteVerb, commit_undelayed};
 
-/// The forced state of a variable.
-#[derive(Clone, Debug)]
+/// The forced state of a variable. While forcing is off, it has no effect.
+#[derive(Debug)]
 pub(crate) struct Forced {
     /// The forced value.
     value: Encoded,
@@ -39,12 +39,42 @@ pub(crate) struct Forced {
     pub(crate) by: Arc<str>,
     since: Timestamp,
     /// The last update by its source, or its value before; `None` if it never had one.
-    pub(crate) behind: Option<Update>,
+    behind: Option<Update>,
+}
+
+impl Extension for Forced {
+    fn order(&self) -> u8 {
+        2
+    }
+
+    fn admit(
+        &mut self,
+        variable: &Variable,
+        asked: &Admission<'_>,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        if !variable.is_forced() {
+            return Ok(());
+        }
+        match asked {
+            Admission::Client { .. } => {}
+            Admission::Source(update) => {
+                self.behind = Some(Update {
+                    engine_timestamp: moment.wall,
+                    ..(*update).clone()
+                });
+            }
+            Admission::Quality(quality) => self.requalify(*quality, moment.wall),
+        }
+        Err(Refusal::Forced {
+            by: Arc::clone(&self.by),
+        })
+    }
 }
 
 impl Forced {
     /// Updates the quality of the value behind, as reported by the source.
-    pub(crate) fn requalify(&mut self, quality: Quality, wall: Timestamp) {
+    fn requalify(&mut self, quality: Quality, wall: Timestamp) {
         if let Some(behind) = &mut self.behind {
             behind.quality = match behind.quality.has_value() {
                 true => quality,
@@ -97,17 +127,32 @@ struct List {
 }
 
 impl Engine {
-    pub(crate) fn force(
+    /// Forces or unforces a variable, if a client asks for that.
+    pub(crate) fn begin_forced(
         &self,
-        put: Put<'_>,
-        variable: &Variable,
-        write: &Write<'_>,
+        call: &Call<'_>,
         wakes: &mut Wakes,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Option<Result<Attempt, Refusal>> {
+        let is_forcing = match (call.write.origin, call.write.verb) {
+            (Origin::Client, WriteVerb::Force) => true,
+            (Origin::Client, WriteVerb::Unforce) => false,
+            _ => return None,
+        };
+        let checked = call.check(&call.variable.properties());
+        Some(checked.and_then(|()| match is_forcing {
+            true => self.force(call, wakes),
+            false => self.unforce(call, wakes),
+        }))
+    }
+
+    fn force(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+        let Call {
+            variable, moment, ..
+        } = *call;
         let mut accepted = Accepted::nothing();
         encode(
             variable.data_type(),
-            &write.value,
+            &call.write.value,
             &mut accepted.update.value,
         )?;
         if let Some(realtime) = &variable.realtime {
@@ -119,43 +164,31 @@ impl Engine {
         if variable.is_gone() {
             return Err(Refusal::Gone);
         }
-        let old = Held::of_update(&variable.update_locked(&state));
-        let change = Change {
-            wall: put.wall,
-            old,
-            new: Some(&value),
-        };
-        let note = |outcome: &WriteOutcome, wakes: &mut Wakes| {
-            if let Some(audited) = put.audited {
-                self.note_write(audited, variable, change, outcome, wakes);
-            }
-        };
-        let before = state.put_forced(None);
-        let behind = match &before {
-            Some(before) => before.behind.clone(),
-            None => None,
-        };
+        let old = variable.update_locked(&state);
+        let before = state.extension::<Forced>();
+        let behind = before.and_then(|before| before.behind.clone());
         list.handles.insert(variable.handle());
         let is_applied = variable.is_forced();
         let forced = Forced {
             value: value.clone(),
-            by: Arc::from(put.caller.to_string()),
-            since: put.wall,
+            by: Arc::from(call.caller.to_string()),
+            since: moment.wall,
             behind,
         };
-        state.put_forced(Some(Box::new(forced)));
+        variable.attach(&mut state, forced);
         if list.is_off {
             let sequence = variable.sequence();
             let outcome = WriteOutcome::Unchanged(sequence);
-            note(&outcome, wakes);
+            call.inform_observer(self, &old, Some(&value), &outcome, wakes);
             return Ok(Attempt::Done(outcome));
         }
-        let sequence = apply(variable, &mut state, !is_applied, put, wakes);
+        let session = call.caller.session;
+        let sequence = apply(variable, &mut state, !is_applied, session, moment, wakes);
         let outcome = WriteOutcome::Applied(sequence);
-        note(&outcome, wakes);
+        call.inform_observer(self, &old, Some(&value), &outcome, wakes);
         drop(state);
         drop(list);
-        self.force_output(variable, put.now);
+        self.force_output(variable, moment.now);
         Ok(Attempt::Done(outcome))
     }
 
@@ -183,26 +216,15 @@ impl Engine {
         }
     }
 
-    pub(crate) fn unforce(
-        &self,
-        put: Put<'_>,
-        variable: &Variable,
-        wakes: &mut Wakes,
-    ) -> Result<Attempt, Refusal> {
+    fn unforce(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+        let variable = call.variable;
         let mut list = self.forcing().list.lock();
         let mut state = variable.lock();
-        let old = Held::of_update(&variable.update_locked(&state));
-        let sequence =
-            release(variable, &mut state, put.now, put.wall, wakes).ok_or(Refusal::NotForced)?;
-        let outcome = WriteOutcome::Applied(sequence);
-        if let Some(audited) = put.audited {
-            let change = Change {
-                wall: put.wall,
-                old,
-                new: Some(&variable.update_locked(&state).value),
-            };
-            self.note_write(audited, variable, change, &outcome, wakes);
-        }
+        let old = variable.update_locked(&state);
+        let sequence = release(variable, &mut state, call.moment, wakes);
+        let outcome = WriteOutcome::Applied(sequence.ok_or(Refusal::NotForced)?);
+        let new = variable.update_locked(&state).value;
+        call.inform_observer(self, &old, Some(&new), &outcome, wakes);
         drop(state);
         list.handles.remove(&variable.handle());
         drop(list);
@@ -250,16 +272,7 @@ impl Engine {
             outcome: AuditOutcome::Done,
         };
         self.note_order(caller, wall, note, &room, wakes);
-        let engine = Caller::engine();
-        let put = Put {
-            caller: &engine,
-            now,
-            wall,
-            may_stall: false,
-            completion: None,
-            audited: None,
-            watch: None,
-        };
+        let moment = Moment { now, wall };
         for variable in list
             .handles
             .iter()
@@ -268,9 +281,9 @@ impl Engine {
             let mut state = variable.lock();
             match (on, variable.is_forced()) {
                 (true, false) => {
-                    apply(&variable, &mut state, true, put, wakes);
+                    apply(&variable, &mut state, true, 0, moment, wakes);
                 }
-                (false, true) => show_behind(&variable, &mut state, now, wall, wakes),
+                (false, true) => show_behind(&variable, &mut state, moment, wakes),
                 _ => {}
             }
         }
@@ -301,8 +314,9 @@ impl Engine {
             outcome: AuditOutcome::Done,
         };
         self.note_order(caller, wall, note, &room, wakes);
+        let moment = Moment { now, wall };
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
-            let _sequence = release(&variable, &mut variable.lock(), now, wall, wakes);
+            let _sequence = release(&variable, &mut variable.lock(), moment, wakes);
         }
         Ok(handles.len())
     }
@@ -310,7 +324,8 @@ impl Engine {
     /// The line that `explain` shows for a forced variable.
     pub(crate) fn forced_state(&self, variable: &Variable) -> Option<WhyStep> {
         let state = variable.lock();
-        let forced = state.forced().filter(|_| variable.is_forced())?;
+        let forced = state.extension::<Forced>();
+        let forced = forced.filter(|_| variable.is_forced())?;
         let sentence = format!("it is forced by {} since {}", forced.by, forced.since);
         let next = format!("trunkline unforce {}", variable.name());
         Some(WhyStep::fault(WhyStage::Filter, sentence, next))
@@ -356,7 +371,8 @@ impl Engine {
 
 fn held(variable: &Variable) -> Option<ForcedVariable> {
     let state = variable.lock();
-    let forced = state.forced().filter(|_| !variable.is_gone())?;
+    let forced = state.extension::<Forced>();
+    let forced = forced.filter(|_| !variable.is_gone())?;
     let shown = match variable.is_forced() {
         true => forced.behind.clone(),
         false => Some(variable.update_locked(&state)).filter(|update| update.sequence > 0),
@@ -376,63 +392,51 @@ fn apply(
     variable: &Variable,
     state: &mut State,
     remember: bool,
-    put: Put<'_>,
+    session: u32,
+    moment: Moment,
     wakes: &mut Wakes,
 ) -> u64 {
     let current = variable.update_locked(state);
-    let Some(forced) = state.forced_mut() else {
+    let Some(forced) = state.extension_mut::<Forced>() else {
         return current.sequence;
     };
     if remember {
         forced.behind = (current.sequence > 0).then_some(current);
     }
-    let stamp = match variable.deployed().timestamps {
-        true => put.wall,
-        false => Timestamp::UNIX_EPOCH,
-    };
-    let update = Update {
+    let stamp = stamp_of(variable, moment);
+    let mut update = Update {
         sequence: 0,
         source_timestamp: stamp,
         engine_timestamp: stamp,
         quality: Quality::GOOD.with_forced(true),
-        writer: put.caller.session,
+        writer: session,
         value: forced.value.clone(),
     };
     variable.set_forced(state, true);
-    publish_locked(variable, state, update, put.now, put.wall, wakes)
+    commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes)
 }
 
 /// Ends the forcing of a variable. Returns `None` if it was not forced. The caller holds the lock.
 fn release(
     variable: &Variable,
     state: &mut State,
-    now: Tick,
-    wall: Timestamp,
+    moment: Moment,
     wakes: &mut Wakes,
 ) -> Option<u64> {
-    state.forced()?;
+    state.extension::<Forced>()?;
     if variable.is_forced() {
-        show_behind(variable, state, now, wall, wakes);
+        show_behind(variable, state, moment, wakes);
     }
-    state.put_forced(None);
+    variable.detach::<Forced>(state);
     Some(variable.sequence())
 }
 
 /// Ends the forcing and publishes the value behind.
-fn show_behind(
-    variable: &Variable,
-    state: &mut State,
-    now: Tick,
-    wall: Timestamp,
-    wakes: &mut Wakes,
-) {
+fn show_behind(variable: &Variable, state: &mut State, moment: Moment, wakes: &mut Wakes) {
     variable.set_forced(state, false);
-    let behind = state.forced_mut().and_then(|forced| forced.behind.take());
-    let stamp = match variable.deployed().timestamps {
-        true => wall,
-        false => Timestamp::UNIX_EPOCH,
-    };
-    let update = match behind {
+    let forced = state.extension_mut::<Forced>();
+    let stamp = stamp_of(variable, moment);
+    let mut update = match forced.and_then(|forced| forced.behind.take()) {
         Some(behind) => Update {
             engine_timestamp: stamp,
             ..behind
@@ -446,7 +450,15 @@ fn show_behind(
             value: Encoded::from_value(&Value::default_of(variable.data_type())),
         },
     };
-    publish_locked(variable, state, update, now, wall, wakes);
+    commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes);
+}
+
+/// The timestamp of an update made now.
+fn stamp_of(variable: &Variable, moment: Moment) -> Timestamp {
+    match variable.deployed().timestamps {
+        true => moment.wall,
+        false => Timestamp::UNIX_EPOCH,
+    }
 }
 
 /// The number of variables concerned, in words.

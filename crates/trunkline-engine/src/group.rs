@@ -16,11 +16,10 @@ mod rooms;
 
 use std::collections::BTreeMap;
 
-use trunkline_types::{AuditMode, Tick, Timestamp};
+use trunkline_types::{AuditMode, Moment, Tick, Timestamp};
 
-use crate::accept::{Accepted, accept};
-use crate::alias::Following;
-use crate::audit::{Asked, AuditRoom, Audited, Change, Held, NoAuditRoom, is_noted};
+use crate::accept::Accepted;
+use crate::audit::{AuditRoom, Audited, NoAuditRoom, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
@@ -29,7 +28,8 @@ use crate::sync::{Arc, MutexGuard, Ordering};
 use crate::update::Update;
 use crate::variable::{PropertiesRef, State, Variable};
 use crate::write::{
-    Decision, Origin, Put, Write, WriteVerb, check, check_expected, count_refused, decide,
+    Call, Commit, Decision, Origin, Write, WriteVerb, admit, check_expected, commit_update,
+    count_refused, decide,
 };
 
 pub(crate) use self::rooms::GroupRooms;
@@ -78,9 +78,17 @@ pub struct Snapshot {
     pub updates: Vec<Result<Update, AccessError>>,
 }
 
+/// A group while it is written.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    caller: &'a Caller,
+    moment: Moment,
+    members: &'a [GroupMember<'a>],
+}
+
 /// A member whose variable was found, with the decision on its write.
 struct Candidate<'a> {
-    variable: &'a Arc<Variable>,
+    call: Call<'a>,
     properties: PropertiesRef<'a>,
     accepted: Accepted,
     decision: Decision,
@@ -104,14 +112,11 @@ impl Engine {
         members: &[GroupMember<'_>],
         wakes: &mut Wakes,
     ) -> GroupAttempt {
-        let put = Put {
+        let moment = Moment { now, wall };
+        let group = Group {
             caller,
-            now,
-            wall,
-            may_stall: true,
-            completion: None,
-            audited: None,
-            watch: None,
+            moment,
+            members,
         };
         let none = AuditRoom::default();
         if members.len() > GROUP_MAX {
@@ -119,7 +124,7 @@ impl Engine {
                 let (given, max) = (members.len(), GROUP_MAX);
                 (at, Refusal::GroupTooLarge { given, max })
             });
-            return self.refuse_group(put, members, refused.collect(), &none, wakes);
+            return self.refuse_group(group, refused.collect(), &none, wakes);
         }
         let variables = members
             .iter()
@@ -140,19 +145,19 @@ impl Engine {
             }
             Err(NoAuditRoom::Unstored) => {
                 let refused = complete.into_iter().map(|at| (at, Refusal::AuditFull));
-                return self.refuse_group(put, members, refused.collect(), &none, wakes);
+                return self.refuse_group(group, refused.collect(), &none, wakes);
             }
         };
         loop {
-            let candidates = match self.candidates(put, members, &variables) {
+            let candidates = match self.candidates(group, &variables) {
                 Ok(candidates) => candidates,
-                Err(refused) => return self.refuse_group(put, members, refused, &room, wakes),
+                Err(refused) => return self.refuse_group(group, refused, &room, wakes),
             };
-            match self.put_group(put, members, candidates, &room, wakes) {
+            match self.put_group(group, candidates, &room, wakes) {
                 Ok(Some(attempt)) => return attempt,
                 // A member was edited between check and lock, so its check is no longer valid.
                 Ok(None) => {}
-                Err(refused) => return self.refuse_group(put, members, refused, &room, wakes),
+                Err(refused) => return self.refuse_group(group, refused, &room, wakes),
             }
         }
     }
@@ -160,14 +165,14 @@ impl Engine {
     /// Step 1 for each member, without locks.
     fn candidates<'e>(
         &self,
-        put: Put<'_>,
-        members: &[GroupMember<'_>],
+        group: Group<'e>,
         variables: &'e [Option<Arc<Variable>>],
     ) -> Result<Vec<Candidate<'e>>, Refused> {
+        let members = group.members;
         let (mut refused, mut found) = (Refused::new(), Vec::with_capacity(members.len()));
         let mut seen = BTreeMap::new();
         for (at, (member, variable)) in members.iter().zip(variables).enumerate() {
-            match self.candidate(put, member, variable.as_ref()) {
+            match self.candidate(group, member, variable.as_deref()) {
                 Ok(candidate) => found.push(candidate),
                 Err(refusal) => {
                     refused.insert(at, refusal);
@@ -186,14 +191,15 @@ impl Engine {
 
     fn candidate<'e>(
         &self,
-        put: Put<'_>,
-        member: &GroupMember<'_>,
-        variable: Option<&'e Arc<Variable>>,
+        group: Group<'e>,
+        member: &'e GroupMember<'_>,
+        variable: Option<&'e Variable>,
     ) -> Result<Candidate<'e>, Refusal> {
         let write = &member.write;
         let variable = variable.ok_or_else(|| self.refuse_handle(member.handle))?;
         let properties = variable.properties();
-        check(put.caller, variable, &properties, write)?;
+        let call = Call::of(group.caller, group.moment, variable, write);
+        call.check(&properties)?;
         if write.origin != Origin::Client || !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
         {
             let why = "only values that clients put or set are written in a group; give other \
@@ -211,13 +217,9 @@ impl Engine {
             return Err(Refusal::NotGroupable { why });
         }
         let mut accepted = Accepted::nothing();
-        accept(&properties, write, put.wall, &mut accepted)?;
-        self.wall_clock().mark(&mut accepted.update.quality);
-        if let Some(realtime) = &variable.realtime {
-            realtime.check_length(accepted.update.value.as_slice())?;
-        }
+        self.accept_write(&call, &properties, &mut accepted)?;
         Ok(Candidate {
-            variable,
+            call,
             properties,
             accepted,
             decision: Decision::Commit { changed: true },
@@ -227,16 +229,16 @@ impl Engine {
     /// Steps 2 to 4. Returns `None` if the members must be checked again.
     fn put_group(
         &self,
-        put: Put<'_>,
-        members: &[GroupMember<'_>],
+        group: Group<'_>,
         mut candidates: Vec<Candidate<'_>>,
         room: &AuditRoom,
         wakes: &mut Wakes,
     ) -> Result<Option<GroupAttempt>, Refused> {
+        let members = group.members;
         let mut locked = lock_all(&candidates);
         let is_current = |(at, state): &(usize, MutexGuard<'_, State>)| {
             let candidate = candidates.get(*at);
-            candidate.is_some_and(|one| one.variable.is_current(state, &one.properties))
+            candidate.is_some_and(|one| one.call.variable.is_current(state, &one.properties))
         };
         if !locked.iter().all(is_current) {
             return Ok(None);
@@ -244,10 +246,10 @@ impl Engine {
         let mut rooms = GroupRooms::default();
         let mut refused = Refused::new();
         for (at, state) in &mut locked {
-            let (Some(one), Some(member)) = (candidates.get_mut(*at), members.get(*at)) else {
+            let Some(one) = candidates.get_mut(*at) else {
                 continue;
             };
-            match self.decide_member(put, one, &member.write, state) {
+            match self.decide_member(one, state) {
                 Ok(decision) => one.decision = decision,
                 Err(refusal) => {
                     refused.insert(*at, refusal);
@@ -257,14 +259,14 @@ impl Engine {
                 (&one.decision, state.interests())
             {
                 let bytes = one.accepted.update.value.as_slice().len();
-                let (stall, handle) = (one.properties.stall, member.handle);
+                let (stall, handle) = (one.properties.stall, one.call.variable.handle());
                 interests.ask_for_room(*changed, bytes, stall, handle, &mut rooms);
             }
         }
         if !refused.is_empty() {
             return Err(refused);
         }
-        if let Err((until, handle)) = rooms.reserve(put.now, wakes) {
+        if let Err((until, handle)) = rooms.reserve(group.moment.now, wakes) {
             return Ok(Some(GroupAttempt::WouldBlock { until, handle }));
         }
         // Numbered under the locks, so that groups with a common variable are numbered in the order
@@ -280,25 +282,27 @@ impl Engine {
                 continue;
             }
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
-                let noted = members.get(*at).and_then(|member| {
-                    let is_noted = is_noted(one.variable, member.write.verb);
-                    let room = room.of(one.variable);
-                    is_noted.then(|| Asked::of(put.caller, one.variable, &member.write, room))
-                });
-                let before = noted.is_some().then(|| one.variable.update_locked(state));
-                *outcome = commit_member(put, one, state, &mut rooms, wakes);
-                if let (Some(asked), Some(before)) = (noted, before) {
+                let Call {
+                    caller,
+                    variable,
+                    write,
+                    ..
+                } = one.call;
+                let audited = is_noted(variable, write.verb)
+                    .then(|| Audited::new(caller, variable, write, room.of(variable)));
+                let before = audited.as_ref().map(|_| variable.update_locked(state));
+                *outcome = commit_member(one, state, &mut rooms, wakes);
+                if let (Some(audited), Some(before)) = (&audited, &before) {
                     let is_applied = matches!(outcome, WriteOutcome::Applied(_));
-                    let change = Change {
-                        wall: put.wall,
-                        old: Held::of_update(&before),
-                        new: is_applied.then_some(&one.accepted.update.value),
+                    let new = is_applied.then_some(&one.accepted.update.value);
+                    let call = Call {
+                        observer: Some(audited),
+                        ..one.call
                     };
-                    let audited = Audited::new(asked);
-                    self.note_write(&audited, one.variable, change, outcome, wakes);
+                    call.inform_observer(self, before, new, outcome, wakes);
                 }
-                if one.variable.is_guarded() {
-                    self.take_guard(put.caller, one.variable, state, &one.properties);
+                if variable.is_extended() {
+                    variable.written(state, caller, &one.properties);
                 }
             }
         }
@@ -312,23 +316,21 @@ impl Engine {
 
     fn decide_member(
         &self,
-        put: Put<'_>,
         one: &mut Candidate<'_>,
-        write: &Write<'_>,
         state: &mut State,
     ) -> Result<Decision, Refusal> {
         let Candidate {
-            variable,
+            call,
             properties,
             accepted,
             ..
         } = one;
-        if variable.is_guarded() {
-            self.check_guard(put.caller, put.now, variable, state, properties)?;
+        if call.variable.has_rules() {
+            admit(call, state, properties, accepted)?;
         }
-        let decision = decide(variable, state, properties, write, accepted, put.wall)?;
-        if let Some(expected) = write.expected {
-            check_expected(self.epoch(), variable, expected)?;
+        let decision = decide(call, state, properties, accepted)?;
+        if let Some(expected) = call.write.expected {
+            check_expected(self.epoch(), call.variable, expected)?;
         }
         Ok(decision)
     }
@@ -336,13 +338,16 @@ impl Engine {
     /// Counts the refusals, and refuses the other members with the name of the first one refused.
     fn refuse_group(
         &self,
-        put: Put<'_>,
-        members: &[GroupMember<'_>],
+        group: Group<'_>,
         mut refused: Refused,
         room: &AuditRoom,
         wakes: &mut Wakes,
     ) -> GroupAttempt {
-        let caller = put.caller;
+        let Group {
+            caller,
+            moment,
+            members,
+        } = group;
         // An audit that is full cannot take an entry about that.
         let has_room = !refused
             .values()
@@ -367,8 +372,12 @@ impl Engine {
             let outcome = count_refused(&variable, refusal);
             if has_room && is_noted(&variable, member.write.verb) {
                 let room = room.of(&variable);
-                let audited = Audited::new(Asked::of(caller, &variable, &member.write, room));
-                self.note_end(&audited, &variable, put.wall, &outcome, wakes);
+                let audited = Audited::new(caller, &variable, &member.write, room);
+                let call = Call {
+                    observer: Some(&audited),
+                    ..Call::of(caller, moment, &variable, &member.write)
+                };
+                call.inform_observer(self, &variable.update(), None, &outcome, wakes);
             }
             outcome
         };
@@ -456,18 +465,17 @@ fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, Stat
     let mut order: Vec<(u32, usize)> = candidates
         .iter()
         .enumerate()
-        .map(|(at, one)| (one.variable.handle(), at))
+        .map(|(at, one)| (one.call.variable.handle(), at))
         .collect();
     order.sort_unstable();
     order
         .into_iter()
-        .filter_map(|(_, at)| Some((at, candidates.get(at)?.variable.lock())))
+        .filter_map(|(_, at)| Some((at, candidates.get(at)?.call.variable.lock())))
         .collect()
 }
 
 /// Step 4 for one member. The caller holds its lock.
 fn commit_member(
-    put: Put<'_>,
     one: &mut Candidate<'_>,
     state: &mut State,
     rooms: &mut GroupRooms,
@@ -480,26 +488,21 @@ fn commit_member(
             return WriteOutcome::Unchanged(sequence);
         }
     };
+    let Call {
+        caller,
+        variable,
+        moment,
+        ..
+    } = one.call;
     let update = &mut one.accepted.update;
-    update.writer = put.caller.session;
+    update.writer = caller.session;
     if one.properties.timestamps {
-        update.engine_timestamp = put.wall;
+        update.engine_timestamp = moment.wall;
     }
-    state.offered += 1;
-    let sequence = one.variable.publish(state, update);
-    state.announce(update, changed, Some(rooms), wakes);
-    if !state.fields().is_empty() {
-        one.variable.refresh_fields(state, put.now, put.wall, wakes);
-    }
-    if !state.followers().is_empty() {
-        let following = Following {
-            source: one.variable,
-            update,
-            now: put.now,
-            wall: put.wall,
-            watched: 0,
-        };
-        following.tell(state, wakes);
-    }
-    WriteOutcome::Applied(sequence)
+    let commit = Commit {
+        changed,
+        group: Some(rooms),
+        ..Commit::at(moment)
+    };
+    WriteOutcome::Applied(commit_update(variable, state, update, commit, wakes))
 }

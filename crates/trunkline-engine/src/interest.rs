@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::feed::{Feed, Reserve, Room};
+use crate::feed::{Feed, Reserve, Room, Stall};
 use crate::group::GroupRooms;
 use crate::outbox::{Outbox, Wakes};
 use crate::realtime::ReaderFifo;
@@ -212,8 +212,7 @@ impl Interests {
         &mut self,
         changed: bool,
         bytes: usize,
-        now: Tick,
-        stall: Duration,
+        stall: Stall,
         wakes: &mut Wakes,
     ) -> Result<(), Tick> {
         if self.feeds.is_empty() {
@@ -223,9 +222,9 @@ impl Interests {
         // Full feeds come first. A write that one of them refuses must not take room from the
         // others even for a moment, because their writers could then find them full.
         let several = self.feeds.len() > 1;
-        let mut blocked = self.reserve_where(changed, room, (now, stall), wakes, several);
+        let mut blocked = self.reserve_where(changed, room, stall, wakes, several);
         if blocked.is_none() && several {
-            blocked = self.reserve_where(changed, room, (now, stall), wakes, false);
+            blocked = self.reserve_where(changed, room, stall, wakes, false);
         }
         let Some(until) = blocked else {
             return Ok(());
@@ -249,7 +248,7 @@ impl Interests {
         &mut self,
         changed: bool,
         room: Room,
-        (now, stall): (Tick, Duration),
+        stall: Stall,
         wakes: &mut Wakes,
         full_only: bool,
     ) -> Option<Tick> {
@@ -261,7 +260,7 @@ impl Interests {
             {
                 continue;
             }
-            match interest.feed.reserve(room, now, stall, wakes) {
+            match interest.feed.reserve(room, stall, wakes) {
                 Reserve::Reserved(turn) => interest.reserved = Some(turn),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {
@@ -319,7 +318,7 @@ impl Interests {
         &mut self,
         update: &mut Update,
         changed: bool,
-        time: (Tick, Duration),
+        stall: Stall,
         wakes: &mut Wakes,
         publish: impl FnOnce(&mut Update),
     ) -> Result<(), Tick> {
@@ -333,7 +332,7 @@ impl Interests {
             let place = interest.place;
             match interest
                 .feed
-                .commit_one(place, update, time, wakes, publish)
+                .commit_one(place, update, stall, wakes, publish)
             {
                 Reserve::Reserved(_) => {}
                 Reserve::Ended => interest.missed += 1,

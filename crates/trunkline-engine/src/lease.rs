@@ -14,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use trunkline_types::{Granted, LeaseVerb};
-use trunkline_types::{Position, Properties, Tick};
+use trunkline_types::{Moment, Position, Properties, Tick};
 
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
 use crate::outcome::Refusal;
 use crate::sync::{Arc, Mutex};
-use crate::variable::{State, Variable};
-use crate::write::check_expected;
+use crate::variable::{Admission, Extension, State, Variable};
+use crate::write::{WriteVerb, check_expected};
 
 /// Maximum duration of a lease. A live holder renews it.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -80,9 +80,10 @@ pub struct HeldBy {
     pub waiting: usize,
 }
 
-/// The write restrictions of one variable.
-#[derive(Debug, Default)]
-pub(crate) struct Hold {
+/// The write restrictions of one variable: there while it is leased or has a single writer.
+#[derive(Debug)]
+struct Hold {
+    leases: Arc<Leases>,
     lease: Option<Lease>,
     /// The single writer, if the variable has one.
     writer: Option<Holder>,
@@ -125,13 +126,72 @@ impl Holder {
 }
 
 impl Hold {
-    fn is_empty(&self) -> bool {
-        self.lease.is_none() && self.writer.is_none() && self.queue.is_empty()
-    }
-
     /// The lease, unless it has expired.
     fn lease_at(&self, now: Tick) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.until > now)
+    }
+
+    /// The single writer, if it is another session.
+    fn other_writer(&self, properties: &Properties, caller: &Caller) -> Option<&Holder> {
+        let writer = self.writer.as_ref()?;
+        (properties.single_writer && writer.session != caller.session).then_some(writer)
+    }
+}
+
+impl Extension for Hold {
+    fn order(&self) -> u8 {
+        1
+    }
+
+    /// Checks that a client may write the variable now; if a single writer prevents it, queues the
+    /// client.
+    fn admit(
+        &mut self,
+        variable: &Variable,
+        asked: &Admission<'_>,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        let Admission::Client {
+            caller,
+            verb,
+            properties,
+        } = asked
+        else {
+            return Ok(());
+        };
+        // A request only reads.
+        if caller.principal == Principal::Engine || *verb == WriteVerb::Request {
+            return Ok(());
+        }
+        if let Some(lease) = self.lease_at(moment.now)
+            && lease.holder.session != caller.session
+        {
+            return Err(leased(lease, moment.now));
+        }
+        let Some(writer) = self.other_writer(properties, caller) else {
+            return Ok(());
+        };
+        let by = Arc::clone(&writer.who);
+        let waits = self.queue.iter().any(|one| one.session == caller.session);
+        if !waits && self.queue.len() < WRITERS_WAITING_MAX {
+            self.queue.push_back(Holder::of(caller));
+            let mut list = self.leases.list.lock();
+            list.note(caller.session, variable.handle());
+        }
+        Err(Refusal::SingleWriter { by })
+    }
+
+    /// Makes the client that wrote the variable its single writer, if it is to have one and has
+    /// none yet.
+    fn written(&mut self, variable: &Variable, caller: &Caller, properties: &Properties) {
+        if properties.single_writer
+            && caller.principal != Principal::Engine
+            && self.writer.is_none()
+        {
+            self.writer = Some(Holder::of(caller));
+            let mut list = self.leases.list.lock();
+            list.note(caller.session, variable.handle());
+        }
     }
 }
 
@@ -162,7 +222,8 @@ impl Engine {
         if variable.is_gone() {
             return Err(Refusal::Gone);
         }
-        let held = state.hold().and_then(|hold| hold.lease_at(now));
+        let hold = state.extension::<Hold>();
+        let held = hold.and_then(|hold| hold.lease_at(now));
         let is_own = match held {
             Some(lease) if lease.holder.session != caller.session => {
                 return Err(leased(lease, now));
@@ -178,13 +239,14 @@ impl Engine {
         let sequence = variable.sequence();
         if request.verb == LeaseVerb::Release {
             self.end_lease(&mut state, handle);
-            variable.refresh_guard(&mut state, &properties);
+            self.refresh_hold(&variable, &mut state, &properties);
             return Ok(Granted {
                 duration: Duration::ZERO,
                 sequence,
             });
         }
-        if let Some(other) = other_writer(&state, &properties, caller) {
+        let hold = state.extension::<Hold>();
+        if let Some(other) = hold.and_then(|hold| hold.other_writer(&properties, caller)) {
             return Err(Refusal::SingleWriter {
                 by: Arc::clone(&other.who),
             });
@@ -192,11 +254,13 @@ impl Engine {
         let duration = request.duration.clamp(LEASE_MIN, LEASE_MAX);
         let until = now.saturating_add(duration);
         self.end_lease(&mut state, handle);
-        state.make_hold().lease = Some(Lease {
-            holder: Holder::of(caller),
-            until,
-        });
-        variable.refresh_guard(&mut state, &properties);
+        self.make_hold(&variable, &mut state);
+        if let Some(hold) = state.extension_mut::<Hold>() {
+            hold.lease = Some(Lease {
+                holder: Holder::of(caller),
+                until,
+            });
+        }
         let mut list = self.leases().list.lock();
         list.ends.insert((until, handle));
         list.note(caller.session, handle);
@@ -205,7 +269,8 @@ impl Engine {
 
     /// Ends the lease, whichever session holds it, and removes it from the list.
     fn end_lease(&self, state: &mut State, handle: u32) {
-        if let Some(lease) = state.hold_mut().and_then(|hold| hold.lease.take()) {
+        let hold = state.extension_mut::<Hold>();
+        if let Some(lease) = hold.and_then(|hold| hold.lease.take()) {
             let mut list = self.leases().list.lock();
             list.ends.remove(&(lease.until, handle));
         }
@@ -214,7 +279,7 @@ impl Engine {
     /// Removes all holds and queued writers of a variable that is being undeployed.
     pub(crate) fn forget_holds(&self, variable: &Variable, state: &mut State) {
         let handle = variable.handle();
-        let Some(hold) = state.hold() else {
+        let Some(hold) = state.extension::<Hold>() else {
             return;
         };
         let holder = hold.lease.as_ref().map(|lease| &lease.holder);
@@ -228,16 +293,16 @@ impl Engine {
             }
         }
         drop(list);
-        state.drop_hold();
+        variable.detach::<Hold>(state);
     }
 
     /// Returns the session with the exclusive right to write a variable now, if there is one.
     pub fn held_by(&self, variable: &Variable, now: Tick) -> Option<HeldBy> {
-        if !variable.is_guarded() {
+        if !variable.is_extended() {
             return None;
         }
         let state = variable.lock();
-        let hold = state.hold()?;
+        let hold = state.extension::<Hold>()?;
         let waiting = hold.queue.len();
         if let Some(lease) = hold.lease_at(now) {
             return Some(HeldBy {
@@ -253,63 +318,6 @@ impl Engine {
         })
     }
 
-    /// Checks that a client may write the variable now; if a single writer prevents it, queues the
-    /// client. The caller holds the variable's lock.
-    #[cold]
-    pub(crate) fn check_guard(
-        &self,
-        caller: &Caller,
-        now: Tick,
-        variable: &Variable,
-        state: &mut State,
-        properties: &Properties,
-    ) -> Result<(), Refusal> {
-        if caller.principal == Principal::Engine {
-            return Ok(());
-        }
-        let Some(hold) = state.hold() else {
-            return Ok(());
-        };
-        if let Some(lease) = hold.lease_at(now)
-            && lease.holder.session != caller.session
-        {
-            return Err(leased(lease, now));
-        }
-        let Some(writer) = other_writer(state, properties, caller) else {
-            return Ok(());
-        };
-        let by = Arc::clone(&writer.who);
-        let queue = &mut state.make_hold().queue;
-        let waits = queue.iter().any(|one| one.session == caller.session);
-        if !waits && queue.len() < WRITERS_WAITING_MAX {
-            queue.push_back(Holder::of(caller));
-            let mut list = self.leases().list.lock();
-            list.note(caller.session, variable.handle());
-        }
-        Err(Refusal::SingleWriter { by })
-    }
-
-    /// Makes the client that wrote the variable its single writer, if it is to have one and has
-    /// none yet. The caller holds the variable's lock.
-    #[cold]
-    pub(crate) fn take_guard(
-        &self,
-        caller: &Caller,
-        variable: &Variable,
-        state: &mut State,
-        properties: &Properties,
-    ) {
-        if !properties.single_writer || caller.principal == Principal::Engine {
-            return;
-        }
-        let hold = state.make_hold();
-        if hold.writer.is_none() {
-            hold.writer = Some(Holder::of(caller));
-            let mut list = self.leases().list.lock();
-            list.note(caller.session, variable.handle());
-        }
-    }
-
     /// Releases everything that an ended session held. The next in the queue becomes the single
     /// writer.
     pub fn end_session(&self, session: u32) {
@@ -320,18 +328,19 @@ impl Engine {
             };
             let mut state = variable.lock();
             let properties = variable.shared_properties(&state);
-            let of_session = |lease: &Lease| lease.holder.session == session;
-            let lease = state.hold().and_then(|hold| hold.lease.as_ref());
-            if lease.is_some_and(of_session) {
-                self.end_lease(&mut state, handle);
-            }
-            let hold = state.make_hold();
+            let Some(hold) = state.extension_mut::<Hold>() else {
+                continue;
+            };
             hold.queue.retain(|waiting| waiting.session != session);
             let had_it = hold.writer.take_if(|writer| writer.session == session);
             if had_it.is_some() {
                 hold.writer = hold.queue.pop_front();
             }
-            variable.refresh_guard(&mut state, &properties);
+            let lease = hold.lease.as_ref();
+            if lease.is_some_and(|lease| lease.holder.session == session) {
+                self.end_lease(&mut state, handle);
+            }
+            self.refresh_hold(&variable, &mut state, &properties);
         }
     }
 
@@ -354,10 +363,43 @@ impl Engine {
             let mut state = variable.lock();
             let properties = variable.shared_properties(&state);
             // Another session may have acquired the lease since.
-            state.make_hold().lease.take_if(|lease| lease.until <= now);
-            variable.refresh_guard(&mut state, &properties);
+            if let Some(hold) = state.extension_mut::<Hold>() {
+                hold.lease.take_if(|lease| lease.until <= now);
+            }
+            self.refresh_hold(&variable, &mut state, &properties);
         }
         (looked, Some(now))
+    }
+
+    fn make_hold(&self, variable: &Variable, state: &mut State) {
+        if state.extension::<Hold>().is_none() {
+            let hold = Hold {
+                leases: Arc::clone(self.leases()),
+                lease: None,
+                writer: None,
+                queue: VecDeque::new(),
+            };
+            variable.attach(state, hold);
+        }
+    }
+
+    /// Adapts the restrictions to the variable's properties, and removes them if there are none
+    /// left. The caller holds the lock.
+    pub(crate) fn refresh_hold(
+        &self,
+        variable: &Variable,
+        state: &mut State,
+        properties: &Properties,
+    ) {
+        if properties.single_writer {
+            self.make_hold(variable, state);
+        } else if let Some(hold) = state.extension_mut::<Hold>() {
+            hold.writer = None;
+            hold.queue = VecDeque::new();
+            if hold.lease.is_none() {
+                variable.detach::<Hold>(state);
+            }
+        }
     }
 }
 
@@ -365,33 +407,6 @@ impl List {
     fn note(&mut self, session: u32, handle: u32) {
         self.sessions.entry(session).or_default().insert(handle);
     }
-}
-
-impl Variable {
-    /// Updates the restrictions after a change of holds or properties. The caller holds the lock.
-    pub(crate) fn refresh_guard(&self, state: &mut State, properties: &Properties) {
-        if !properties.single_writer
-            && let Some(hold) = state.hold_mut()
-        {
-            hold.writer = None;
-            hold.queue = VecDeque::new();
-        }
-        if state.hold().is_some_and(Hold::is_empty) {
-            state.drop_hold();
-        }
-        let is_guarded = properties.single_writer || state.hold().is_some();
-        self.set_guarded(state, is_guarded);
-    }
-}
-
-/// The single writer, if it is another session.
-fn other_writer<'s>(
-    state: &'s State,
-    properties: &Properties,
-    caller: &Caller,
-) -> Option<&'s Holder> {
-    let writer = state.hold()?.writer.as_ref()?;
-    (properties.single_writer && writer.session != caller.session).then_some(writer)
 }
 
 fn leased(lease: &Lease, now: Tick) -> Refusal {

@@ -15,7 +15,7 @@
 //! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
 //! - [`Variable`], `flags`, `cell`, `update`: one variable and its newest update.
 //! - `alias`: variables that show and write others.
-//! - `register`, `force`: send and request; variables that a person holds at a value.
+//! - `force`: variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `plain`: the fast path for numbers without rules.
 //! - `lease`: exclusive rights to write a variable: leases and single writers.
@@ -64,7 +64,6 @@ pub mod outcome;
 mod plain;
 pub mod provider;
 pub mod realtime;
-mod register;
 mod registry;
 mod retained;
 pub mod search;

@@ -182,20 +182,13 @@ impl Outbox {
         self.completions.lock().push_back((id, outcome));
     }
 
-    /// Publishes the update of write `id` and records that it was applied, in one step: `latest`
-    /// reads the cell without a lock, and a reader that has seen the update finds the answer here.
-    pub(crate) fn complete_applied(&self, id: u64, publish: impl FnOnce() -> u64) -> u64 {
+    /// Commits the update of write `id` and records its outcome, in one step: `latest` reads the
+    /// cell without a lock, and a reader that has seen the update finds the answer here. Lock order:
+    /// variable, then this, then feeds and the variables that follow this one, whose commits
+    /// complete no write.
+    pub(crate) fn complete_with(&self, id: u64, commit: impl FnOnce() -> WriteOutcome) {
         let mut completions = self.completions.lock();
-        let sequence = publish();
-        completions.push_back((id, WriteOutcome::Applied(sequence)));
-        sequence
-    }
-
-    /// Like [`complete_applied`](Self::complete_applied), where `publish` returns the outcome. Lock
-    /// order: variable, then this, then the variable's aliases, whose commits complete no write.
-    pub(crate) fn complete_with(&self, id: u64, publish: impl FnOnce() -> WriteOutcome) {
-        let mut completions = self.completions.lock();
-        let outcome = publish();
+        let outcome = commit();
         completions.push_back((id, outcome));
     }
 

@@ -140,7 +140,7 @@ impl Variable {
         let state = &mut *guard;
         let sequence = match &mut state.extra {
             None => self.publish_word(stamp, quality, caller.session, word),
-            Some(extra) if extra.is_feed_at_most() => {
+            Some(extra) if extra.interests.is_feed_at_most() => {
                 let publish = || self.publish_word(stamp, quality, caller.session, word);
                 let update = Update {
                     sequence: 0,
@@ -153,7 +153,7 @@ impl Variable {
                 extra.interests.commit_short(update, wakes, publish)?
             }
             // Two feeds are being merged into one whose subscribers have not joined yet.
-            Some(extra) if extra.has_only_feeds() => return None,
+            Some(extra) if extra.interests.has_only_feeds() => return None,
             Some(_) => {
                 // Sets the flag, so that later writes skip this path without checking again.
                 self.set_attended(state);

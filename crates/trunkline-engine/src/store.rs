@@ -216,7 +216,6 @@ pub struct StoreError {
 
 /// The fault of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum StoreTrouble {
     /// It belongs to another program, or is truncated or damaged.
     Damaged(String),

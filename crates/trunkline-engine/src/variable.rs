@@ -1,6 +1,8 @@
 //! One variable: its cold properties (shared) and its newest update. Module `state` has the rest of
-//! what its lock guards, such as the subscribers.
+//! what its lock guards, such as the subscribers, and `extensions` the data of features.
 
+mod extensions;
+mod redirect;
 mod state;
 
 use std::fmt;
@@ -8,9 +10,12 @@ use std::ops::Deref;
 
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{
-    Access, AuditMode, DataType, Properties, Quality, Reason, Sample, Scope, Tick, Timestamp, Value,
+    Access, AuditMode, DataType, Moment, Properties, Quality, Reason, Sample, Scope, Timestamp,
+    Value,
 };
 
+pub(crate) use self::extensions::{Admission, Committed, Extension};
+pub(crate) use self::redirect::{Redirect, unreached};
 pub(crate) use self::state::{Extra, State};
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
@@ -100,32 +105,30 @@ impl Variable {
     }
 
     /// Replaces the current properties by `properties`, which must satisfy
-    /// [`is_made_for`](Self::is_made_for).
+    /// [`is_made_for`](Self::is_made_for). The caller holds the lock.
     pub(crate) fn edit(
         &self,
+        state: &mut State,
         properties: Arc<Properties>,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
         wakes: &mut Wakes,
     ) {
-        let mut state = self.lock();
-        self.refresh_guard(&mut state, &properties);
         match properties.audit {
-            AuditMode::Off => self.clear(&state, AUDITED),
-            AuditMode::BestEffort | AuditMode::Complete => self.set(&state, AUDITED),
+            AuditMode::Off => self.clear(state, AUDITED),
+            AuditMode::BestEffort | AuditMode::Complete => self.set(state, AUDITED),
         }
         if properties == self.properties {
             if let Some(extra) = &mut state.extra {
                 extra.edited = None;
             }
-            self.clear(&state, EDITED);
+            self.clear(state, EDITED);
         } else {
             state.extra.get_or_insert_default().edited = Some(properties);
-            self.set(&state, EDITED);
+            self.set(state, EDITED);
         }
         // The variable may have become readable or unreadable.
-        self.mirror(&state);
-        self.refresh_fields(&state, now, wall, wakes);
+        self.mirror(state);
+        self.reconfigured(state, moment, wakes);
     }
 
     /// Returns the current properties. The caller holds the variable's lock.

@@ -16,6 +16,7 @@ use trunkline_types::{Effort, Pattern};
 use crate::caller::Caller;
 use crate::consumer::Consumer;
 use crate::engine::Engine;
+use crate::field::open_fields;
 use crate::outbox::{Outbox, Wakes};
 use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, Mutex, Weak};
@@ -244,7 +245,7 @@ impl Consumer {
     /// consumer.
     pub(crate) fn has_item_of(&self, variable: &Variable) -> bool {
         let state = variable.lock();
-        let mut fields = state.fields().iter();
+        let mut fields = open_fields(&state).iter();
         state.items_of(&self.outbox).next().is_some()
             || self.has_in_feed(variable.handle())
             || fields.any(|open| self.has_item_of(&open.variable))

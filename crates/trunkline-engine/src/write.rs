@@ -5,31 +5,34 @@
 //! feed.
 //!
 //! # Layout
-//! - `request`: the arguments of a write; this file: the write path and everything that needs no
+//! - `request`: the arguments of a write; `call`: a write in its context; this file: the write path and everything that needs no
 //!   lock.
-//! - `commit`: the part under the variable's lock.
+//! - `hooks`: how features take part in it.
+//! - `commit`: the part under the variable's lock; `finish`: the end of every commit.
 //! - `publish`: updates that no client wrote.
 
+mod call;
 mod commit;
+mod finish;
+mod hooks;
 mod publish;
 mod request;
 
-use trunkline_types::{Position, Properties, Quality, Reason, Tick, Timestamp};
+use trunkline_types::{Moment, Position, Properties, Quality, Reason, Tick, Timestamp};
 
-use self::commit::commit;
-pub(crate) use self::commit::{Decision, decide};
-pub(crate) use self::publish::{publish_locked, requalify, requalify_locked};
+pub(crate) use self::call::Call;
+pub(crate) use self::commit::{Decision, admit, decide};
+use self::commit::{commit, commit_admitted};
+pub(crate) use self::finish::{Commit, commit_undelayed, commit_update};
+pub(crate) use self::hooks::{BeginWrite, WriteEnd, WriteObserver};
+pub(crate) use self::publish::{requalify, requalify_admitted, requalify_locked};
 pub use self::request::{Completion, Origin, Write};
 pub use crate::accept::WriteValue;
 use crate::accept::{Accepted, accept};
-use crate::alias::Watch;
-use crate::audit::{Audited, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
-use crate::provider::{Ask, SendFailure, Waiting};
-use crate::update::Encoded;
 use crate::variable::{State, Variable};
 pub use trunkline_types::WriteVerb;
 
@@ -47,195 +50,143 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Attempt {
-        let put = Put {
-            caller,
-            now,
-            wall,
-            may_stall: true,
-            completion: None,
-            audited: None,
-            watch: None,
-        };
-        if write.origin == Origin::Client && is_noted(variable, write.verb) {
-            return self.put_audited(put, variable, write, wakes);
-        }
-        self.put(put, variable, write, wakes)
-            .unwrap_or_else(|refusal| {
-                let outcome = count_refused(variable, refusal);
-                if write.origin != Origin::Client
-                    && let WriteOutcome::Refused(refusal) = &outcome
-                    && let Some(reason) = reason_of(refusal)
-                {
-                    // The variable no longer shows what its source reports, so it must not look
-                    // good.
-                    requalify(variable, Quality::bad(reason), now, wall, wakes);
-                }
-                Attempt::Done(outcome)
-            })
+        let moment = Moment { now, wall };
+        let call = Call::of(caller, moment, variable, write);
+        self.put(&call, wakes).unwrap_or_else(|refusal| {
+            let outcome = count_refused(variable, refusal);
+            if write.origin != Origin::Client
+                && let WriteOutcome::Refused(refusal) = &outcome
+                && let Some(reason) = reason_of(refusal)
+            {
+                // The variable no longer shows what its source reports, so it must not look good.
+                requalify(variable, Quality::bad(reason), moment, wakes);
+            }
+            Attempt::Done(outcome)
+        })
     }
 
     /// Like [`Engine::try_write`], without counting refusals.
-    pub(crate) fn put(
-        &self,
-        put: Put<'_>,
-        variable: &Variable,
-        write: &Write<'_>,
-        wakes: &mut Wakes,
-    ) -> Result<Attempt, Refusal> {
-        if variable.is_alias() {
-            return self.put_through(put, variable, write, wakes);
-        }
-        if write.origin == Origin::Client && !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
+    pub(crate) fn put(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+        let Call {
+            variable, write, ..
+        } = *call;
+        let is_client = write.origin == Origin::Client;
+        let is_order = is_client && !matches!(write.verb, WriteVerb::Put | WriteVerb::Set);
+        if (is_order || variable.is_hooked(is_client))
+            && let Some(result) = self.begin(call, wakes)
         {
-            return self.order(put, variable, write, wakes);
+            return result;
         }
         let properties = variable.properties();
-        check(put.caller, variable, &properties, write)?;
+        call.check(&properties)?;
         let mut accepted = Accepted::nothing();
-        accept(&properties, write, put.wall, &mut accepted)?;
-        self.wall_clock().mark(&mut accepted.update.quality);
-        if let Some(realtime) = &variable.realtime {
-            realtime.check_length(accepted.update.value.as_slice())?;
-        }
-        if write.origin == Origin::Client
-            && write.verb == WriteVerb::Put
-            && let Some(index) = variable.provider_index()
-        {
-            let value = &accepted.update.value;
-            self.ask_provider(index, put, variable, &properties, write, value)?;
-            return Ok(Attempt::Pending);
-        }
+        self.accept_write(call, &properties, &mut accepted)?;
         let mut state = variable.lock();
         if !variable.is_current(&state, &properties) {
             // The write was checked against properties that are no longer current.
             drop(state);
-            return self.put(put, variable, write, wakes);
+            return self.put(call, wakes);
         }
-        let accepted = &mut accepted;
-        match put.audited {
-            None => self.decide(
-                put,
-                variable,
-                &mut state,
-                &properties,
-                write,
-                accepted,
-                wakes,
-            ),
-            Some(audited) => {
-                let by = (put, audited);
-                self.decide_audited(
-                    by,
-                    variable,
-                    &mut state,
-                    &properties,
-                    write,
-                    accepted,
-                    wakes,
-                )
+        match call.observer {
+            None => self.decide(call, &mut state, &properties, &mut accepted, wakes),
+            Some(_) => self.decide_observed(call, &mut state, &properties, &mut accepted, wakes),
+        }
+    }
+
+    /// Lets features carry the write out in another way.
+    #[cold]
+    pub(crate) fn begin(
+        &self,
+        call: &Call<'_>,
+        wakes: &mut Wakes,
+    ) -> Option<Result<Attempt, Refusal>> {
+        let mut hooks = self.hooks().into_iter();
+        hooks.find_map(|begin| begin(self, call, wakes))
+    }
+
+    /// The part of step 3 that needs no lock.
+    #[inline(always)]
+    pub(crate) fn accept_write(
+        &self,
+        call: &Call<'_>,
+        properties: &Properties,
+        accepted: &mut Accepted,
+    ) -> Result<(), Refusal> {
+        accept(properties, call.write, call.moment.wall, accepted)?;
+        self.wall_clock().mark(&mut accepted.update.quality);
+        match &call.variable.realtime {
+            Some(realtime) => realtime.check_length(accepted.update.value.as_slice()),
+            None => Ok(()),
+        }
+    }
+
+    /// Calls [`decide`](Self::decide), and informs the observer while the variable's lock is still
+    /// held.
+    #[cold]
+    fn decide_observed(
+        &self,
+        call: &Call<'_>,
+        state: &mut State,
+        properties: &Properties,
+        accepted: &mut Accepted,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        let old = call.variable.update_locked(state);
+        let result = self.decide(call, state, properties, accepted, wakes);
+        let refused;
+        let (outcome, new) = match &result {
+            Ok(Attempt::Done(outcome @ WriteOutcome::Applied(_))) => {
+                (outcome, Some(&accepted.update.value))
             }
-        }
+            Ok(Attempt::Done(outcome)) => (outcome, None),
+            // The caller that asked a provider judges the value read back.
+            Err(refusal) if call.write.origin == Origin::Client => {
+                refused = WriteOutcome::Refused(refusal.clone());
+                (&refused, None)
+            }
+            _ => return result,
+        };
+        call.inform_observer(self, &old, new, outcome, wakes);
+        result
     }
 
     /// Steps 3 and 4: decide and commit. The caller holds the variable's lock.
     #[inline(always)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what `commit` takes, and the engine"
-    )]
-    pub(crate) fn decide(
+    fn decide(
         &self,
-        put: Put<'_>,
-        variable: &Variable,
+        call: &Call<'_>,
         state: &mut State,
         properties: &Properties,
-        write: &Write<'_>,
         accepted: &mut Accepted,
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
-        if let Some(expected) = write.expected {
+        if let Some(expected) = call.write.expected {
+            check_expected(self.epoch(), call.variable, expected)?;
+        }
+        if call.variable.has_rules() {
+            return commit_admitted(call, state, properties, accepted, wakes);
+        }
+        commit(call, state, properties, accepted, wakes)
+    }
+
+    /// Checks the position that a client's write expects, and the rules of the variable, for a write
+    /// that does not reach [`decide`](Self::decide). `is_carried_out` is false if the write only asks
+    /// something.
+    pub(crate) fn check_rules(&self, call: &Call<'_>, is_carried_out: bool) -> Result<(), Refusal> {
+        let variable = call.variable;
+        if let Some(expected) = call.write.expected {
             check_expected(self.epoch(), variable, expected)?;
         }
-        if variable.is_guarded() && write.origin == Origin::Client {
-            let judged = (write, accepted);
-            return self.commit_guarded(put, variable, state, properties, judged, wakes);
+        if !variable.has_rules() {
+            return Ok(());
         }
-        commit(put, variable, state, properties, write, accepted, wakes)
-    }
-
-    /// Calls [`commit`] for a variable whose writing may be restricted to one client.
-    #[cold]
-    fn commit_guarded(
-        &self,
-        put: Put<'_>,
-        variable: &Variable,
-        state: &mut State,
-        properties: &Properties,
-        (write, accepted): (&Write<'_>, &mut Accepted),
-        wakes: &mut Wakes,
-    ) -> Result<Attempt, Refusal> {
-        self.check_guard(put.caller, put.now, variable, state, properties)?;
-        let attempt = commit(put, variable, state, properties, write, accepted, wakes)?;
-        if let Attempt::Done(_) = attempt {
-            self.take_guard(put.caller, variable, state, properties);
+        let mut state = variable.lock();
+        let properties = variable.shared_properties(&state);
+        variable.admit(&mut state, &call.asked(&properties), call.moment)?;
+        if is_carried_out {
+            variable.written(&mut state, call.caller, &properties);
         }
-        Ok(attempt)
-    }
-
-    /// Sends a write of a provided variable to its provider, outside every lock. The cell changes
-    /// when the provider reports the value it holds.
-    pub(crate) fn ask_provider(
-        &self,
-        index: usize,
-        put: Put<'_>,
-        variable: &Variable,
-        properties: &Properties,
-        write: &Write<'_>,
-        value: &Encoded,
-    ) -> Result<(), Refusal> {
-        check_state(self, variable, write)?;
-        if variable.is_guarded() {
-            // The provider decides later, so the first client that asks becomes the single writer.
-            let mut state = variable.lock();
-            let current = variable.shared_properties(&state);
-            self.check_guard(put.caller, put.now, variable, &mut state, &current)?;
-            self.take_guard(put.caller, variable, &mut state, &current);
-        }
-        let value = value.try_decode(&properties.data_type)?;
-        let raw = match &properties.scaling {
-            Some(scaling) => scaling
-                .to_raw(&value, properties.raw_type())
-                .map_err(Refusal::Scaling)?,
-            None => value,
-        };
-        self.hand_over(index, put, variable, Ask::Take(raw), write)
-    }
-
-    pub(crate) fn hand_over(
-        &self,
-        index: usize,
-        put: Put<'_>,
-        variable: &Variable,
-        ask: Ask,
-        write: &Write<'_>,
-    ) -> Result<(), Refusal> {
-        let completion = write.completion.clone();
-        let variable = self.variable(variable.handle()).ok_or(Refusal::Gone)?;
-        let waiting = Waiting {
-            completion,
-            writer: match ask {
-                Ask::Take(_) => put.caller.session,
-                Ask::Read => 0,
-            },
-            asked: put.audited.map(|audited| Box::new(audited.asked.clone())),
-        };
-        let sent = self
-            .providers()
-            .send(index, put.now, &variable, ask, waiting);
-        sent.map_err(|failure| match failure {
-            SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
-            SendFailure::Gone { provider } => Refusal::ProviderGone { provider },
-        })
+        Ok(())
     }
 }
 
@@ -246,23 +197,6 @@ pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
         Refusal::Scaling(_) => Some(Reason::OutOfRange),
         Refusal::NoMemory(_) => Some(Reason::MemoryFull),
         _ => None,
-    }
-}
-
-/// Checks the states that block every write, and the position this write expects.
-pub(crate) fn check_state(
-    engine: &Engine,
-    variable: &Variable,
-    write: &Write<'_>,
-) -> Result<(), Refusal> {
-    if variable.is_blocked()
-        && let Some(refusal) = variable.blocked_by(&variable.lock())
-    {
-        return Err(refusal);
-    }
-    match write.expected {
-        Some(expected) => check_expected(engine.epoch(), variable, expected),
-        None => Ok(()),
     }
 }
 
@@ -283,54 +217,6 @@ pub(crate) fn check_expected(
         true => Ok(()),
         false => Err(Refusal::Conflict { epoch, actual }),
     }
-}
-
-/// The context of a write: its caller, its time and its observers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Put<'a> {
-    pub(crate) caller: &'a Caller,
-    pub(crate) now: Tick,
-    pub(crate) wall: Timestamp,
-    /// True if the writer can wait for a full feed, for at most as long as the variable's owner
-    /// allows.
-    pub(crate) may_stall: bool,
-    /// Notified that the write was applied before any subscriber sees the update, so the writer has
-    /// the answer when its update arrives.
-    pub(crate) completion: Option<&'a Completion>,
-    /// Set if the outcome is recorded in the audit.
-    pub(crate) audited: Option<&'a Audited>,
-    /// The alias through which the write came.
-    pub(crate) watch: Option<&'a Watch>,
-}
-
-/// Step 1: every check that needs no lock. Rights come first, so that a caller without them learns
-/// nothing else.
-pub(crate) fn check(
-    caller: &Caller,
-    variable: &Variable,
-    properties: &Properties,
-    write: &Write<'_>,
-) -> Result<(), Refusal> {
-    if write.origin != Origin::Client {
-        return Ok(());
-    }
-    let is_permitted = match write.verb {
-        // A request only reads.
-        WriteVerb::Request => caller.rights.read,
-        _ => caller.rights.write,
-    };
-    if !is_permitted || !variable.is_visible_to(caller) {
-        return Err(Refusal::Denied);
-    }
-    if matches!(
-        write.verb,
-        WriteVerb::Request | WriteVerb::Force | WriteVerb::Unforce
-    ) {
-        // The access type restricts clients' own writes, not a value that a person forces in place
-        // of the source.
-        return Ok(());
-    }
-    Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
 /// Counts a write whose outcome is unknown.

@@ -16,7 +16,8 @@
 //! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`,
 //!   `tl://host/...`); [`stream_url`]: addressing of stream endpoints.
 //! - [`data_type`], [`value`], [`mod@array`], [`waveform`]: the types and their values.
-//! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
+//! - [`time`]: [`Timestamp`] (UTC nanoseconds), [`Tick`] (monotonic nanoseconds), and [`Moment`]
+//!   with both.
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: the configuration of a variable.
 //! - [`fifo`], [`alias`]: the rules for real-time FIFOs and for aliases.
@@ -79,7 +80,7 @@ pub use quality::{Clock, ClockSync, Level, Quality, Reason};
 pub use sample::{Lost, Position, Reading, Sample};
 pub use scaling::Scaling;
 pub use stream_url::{StreamUrl, StreamUrlError};
-pub use time::{Tick, Timestamp};
+pub use time::{Moment, Tick, Timestamp};
 pub use url::Url;
 pub use value::Value;
 pub use verb::{Granted, LeaseVerb, WriteVerb};

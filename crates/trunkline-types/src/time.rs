@@ -53,6 +53,15 @@ impl fmt::Debug for Tick {
     }
 }
 
+/// The same moment on both clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// On the monotonic clock.
+    pub now: Tick,
+    /// In UTC.
+    pub wall: Timestamp,
+}
+
 /// A duration as nanoseconds, at most `u64::MAX` (584 years).
 pub const fn duration_nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();

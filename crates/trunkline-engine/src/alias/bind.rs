@@ -2,15 +2,15 @@
 //! so no binding changes concurrently.
 
 use trunkline_types::alias::{misfit, target_of};
-use trunkline_types::{LibraryDefinition, Name, Quality, Reason, Tick, Timestamp};
+use trunkline_types::{LibraryDefinition, Moment, Name, Quality, Reason};
 
 use super::graph::Entry;
-use super::{Bonds, Following, Target, Unbound};
+use super::{Bonds, Target, Unbound, follow, target};
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::sync::Arc;
-use crate::variable::{State, Variable};
-use crate::write::requalify_locked;
+use crate::variable::{Committed, State, Variable};
+use crate::write::requalify_admitted;
 
 impl Engine {
     /// Called when a library was deployed or replaced: binds its aliases, and the aliases that lead
@@ -19,8 +19,7 @@ impl Engine {
         &self,
         library: &LibraryDefinition,
         handles: &[u32],
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
         wakes: &mut Wakes,
     ) {
         let mut table = self.aliases().table.lock();
@@ -35,7 +34,7 @@ impl Engine {
             }
         }
         drop(table);
-        self.bind_aliases(&library.name, now, wall, wakes);
+        self.bind_aliases(&library.name, moment, wakes);
     }
 
     /// Removes the aliases of an undeployed library from the table.
@@ -46,13 +45,7 @@ impl Engine {
 
     /// Binds the aliases of a library and those that lead to it, if their targets exist and are
     /// suitable. The aliases then show the current values.
-    pub(crate) fn bind_aliases(
-        &self,
-        library: &str,
-        now: Tick,
-        wall: Timestamp,
-        wakes: &mut Wakes,
-    ) {
+    pub(crate) fn bind_aliases(&self, library: &str, moment: Moment, wakes: &mut Wakes) {
         let table = self.aliases().table.lock();
         let concerned = table.iter().filter_map(|(name, entry)| {
             let is_concerned = name.library() == library || entry.target.library() == library;
@@ -66,7 +59,7 @@ impl Engine {
             self.leave_other(alias, target);
         }
         for (alias, target) in &concerned {
-            self.bind_alias(alias, target, now, wall, wakes);
+            self.bind_alias(alias, target, moment, wakes);
         }
     }
 
@@ -94,52 +87,45 @@ impl Engine {
             Err(unbound) => unbound,
         };
         self.leave_target(alias);
-        alias.lock().bonds_mut().target = Some(Target::Unbound(unbound));
+        set_target(alias, &mut alias.lock(), Target::Unbound(unbound));
     }
 
-    fn bind_alias(
-        &self,
-        alias: &Arc<Variable>,
-        target: &Name,
-        now: Tick,
-        wall: Timestamp,
-        wakes: &mut Wakes,
-    ) {
+    fn bind_alias(&self, alias: &Arc<Variable>, target: &Name, moment: Moment, wakes: &mut Wakes) {
         let target = match self.fitting(alias, target) {
             Ok(target) => target,
-            Err(unbound) => return unbind(alias, unbound, now, wall, wakes),
+            Err(unbound) => return unbind(alias, unbound, moment, wakes),
         };
         let mut target_state = target.lock();
-        let bonds = target_state.bonds_mut();
-        if !bonds
-            .followers
-            .iter()
-            .any(|known| Arc::ptr_eq(known, alias))
-        {
-            bonds.followers.push(Arc::clone(alias));
-        }
+        target.change_extension(&mut target_state, |bonds: &mut Bonds| {
+            let mut followers = bonds.followers.iter();
+            if !followers.any(|known| Arc::ptr_eq(known, alias)) {
+                bonds.followers.push(Arc::clone(alias));
+            }
+        });
         let update = target.update_locked(&target_state);
         let mut state = alias.lock();
-        state.bonds_mut().target = Some(Target::Bound {
+        let bound = Target::Bound {
             handle: target.handle(),
             seen: update.sequence,
-        });
+        };
+        set_target(alias, &mut state, bound);
         if update.sequence > 0 {
-            let following = Following {
-                source: &target,
+            let committed = Committed {
+                variable: &target,
+                state: &target_state,
                 update: &update,
-                now,
-                wall,
-                watched: 0,
+                moment,
+                redirect: None,
             };
-            following.follow(alias, &mut state, true, wakes);
+            follow(&committed, alias, &mut state, true, wakes);
         } else if alias.sequence() > 0 {
-            disqualify(alias, &mut state, Reason::NoValue, now, wall, wakes);
+            let quality = Quality::bad(Reason::NoValue);
+            requalify_admitted(alias, &mut state, quality, moment, wakes);
         }
     }
 
     pub(crate) fn bound_to(&self, alias: &Variable) -> Option<Arc<Variable>> {
-        match alias.lock().target() {
+        match target(&alias.lock()) {
             Some(Target::Bound { handle, .. }) => self.variable(*handle),
             _ => None,
         }
@@ -162,8 +148,7 @@ impl Engine {
     fn leave_target(&self, alias: &Arc<Variable>) {
         if let Some(target) = self.bound_to(alias) {
             let mut state = target.lock();
-            let followers = &mut state.bonds_mut().followers;
-            followers.retain(|known| !Arc::ptr_eq(known, alias));
+            take_followers(&target, &mut state, |known| Arc::ptr_eq(known, alias));
         }
     }
 
@@ -172,51 +157,47 @@ impl Engine {
     pub(crate) fn let_go_of_aliases(
         &self,
         variable: &Arc<Variable>,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
         wakes: &mut Wakes,
     ) {
         if variable.is_alias() {
             self.leave_target(variable);
         }
         let mut state = variable.lock();
-        if state.followers().is_empty() {
-            return;
-        }
-        let followers = std::mem::take(&mut state.bonds_mut().followers);
-        for alias in &followers {
-            unbind(alias, Unbound::missing(variable.name()), now, wall, wakes);
+        for alias in take_followers(variable, &mut state, |_| true) {
+            let unbound = Unbound::missing(variable.name());
+            unbind(&alias, unbound, moment, wakes);
         }
     }
+}
+
+/// Removes those aliases from the followers of a target.
+fn take_followers(
+    target: &Variable,
+    state: &mut State,
+    is_one: impl Fn(&Arc<Variable>) -> bool,
+) -> Vec<Arc<Variable>> {
+    let Some(bonds) = state.extension_mut::<Bonds>() else {
+        return Vec::new();
+    };
+    let taken = bonds
+        .followers
+        .extract_if(.., |known| is_one(known))
+        .collect();
+    if bonds.followers.is_empty() && bonds.target.is_none() {
+        target.detach::<Bonds>(state);
+    }
+    taken
+}
+
+fn set_target(alias: &Variable, state: &mut State, target: Target) {
+    alias.change_extension(state, |bonds: &mut Bonds| bonds.target = Some(target));
 }
 
 /// Records that the alias has no target, and why.
-fn unbind(alias: &Variable, unbound: Unbound, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+fn unbind(alias: &Variable, unbound: Unbound, moment: Moment, wakes: &mut Wakes) {
     let mut state = alias.lock();
-    let reason = unbound.reason;
-    state.bonds_mut().target = Some(Target::Unbound(unbound));
-    disqualify(alias, &mut state, reason, now, wall, wakes);
-}
-
-fn disqualify(
-    alias: &Variable,
-    state: &mut State,
-    reason: Reason,
-    now: Tick,
-    wall: Timestamp,
-    wakes: &mut Wakes,
-) {
-    let quality = Quality::bad(reason);
-    if !alias.is_blocked() {
-        requalify_locked(alias, state, quality, now, wall, wakes);
-    } else if let Some(forced) = state.forced_mut() {
-        forced.requalify(quality, wall);
-    }
-}
-
-impl State {
-    fn bonds_mut(&mut self) -> &mut Bonds {
-        let extra = self.extra.get_or_insert_default();
-        extra.bonds.get_or_insert_default()
-    }
+    let quality = Quality::bad(unbound.reason);
+    set_target(alias, &mut state, Target::Unbound(unbound));
+    requalify_admitted(alias, &mut state, quality, moment, wakes);
 }

@@ -20,16 +20,16 @@ mod follow;
 mod graph;
 mod write;
 
-pub(crate) use self::follow::Following;
 pub(crate) use self::graph::Aliases;
-pub(crate) use self::write::{Watch, commit_followed};
 pub use trunkline_types::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 
 use trunkline_types::Reason;
 use trunkline_types::alias::Misfit;
 
+use self::follow::follow;
+use crate::outbox::Wakes;
 use crate::sync::Arc;
-use crate::variable::Variable;
+use crate::variable::{Committed, Extension, State, Variable};
 
 /// The links of a variable to aliases and targets. Most variables have none.
 #[derive(Debug, Default)]
@@ -38,6 +38,29 @@ pub(crate) struct Bonds {
     pub(crate) target: Option<Target>,
     /// The aliases bound to the variable, in the order of binding.
     pub(crate) followers: Vec<Arc<Variable>>,
+}
+
+impl Extension for Bonds {
+    fn order(&self) -> u8 {
+        4
+    }
+
+    fn committed(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
+        for alias in &self.followers {
+            follow(commit, alias, &mut alias.lock(), false, wakes);
+        }
+    }
+}
+
+/// The aliases bound to the variable with this state.
+pub(crate) fn followers(state: &State) -> &[Arc<Variable>] {
+    let bonds = state.extension::<Bonds>();
+    bonds.map_or(&[], |bonds| &bonds.followers)
+}
+
+/// The target of the alias with this state; `None` if it is none.
+pub(crate) fn target(state: &State) -> Option<&Target> {
+    state.extension::<Bonds>()?.target.as_ref()
 }
 
 /// The target of an alias.

@@ -35,9 +35,9 @@ use crate::outbox::{Outbox, Wake, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 
-pub(crate) use self::held::Held;
+use self::held::Held;
 pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
-pub(crate) use self::write::{Asked, Audited, Change, is_noted};
+pub(crate) use self::write::{Audited, is_noted};
 
 /// Maximum number of notes, including those with claimed room.
 pub const AUDIT_NOTES_MAX: usize = 50_000;

@@ -103,7 +103,8 @@ impl Absent {
         subscription: u32,
         handle: u32,
         had: Option<u64>,
-        (out, charge): (&mut Vec<Update>, &mut Charge),
+        out: &mut Vec<Update>,
+        charge: &mut Charge,
         wakes: &mut Wakes,
     ) -> Option<u64> {
         self.gather(subscription, wakes);

@@ -8,7 +8,7 @@
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Lost};
 
-use super::item::Slot;
+use super::item::{ItemUpdate, Slot};
 use super::{Consumer, Sink};
 use crate::interest::Kind;
 use crate::outbox::Wakes;
@@ -131,9 +131,14 @@ impl Consumer {
             coalesced,
             ..Lost::NONE
         };
-        let (at, in_flight) = ((index, variable), &mut self.in_flight);
-        self.items
-            .hand_over(at, &update, lost, held_back, in_flight, sink);
+        let update = ItemUpdate {
+            index,
+            variable,
+            update: &update,
+            lost,
+            filtered: held_back,
+        };
+        self.items.hand_over(update, &mut self.in_flight, sink);
     }
 
     /// Delivers the first reading of a buffered contract. Returns false if the sink wants nothing
@@ -147,9 +152,14 @@ impl Consumer {
         let Some(variable) = self.bound.get(index) else {
             return false;
         };
-        let (at, in_flight) = ((index, variable), &mut self.in_flight);
-        self.items
-            .hand_over(at, &update, Lost::NONE, 0, in_flight, sink);
+        let update = ItemUpdate {
+            index,
+            variable,
+            update: &update,
+            lost: Lost::NONE,
+            filtered: 0,
+        };
+        self.items.hand_over(update, &mut self.in_flight, sink);
         sink.wants()
     }
 
@@ -186,9 +196,9 @@ impl Consumer {
                     break;
                 }
                 let dropped = if handed_over == 0 { read.dropped } else { 0 };
-                let (at, in_flight) = ((index, variable), &mut self.in_flight);
+                let in_flight = &mut self.in_flight;
                 self.items
-                    .hand_over_buffered(at, update, dropped, in_flight, sink);
+                    .hand_over_buffered(index, variable, update, dropped, in_flight, sink);
                 handed_over += 1;
                 self.items.make_rest(index).cursor = read.first + handed_over;
             }
@@ -214,9 +224,9 @@ impl Consumer {
             let Some(variable) = self.bound.get(index) else {
                 return false;
             };
-            let (at, in_flight) = ((index, variable), &mut self.in_flight);
+            let in_flight = &mut self.in_flight;
             self.items
-                .hand_over_buffered(at, &update, dropped, in_flight, sink);
+                .hand_over_buffered(index, variable, &update, dropped, in_flight, sink);
             self.outbox.budget.release(cost, wakes);
         }
         true

@@ -144,8 +144,8 @@ impl Consumer {
                     let done = membership.taken.drain(..room.updates);
                     if let Some(sent) = &mut self.sent {
                         let handle_at = |place| handle_at(&membership.table, place);
-                        let (size, left) = ((room.updates, room.cost()), self.in_flight.len());
-                        sent.extend(done, size, left, handle_at, wakes);
+                        let (count, left) = (room.updates, self.in_flight.len());
+                        sent.extend(done, count, room.cost(), left, handle_at, wakes);
                     }
                     passed.add(room);
                     count += room.updates;
@@ -169,9 +169,9 @@ impl Consumer {
                         *credit -= 1;
                     }
                     if let Some(variable) = self.bound.get(index) {
-                        let (at, in_flight) = ((index, variable), &mut self.in_flight);
+                        let in_flight = &mut self.in_flight;
                         self.items
-                            .hand_over_buffered(at, update, 0, in_flight, sink);
+                            .hand_over_buffered(index, variable, update, 0, in_flight, sink);
                     }
                 }
             }
@@ -188,13 +188,7 @@ impl Consumer {
             {
                 let (table, cost) = (&membership.table, entry.cost());
                 let handle_at = |place| handle_at(table, place);
-                sent.extend(
-                    std::iter::once(entry),
-                    (1, cost),
-                    in_flight,
-                    handle_at,
-                    wakes,
-                );
+                sent.extend(std::iter::once(entry), 1, cost, in_flight, handle_at, wakes);
             }
             count += 1;
             if gone.is_some() || count == TAKE {

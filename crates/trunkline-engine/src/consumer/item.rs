@@ -11,7 +11,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use trunkline_types::{Lost, Position};
+use trunkline_types::Lost;
 
 use self::packed::{COALESCED, FEED, PENDING, REST};
 pub(crate) use self::packed::{Rest, VariableItem};
@@ -48,6 +48,25 @@ pub(crate) struct Items {
     variables: usize,
 }
 
+/// The update that a new subscriber already has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Had {
+    Nothing,
+    Sequence(u64),
+    /// One of another engine start, or one that this engine start does not know.
+    Unknown,
+}
+
+/// An update of an item, with the losses before it.
+pub(crate) struct ItemUpdate<'a> {
+    pub(crate) index: u32,
+    pub(crate) variable: &'a Arc<Variable>,
+    pub(crate) update: &'a Update,
+    pub(crate) lost: Lost,
+    /// Number of updates held back by `only_changes` since the previous delivery.
+    pub(crate) filtered: u64,
+}
+
 impl Items {
     /// Number of variable items over all subscriptions.
     pub(crate) fn variable_count(&self) -> usize {
@@ -60,33 +79,30 @@ impl Items {
         self.free.last().copied().unwrap_or(self.len)
     }
 
-    /// Adds an item that counts from `sequence`, the variable's current update, and from the
-    /// position that the subscriber already has. `first` is the sequence of the first update it
+    /// Adds an item that counts from `sequence`, the variable's current update, and from the update
+    /// that the subscriber already has. `first` is the sequence of the first update it
     /// gets: the current one, or an earlier one that a feed still had. Returns the item's index.
-    pub(crate) fn insert(
-        &mut self,
-        subscription: u32,
-        sequence: u64,
-        (resume, epoch): (Option<Position>, u64),
-        first: u64,
-    ) -> u32 {
+    pub(crate) fn insert(&mut self, subscription: u32, sequence: u64, had: Had, first: u64) -> u32 {
         let item = VariableItem::new(subscription, first.saturating_sub(1));
         let index = self.put(item);
         self.variables += 1;
-        let Some(had) = resume else { return index };
-        if had.epoch != epoch || had.sequence > sequence {
-            // The number of updates in between is unknown.
-            self.make_pending(index).untold.unknown = true;
-            return index;
-        }
+        let had = match had {
+            Had::Nothing => return index,
+            Had::Unknown => {
+                // The number of updates in between is unknown.
+                self.make_pending(index).untold.unknown = true;
+                return index;
+            }
+            Had::Sequence(had) => had,
+        };
         if let Some(item) = self.get_mut(index) {
-            item.set_opened_at(had.sequence);
-            if had.sequence == sequence {
+            item.set_opened_at(had);
+            if had == sequence {
                 // The subscriber already has the current update, so there is nothing to deliver.
                 item.set_last(sequence);
             }
         }
-        let missed = first.saturating_sub(1).saturating_sub(had.sequence);
+        let missed = first.saturating_sub(1).saturating_sub(had);
         if missed > 0 {
             let rest = self.make_pending(index);
             rest.disconnect = missed;
@@ -368,7 +384,8 @@ impl Items {
     /// that were neither delivered nor dropped were filtered.
     pub(crate) fn hand_over_buffered(
         &mut self,
-        (index, variable): (u32, &Arc<Variable>),
+        index: u32,
+        variable: &Arc<Variable>,
         update: &Update,
         queue: u64,
         in_flight: &mut InFlight,
@@ -384,18 +401,29 @@ impl Items {
             queue,
             ..Lost::NONE
         };
-        self.hand_over((index, variable), update, lost, filtered, in_flight, sink);
+        let update = ItemUpdate {
+            index,
+            variable,
+            update,
+            lost,
+            filtered,
+        };
+        self.hand_over(update, in_flight, sink);
     }
 
     pub(crate) fn hand_over(
         &mut self,
-        (index, variable): (u32, &Arc<Variable>),
-        update: &Update,
-        mut lost: Lost,
-        filtered: u64,
+        update: ItemUpdate<'_>,
         in_flight: &mut InFlight,
         sink: &mut dyn Sink,
     ) {
+        let ItemUpdate {
+            index,
+            variable,
+            update,
+            mut lost,
+            filtered,
+        } = update;
         if filtered > 0 {
             self.make_rest(index).filtered += filtered;
         }

@@ -55,7 +55,7 @@ impl Consumer {
             }
         } else if let (Some(interest), Some(interests)) = (interest, interests) {
             let rest = items.rest(index);
-            add_waiting(&mut ledger, (item, rest), interest, interests, sequence);
+            add_waiting(&mut ledger, item, rest, interest, interests, sequence);
         } else {
             add_pending(&mut ledger, sequence.saturating_sub(item.last()));
         }
@@ -115,7 +115,8 @@ fn add_pending(ledger: &mut SubscriptionLedger, pending: u64) {
 /// Adds the updates that the contract's own buffer holds and has dropped.
 fn add_waiting(
     ledger: &mut SubscriptionLedger,
-    (item, rest): (&VariableItem, Option<&Rest>),
+    item: &VariableItem,
+    rest: Option<&Rest>,
     interest: &Interest,
     interests: &Interests,
     sequence: u64,

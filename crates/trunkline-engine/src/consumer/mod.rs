@@ -266,7 +266,7 @@ impl Consumer {
         Completion {
             outbox: Arc::clone(&self.outbox),
             id,
-            alias: None,
+            named: None,
         }
     }
 

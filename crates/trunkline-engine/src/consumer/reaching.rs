@@ -56,7 +56,8 @@ impl Consumer {
     pub(super) fn reach_back(
         &mut self,
         subscription: u32,
-        (variable, state): (&Variable, &State),
+        variable: &Variable,
+        state: &State,
         had: Option<u64>,
         newest: &Update,
         wakes: &mut Wakes,
@@ -64,8 +65,8 @@ impl Consumer {
         let mut found = Vec::new();
         let mut opened = None;
         for absent in &mut self.followed {
-            let to = (&mut found, &mut self.past);
-            let before = absent.claim(subscription, variable.handle(), had, to, wakes);
+            let (handle, past) = (variable.handle(), &mut self.past);
+            let before = absent.claim(subscription, handle, had, &mut found, past, wakes);
             opened = opened.into_iter().chain(before).min();
         }
         in_order(&mut found);

@@ -48,7 +48,8 @@ impl Sent {
     pub(super) fn extend(
         &mut self,
         entries: impl Iterator<Item = FeedEntry>,
-        (count, cost): (usize, usize),
+        count: usize,
+        cost: usize,
         in_flight: usize,
         handle_at: impl Fn(u32) -> u32,
         wakes: &mut Wakes,

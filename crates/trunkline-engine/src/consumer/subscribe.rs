@@ -5,7 +5,7 @@ use trunkline_types::{Contract, Position};
 
 use super::departing::{LeftInterest, Leftover};
 use super::indices::Indices;
-use super::item::VariableItem;
+use super::item::{Had, VariableItem};
 use super::membership::Membership;
 use super::{Consumer, ITEMS_MAX, Subscribe, Subscription};
 use crate::caller::Caller;
@@ -146,7 +146,7 @@ impl Consumer {
             resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
         let is_kept = self.takes_over(id, variable);
         let (past, opened) = match is_whole && is_known {
-            true => self.reach_back(id, (variable, &state), had, &current, &mut wakes),
+            true => self.reach_back(id, variable, &state, had, &current, &mut wakes),
             false => (Vec::new(), None),
         };
         let past = self.count_past(id, past, is_kept);
@@ -155,12 +155,15 @@ impl Consumer {
         }
         // A subscriber without a position learns what it was owed before and does not get.
         let opened = opened.filter(|before| *before < current.sequence);
-        let opened = opened.map(|sequence| Position { epoch, sequence });
-        let resume = resume.or(opened);
+        let had = match had.or(opened) {
+            None => Had::Nothing,
+            Some(had) if is_known => Had::Sequence(had),
+            Some(_) => Had::Unknown,
+        };
         let first = past
             .first()
             .map_or(current.sequence, |first| first.sequence);
-        let index = (self.items).insert(id, current.sequence, (resume, epoch), first);
+        let index = self.items.insert(id, current.sequence, had, first);
         self.bound.put(index, variable);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);

@@ -10,7 +10,7 @@ mod buffer;
 mod source;
 mod writes;
 
-use trunkline_types::{Access, Level, Reason, Tick, Timestamp, WhyStage, WhyStep};
+use trunkline_types::{Access, Level, Moment, Reason, Tick, Timestamp, WhyStage, WhyStep};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -42,8 +42,7 @@ struct Walk<'a> {
     caller: &'a Caller,
     variable: &'a Arc<Variable>,
     update: Update,
-    now: Tick,
-    wall: Timestamp,
+    moment: Moment,
 }
 
 /// The result of a check.
@@ -113,7 +112,7 @@ impl Engine {
         };
         let found = format!("{} is variable {}", name, variable.handle());
         let mut steps = vec![WhyStep::ok(WhyStage::Resolution, found)];
-        let walk = self.walk(caller, &variable, now, wall);
+        let walk = self.walk(caller, &variable, Moment { now, wall });
         steps.extend(walk.into_iter().map(|(_, step)| step));
         steps
     }
@@ -123,16 +122,14 @@ impl Engine {
         &self,
         caller: &Caller,
         variable: &Arc<Variable>,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
     ) -> Vec<(Check, WhyStep)> {
         let walk = Walk {
             engine: self,
             caller,
             variable,
             update: variable.update(),
-            now,
-            wall,
+            moment,
         };
         let mut steps = Vec::new();
         for check in Check::ALL {
@@ -212,7 +209,7 @@ impl Walk<'_> {
             ..
         } = *self;
         match engine.bound_to(variable) {
-            Some(target) => engine.target(caller, &target, self.now, self.wall),
+            Some(target) => engine.target(caller, &target, self.moment),
             None => engine.source(variable),
         }
     }
@@ -283,7 +280,7 @@ impl Walk<'_> {
         if update.sequence == 0 || !properties.timestamps {
             return WhyStep::ok(WhyStage::Source, "no timestamp");
         }
-        let nanos = self.wall.nanos_since(update.engine_timestamp).max(0) as u64;
+        let nanos = self.moment.wall.nanos_since(update.engine_timestamp).max(0) as u64;
         let age = std::time::Duration::from_nanos(nanos);
         let (number, seconds) = (update.sequence, age.as_secs_f64());
         let sentence = format!("update {number} came {seconds:.1} s ago");

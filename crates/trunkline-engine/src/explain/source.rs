@@ -1,9 +1,9 @@
 //! The source of a variable's value, and its condition.
 
-use trunkline_types::{Tick, Timestamp, WhyStage, WhyStep, WhyVerdict};
+use trunkline_types::{Moment, WhyStage, WhyStep, WhyVerdict};
 
 use super::Check;
-use crate::alias::Target;
+use crate::alias::{Target, target};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::sync::Arc;
@@ -25,11 +25,10 @@ impl Engine {
         &self,
         caller: &Caller,
         target: &Arc<Variable>,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
     ) -> WhyStep {
         let name = target.name();
-        let walk = self.walk(caller, target, now, wall);
+        let walk = self.walk(caller, target, moment);
         // A caller that may read the alias may know what is wrong with its target.
         let mut faults = walk
             .into_iter()
@@ -49,7 +48,7 @@ impl Engine {
     }
 
     pub(super) fn source(&self, variable: &Variable) -> WhyStep {
-        if let Some(Target::Unbound(unbound)) = variable.lock().target() {
+        if let Some(Target::Unbound(unbound)) = target(&variable.lock()) {
             return WhyStep::fault(
                 WhyStage::Source,
                 format!("it is an alias, and {}", unbound.sentence),

@@ -28,7 +28,7 @@ impl Walk<'_> {
     /// Reports the exclusive right to write the variable. It is the cause if the last write was
     /// refused because of it, and the right is still held.
     pub(super) fn writer(&self) -> Option<WhyStep> {
-        let held = self.engine.held_by(self.variable, self.now)?;
+        let held = self.engine.held_by(self.variable, self.moment.now)?;
         let who = match *held.who == *self.caller.to_string() {
             true => "you",
             false => &*held.who,

@@ -1,13 +1,12 @@
 //! One subscription's place in a log, its bound, and the bytes it charges to its consumer.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use trunkline_types::Tick;
 
 use super::absent::Older;
 use super::log::AtHand;
-use super::{FeedEntry, Room};
+use super::{FeedEntry, Room, Stall};
 use crate::budget::Budget;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
@@ -204,15 +203,16 @@ impl Member {
 
     /// Called when it has no room. Returns the time until which writers may wait for it, or `None`
     /// if that time is over.
-    pub(super) fn full(&mut self, now: Tick, stall: Duration) -> Option<Tick> {
+    pub(super) fn full(&mut self, stall: Stall) -> Option<Tick> {
         let ebbs = self.budget().ebbs();
         if self.short_of.is_some() && self.ebbs != ebbs {
             // The consumer has caught up since, so the wait that began then has ended.
             self.forget_full();
         }
         self.ebbs = ebbs;
-        let until = self.full_since.get_or_insert(now).saturating_add(stall);
-        (now < until).then_some(until)
+        let since = *self.full_since.get_or_insert(stall.now);
+        let until = since.saturating_add(stall.limit);
+        (stall.now < until).then_some(until)
     }
 
     /// Records the budget that a write waiting for it needs.

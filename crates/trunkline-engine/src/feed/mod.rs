@@ -161,6 +161,14 @@ impl Room {
     }
 }
 
+/// How long a write may wait for room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stall {
+    pub(crate) now: Tick,
+    /// The time that the variable's owner lets writers wait.
+    pub(crate) limit: Duration,
+}
+
 /// The result of reserving room.
 #[derive(Debug)]
 pub(crate) enum Reserve {
@@ -228,15 +236,9 @@ impl Feed {
         self.log.lock().has_room(room)
     }
 
-    /// Reserves room. `stall` is the time that the variable's owner lets writers wait.
-    pub(crate) fn reserve(
-        &self,
-        room: Room,
-        now: Tick,
-        stall: Duration,
-        wakes: &mut Wakes,
-    ) -> Reserve {
-        self.log.lock().reserve(room, now, stall, wakes)
+    /// Reserves room.
+    pub(crate) fn reserve(&self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
+        self.log.lock().reserve(room, stall, wakes)
     }
 
     /// Calls [`Feed::reserve`] and [`Feed::commit`] for one update under one lock. `publish`,
@@ -246,7 +248,7 @@ impl Feed {
         &self,
         place: u32,
         update: &mut Update,
-        (now, stall): (Tick, Duration),
+        stall: Stall,
         wakes: &mut Wakes,
         publish: impl FnOnce(&mut Update),
     ) -> Reserve {
@@ -257,7 +259,7 @@ impl Feed {
             log.put(place, update.clone(), room, wakes);
             return Reserve::Reserved(log.turn());
         }
-        let reserve = log.reserve(room, now, stall, wakes);
+        let reserve = log.reserve(room, stall, wakes);
         match reserve {
             Reserve::Reserved(turn) => {
                 publish(update);

@@ -1,13 +1,12 @@
 //! Room in a log: requested from every member, waited for, released and filled.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use trunkline_types::Tick;
 
 use super::log::Log;
 use super::member::Member;
-use super::{Event, FeedEntry, Reserve, Room};
+use super::{Event, FeedEntry, Reserve, Room, Stall};
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::update::Update;
@@ -20,19 +19,13 @@ impl Log {
         self.live > 0 && live.all(|one| one.has_room(total, room))
     }
 
-    pub(super) fn reserve(
-        &mut self,
-        room: Room,
-        now: Tick,
-        stall: Duration,
-        wakes: &mut Wakes,
-    ) -> Reserve {
+    pub(super) fn reserve(&mut self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
         self.settle_all();
         // Full members come first: a write that one of them refuses takes no room from others.
         let several = self.live > 1;
-        let mut blocked = self.reserve_where(several, room, (now, stall), wakes);
+        let mut blocked = self.reserve_where(several, room, stall, wakes);
         if blocked.is_none() && several {
-            blocked = self.reserve_where(false, room, (now, stall), wakes);
+            blocked = self.reserve_where(false, room, stall, wakes);
         }
         if let Some(until) = blocked {
             return Reserve::WouldBlock { until };
@@ -53,7 +46,7 @@ impl Log {
         &mut self,
         look: bool,
         room: Room,
-        (now, stall): (Tick, Duration),
+        stall: Stall,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
         let (total, is_shared) = (self.total(), self.live > 1);
@@ -85,7 +78,7 @@ impl Log {
                 }
                 continue;
             }
-            match member.full(now, stall) {
+            match member.full(stall) {
                 None => self.end_member(at, wakes),
                 Some(until) if look => {
                     blocked = Some(blocked.map_or(until, |known| known.min(until)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::feed::{Feed, Reserve, Room};
+use crate::feed::{Feed, Reserve, Room, Stall};
 use crate::interest::note_need;
 use crate::outbox::Wakes;
 use crate::sync::Arc;
@@ -91,7 +91,8 @@ impl GroupRooms {
             if one.turn.is_some() || (full_only && one.feed.has_room(one.room)) {
                 continue;
             }
-            match one.feed.reserve(one.room, now, one.stall, wakes) {
+            let limit = one.stall;
+            match one.feed.reserve(one.room, Stall { now, limit }, wakes) {
                 Reserve::Reserved(turn) => one.turn = Some(turn),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {

@@ -4,13 +4,17 @@ use std::collections::{HashMap, HashSet};
 
 use trunkline_types::name::is_reserved;
 use trunkline_types::{
-    LibraryDefinition, Name, Properties, Quality, Reason, Tick, Timestamp, VariableDefinition,
+    LibraryDefinition, Moment, Name, Properties, Quality, Reason, Tick, Timestamp,
+    VariableDefinition,
 };
 
 use super::check::{self, initial_write};
 use super::{DeployError, Library, LibraryState, UnknownLibrary, place};
+use crate::alias::followers;
 use crate::caller::Caller;
 use crate::engine::Engine;
+use crate::field::open_fields;
+use crate::force::Forced;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, WriteOutcome};
 use crate::realtime::fifo_bytes;
@@ -99,7 +103,8 @@ impl Engine {
         }
         let before = before.unwrap_or_default();
         let (state, numbered_before) = (before.state, before.handles);
-        let deployed = self.carry_out(plan, library, state, retained, now, wall, wakes);
+        let moment = Moment { now, wall };
+        let deployed = self.carry_out(plan, library, state, retained, moment, wakes);
         let entry = Library {
             name: library.name.clone(),
             description: library.description.clone(),
@@ -117,10 +122,10 @@ impl Engine {
         }
         self.watch_ages(&deployed.handles, now);
         let orphans = self.bind_sources(&deployed.handles);
-        self.mark_orphans(&orphans, now, wall, wakes);
+        self.mark_orphans(&orphans, moment, wakes);
         self.registry()
             .renumber(&numbered_before, &deployed.handles);
-        self.enter_aliases(library, &deployed.handles, now, wall, wakes);
+        self.enter_aliases(library, &deployed.handles, moment, wakes);
         if deployed.added > 0 || deployed.removed > 0 {
             self.announce_names(wakes);
         }
@@ -215,23 +220,18 @@ impl Engine {
         Ok(())
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the two clocks, and what is planned"
-    )]
     fn carry_out(
         &self,
         plan: Plan,
         library: &LibraryDefinition,
         state: LibraryState,
         retained: &RetainedValues<'_>,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
         wakes: &mut Wakes,
     ) -> Deployed {
         let Plan { names, kept, gone } = plan;
         for (place, variable) in gone.iter().enumerate() {
-            self.let_go(variable, now, wall, wakes);
+            self.let_go(variable, moment, wakes);
             self.reclaim_after(place);
             wake_after(place, wakes);
         }
@@ -252,7 +252,9 @@ impl Engine {
                 if **variable.properties() == *properties {
                     deployed.kept += 1;
                 } else {
-                    variable.edit(properties, now, wall, wakes);
+                    let mut state = variable.lock();
+                    self.refresh_hold(variable, &mut state, &properties);
+                    variable.edit(&mut state, properties, moment, wakes);
                     deployed.changed += 1;
                 }
                 deployed.handles.push(variable.handle());
@@ -263,8 +265,11 @@ impl Engine {
             let retained = retained(&name, &definition.properties);
             let made = self.registry().insert_promised(|handle| {
                 let variable = Variable::new(handle, name.into(), properties);
-                if !variable.is_alias() && !self.write_retained(&variable, retained, now, wall) {
-                    self.write_initial(&variable, now, wall);
+                if variable.deployed().single_writer {
+                    self.refresh_hold(&variable, &mut variable.lock(), variable.deployed());
+                }
+                if !variable.is_alias() && !self.write_retained(&variable, retained, moment) {
+                    self.write_initial(&variable, moment);
                 }
                 if state == LibraryState::Stopped {
                     variable.set_stopped(&variable.lock(), true);
@@ -303,7 +308,7 @@ impl Engine {
         };
         for (place, handle) in library.handles.iter().enumerate() {
             if let Some(variable) = self.variable(*handle) {
-                self.let_go(&variable, now, wall, wakes);
+                self.let_go(&variable, Moment { now, wall }, wakes);
             }
             self.reclaim_after(place);
             wake_after(place, wakes);
@@ -339,20 +344,20 @@ impl Engine {
         }
     }
 
-    fn let_go(&self, variable: &Arc<Variable>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+    fn let_go(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
         self.registry().remove(variable);
-        self.let_go_of_aliases(variable, now, wall, wakes);
+        self.let_go_of_aliases(variable, moment, wakes);
         let mut state = variable.lock();
         variable.set_gone(&state);
         // The place in the tables belongs to the next variable in its slot.
         state.plains.leave_tables();
         self.forget_holds(variable, &mut state);
         state.announce_gone(wakes);
-        let fields = state.fields().to_vec();
-        let is_forced = state.forced().is_some();
+        let fields = open_fields(&state).to_vec();
+        let is_forced = state.extension::<Forced>().is_some();
         drop(state);
         for open in fields {
-            self.let_go(&open.variable, now, wall, wakes);
+            self.let_go(&open.variable, moment, wakes);
             self.uncount_field();
         }
         if is_forced {
@@ -374,8 +379,7 @@ impl Engine {
         &self,
         variable: &Variable,
         retained: Option<Retained>,
-        now: Tick,
-        wall: Timestamp,
+        moment: Moment,
     ) -> bool {
         let Some(retained) = retained else {
             return false;
@@ -384,27 +388,22 @@ impl Engine {
         write.origin = Origin::Source;
         write.source_timestamp = Some(retained.source_timestamp);
         write.quality = Some(Quality::uncertain(Reason::Retained));
-        self.write_first(variable, &write, now, wall)
+        self.write_first(variable, &write, moment)
     }
 
     /// Writes the initial value as update number 1, as `uncertain: initial` (H-17).
-    fn write_initial(&self, variable: &Variable, now: Tick, wall: Timestamp) {
+    fn write_initial(&self, variable: &Variable, moment: Moment) {
         let properties = variable.properties();
         if let Some(initial) = &properties.initial {
             // The value was checked with the library. If there is no memory for a large one, the
             // variable starts without a value and counts a refusal.
-            let _written = self.write_first(variable, &initial_write(initial), now, wall);
+            let _written = self.write_first(variable, &initial_write(initial), moment);
         }
     }
 
-    fn write_first(
-        &self,
-        variable: &Variable,
-        write: &Write<'_>,
-        now: Tick,
-        wall: Timestamp,
-    ) -> bool {
+    fn write_first(&self, variable: &Variable, write: &Write<'_>, moment: Moment) -> bool {
         let (caller, mut wakes) = (Caller::engine(), Wakes::new());
+        let Moment { now, wall } = moment;
         let attempt = self.try_write(&caller, now, wall, variable, write, &mut wakes);
         matches!(attempt, Attempt::Done(WriteOutcome::Applied(1)))
     }
@@ -432,7 +431,7 @@ const WAKE_EVERY: usize = 64;
 /// Number of subscriptions that lose the variable when its library is undeployed. The recursion is
 /// shallow, because chains of aliases are short.
 fn users(variable: &Variable, library: &str) -> usize {
-    let followers = variable.lock().followers().to_vec();
+    let followers = followers(&variable.lock()).to_vec();
     let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
     let others = followers.iter().filter(|alias| !is_own(alias));
     variable.subscribers() + others.map(|alias| users(alias, library)).sum::<usize>()

@@ -10,7 +10,6 @@ use crate::update::NoMemory;
 
 /// The reason why a library could not be deployed. Nothing was changed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DeployError {
     /// A library with this name is already deployed.
     #[error("library {name} is already deployed; replace it, or undeploy it first")]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
+use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp};
 
 use super::deploy::wake_after;
 use super::{LibraryState, UnknownLibrary, place};
@@ -24,6 +24,7 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<bool, UnknownLibrary> {
+        let moment = Moment { now, wall };
         let _change = self.changes_lock();
         let Some((handles, _)) = self.set_state(name, LibraryState::Stopped)? else {
             return Ok(false);
@@ -34,7 +35,7 @@ impl Engine {
             let Some(variable) = self.variable(*handle) else {
                 continue;
             };
-            let before = stop(&variable, now, wall, wakes);
+            let before = stop(&variable, moment, wakes);
             before_stop.extend(before.map(|quality| (*handle, quality)));
         }
         let mut libraries = self.libraries_lock();
@@ -71,6 +72,7 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<bool, UnknownLibrary> {
+        let moment = Moment { now, wall };
         let handles = {
             let _change = self.changes_lock();
             let Some((handles, before)) = self.set_state(name, LibraryState::Running)? else {
@@ -82,10 +84,10 @@ impl Engine {
                 wake_after(place, wakes);
                 let quality = before.get(handle).copied().unwrap_or(Quality::GOOD);
                 if let Some(variable) = self.variable(*handle) {
-                    start(&variable, quality, now, wall, wakes);
+                    start(&variable, quality, moment, wakes);
                 }
             }
-            self.bind_aliases(name, now, wall, wakes);
+            self.bind_aliases(name, moment, wakes);
             handles
         };
         // Outside the lock, because a provider runs code of its own.
@@ -100,29 +102,29 @@ impl Engine {
 type Set = (Vec<u32>, Vec<(u32, Quality)>);
 
 /// Stops one variable. Returns its quality unless that was good.
-fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Quality> {
+fn stop(variable: &Variable, moment: Moment, wakes: &mut Wakes) -> Option<Quality> {
     let mut state = variable.lock();
     let before = variable.update_locked(&state);
     if before.sequence > 0 {
         let quality = Quality::bad(Reason::ProcessMissing);
-        requalify_locked(variable, &mut state, quality, now, wall, wakes);
+        requalify_locked(variable, &mut state, quality, moment, wakes);
     }
     variable.set_stopped(&state, true);
-    variable.refresh_fields(&state, now, wall, wakes);
+    variable.reconfigured(&state, moment, wakes);
     (before.sequence > 0 && !before.quality.is_good()).then_some(before.quality)
 }
 
 /// Starts one variable whose quality was `before`.
-fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+fn start(variable: &Variable, before: Quality, moment: Moment, wakes: &mut Wakes) {
     let mut state = variable.lock();
     variable.set_stopped(&state, false);
-    variable.refresh_fields(&state, now, wall, wakes);
+    variable.reconfigured(&state, moment, wakes);
     if variable.sequence() == 0 {
         return;
     }
     if variable.is_forced() {
         let forced = Quality::GOOD.with_forced(true);
-        return requalify_locked(variable, &mut state, forced, now, wall, wakes);
+        return requalify_locked(variable, &mut state, forced, moment, wakes);
     }
     if variable.is_alias() {
         // It shows its target's value and quality.
@@ -132,5 +134,5 @@ fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes
         Level::Bad => before,
         Level::Good | Level::Uncertain => Quality::uncertain(Reason::Retained),
     };
-    requalify_locked(variable, &mut state, quality, now, wall, wakes);
+    requalify_locked(variable, &mut state, quality, moment, wakes);
 }

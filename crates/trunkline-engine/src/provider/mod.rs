@@ -5,23 +5,23 @@
 //! cell never shows a value that the device has not confirmed.
 
 mod pending;
+mod write;
 
 use std::time::Duration;
 
-use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
+use trunkline_types::{Moment, Quality, Reason, Tick, Timestamp, Value};
 
-use crate::audit::Audited;
 use crate::caller::Caller;
 use crate::engine::{Engine, SLICE};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::NoMemory;
-use crate::variable::Variable;
-use crate::write::{Origin, Put, Write, count_refused, count_unknown, requalify};
+use crate::variable::{Redirect, Variable};
+use crate::write::{Call, Origin, Write, WriteEnd, count_refused, count_unknown, requalify};
 
 use self::pending::PendingWrite;
-pub(crate) use self::pending::{Ask, Providers, SendFailure, Waiting};
+pub(crate) use self::pending::{Ask, Providers, Waiting};
 
 /// Maximum number of unanswered writes of one provider. Further writes are refused.
 pub const PROVIDER_PENDING_MAX: usize = 4096;
@@ -110,7 +110,7 @@ pub(crate) struct Ended {
     /// Slot at which the update of its variables continues.
     next: u32,
     /// Time at which it left, or was last processed.
-    time: (Tick, Timestamp),
+    moment: Moment,
 }
 
 /// A provider's place in the engine. Release it with [`Engine::detach_provider`].
@@ -168,23 +168,17 @@ impl Engine {
         self.providers().expect(name);
         for library in self.libraries() {
             let orphans = self.bind_sources(&library.handles);
-            self.mark_orphans(&orphans, now, wall, wakes);
+            self.mark_orphans(&orphans, Moment { now, wall }, wakes);
         }
     }
 
     /// Marks variables that never had a value as lacking their source. A retained or initial value
     /// carries its own quality.
-    pub(crate) fn mark_orphans(
-        &self,
-        handles: &[u32],
-        now: Tick,
-        wall: Timestamp,
-        wakes: &mut Wakes,
-    ) {
+    pub(crate) fn mark_orphans(&self, handles: &[u32], moment: Moment, wakes: &mut Wakes) {
         let gone = Quality::bad(Reason::ProviderGone);
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
             if variable.sequence() == 0 {
-                requalify(&variable, gone, now, wall, wakes);
+                requalify(&variable, gone, moment, wakes);
             }
         }
     }
@@ -250,24 +244,18 @@ impl Engine {
             id,
             quality,
             next: 1,
-            time: (now, wall),
+            moment: Moment { now, wall },
         });
         // Variables beyond one slice are marked by the next polls.
-        self.mark_ended(&mut { SLICE }, now, wall, wakes);
+        self.mark_ended(&mut { SLICE }, Moment { now, wall }, wakes);
     }
 
     /// Marks variables whose provider has gone, examining at most `budget` variables. Returns false
     /// if there are more.
-    pub(crate) fn mark_ended(
-        &self,
-        budget: &mut usize,
-        now: Tick,
-        wall: Timestamp,
-        wakes: &mut Wakes,
-    ) -> bool {
+    pub(crate) fn mark_ended(&self, budget: &mut usize, moment: Moment, wakes: &mut Wakes) -> bool {
         let mut ended = self.providers().ended.lock();
         while let Some(first) = ended.front_mut() {
-            first.time = (now, wall);
+            first.moment = moment;
             if !self.mark_some(first, budget, wakes) {
                 return false;
             }
@@ -277,7 +265,6 @@ impl Engine {
     }
 
     fn mark_some(&self, ended: &mut Ended, budget: &mut usize, wakes: &mut Wakes) -> bool {
-        let (now, wall) = ended.time;
         while ended.next < self.end() {
             if *budget == 0 {
                 return false;
@@ -286,7 +273,7 @@ impl Engine {
             if let Some(variable) = self.registry().at(ended.next)
                 && variable.provider_index() == Some(ended.id.0)
             {
-                requalify(&variable, ended.quality, now, wall, wakes);
+                requalify(&variable, ended.quality, ended.moment, wakes);
             }
             ended.next += 1;
         }
@@ -304,7 +291,7 @@ impl Engine {
     ) {
         self.for_each_variable(|variable| {
             if variable.provider_index() == Some(id.0) {
-                requalify(variable, quality, now, wall, wakes);
+                requalify(variable, quality, Moment { now, wall }, wakes);
             }
         });
     }
@@ -319,7 +306,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) {
         if let Some(variable) = self.variable(handle) {
-            requalify(&variable, quality, now, wall, wakes);
+            requalify(&variable, quality, Moment { now, wall }, wakes);
         }
     }
 
@@ -348,30 +335,35 @@ impl Engine {
         if pending.is_none() && (running.is_none() || !is_owner) {
             return;
         }
-        let waiting = pending.map(|write| write.waiting);
-        let is_pending = waiting.is_some();
-        let Waiting {
-            completion,
-            asked,
-            writer,
-        } = waiting.unwrap_or_default();
-        let completion = completion.as_ref();
-        let audited = asked.map(|asked| Audited::new(*asked));
+        let is_pending = pending.is_some();
+        let waiting = pending.map(|write| write.waiting).unwrap_or_default();
+        let moment = Moment { now, wall };
+        let is_done = matches!(
+            answer,
+            Answer::Applied(_) | Answer::Read { .. } | Answer::NoMemory(_)
+        );
+        if is_done && waiting.writer > 0 {
+            variable.lock().set_put_by(waiting.writer);
+        }
         let outcome = match answer {
-            answer @ (Answer::Applied(_) | Answer::Read { .. } | Answer::NoMemory(_)) => {
-                let put = Put {
-                    caller: &Caller::engine(),
-                    now,
-                    wall,
-                    may_stall: false,
-                    completion,
-                    audited: audited.as_ref(),
-                    watch: None,
+            Answer::Applied(value) => {
+                let write = Write::value(&value);
+                self.read_back(write, &waiting, variable, moment, provider, wakes)
+            }
+            Answer::Read {
+                value,
+                quality,
+                source_timestamp,
+            } => {
+                let write = Write {
+                    quality,
+                    source_timestamp,
+                    ..Write::value(&value)
                 };
-                if writer > 0 {
-                    variable.lock().set_put_by(writer);
-                }
-                self.read_back(put, variable, provider, answer, wakes)
+                self.read_back(write, &waiting, variable, moment, provider, wakes)
+            }
+            Answer::NoMemory(error) => {
+                read_back_without_memory(variable, moment, provider, error, wakes)
             }
             Answer::Refused(_) | Answer::Unknown(_) | Answer::Unsent(_) if !is_pending => return,
             Answer::Unsent(error) => count_refused(variable, Refusal::NoMemory(error)),
@@ -382,60 +374,72 @@ impl Engine {
                 count_refused(variable, Refusal::Provider { provider, reason })
             }
         };
-        if let Some(audited) = &audited {
-            self.note_end(audited, variable, wall, &outcome, wakes);
-        }
-        if let Some(completion) = completion
-            && !matches!(outcome, WriteOutcome::Applied(_))
-        {
-            let outcome = Engine::end_for(completion, outcome);
-            completion.outbox.complete(completion.id, outcome);
-            wakes.add(&completion.outbox);
-        }
+        self.report(&waiting, variable, wall, outcome, wakes);
     }
 
     /// Publishes the value that the device holds now. Nothing can delay it: a full `all`
     /// subscription ends, whatever the owner's `stall` setting.
     fn read_back(
         &self,
-        put: Put<'_>,
+        mut write: Write<'_>,
+        waiting: &Waiting,
         variable: &Variable,
+        moment: Moment,
         provider: Arc<str>,
-        answer: Answer,
         wakes: &mut Wakes,
     ) -> WriteOutcome {
-        let (raw, quality, source_timestamp) = match answer {
-            Answer::Read {
-                value,
-                quality,
-                source_timestamp,
-            } => (value, quality, source_timestamp),
-            Answer::Applied(value) => (value, None, None),
-            Answer::NoMemory(error) => {
-                return read_back_without_memory(put, variable, provider, error, wakes);
-            }
-            Answer::Unsent(error) => return count_refused(variable, Refusal::NoMemory(error)),
-            Answer::Refused(why) | Answer::Unknown(why) => {
-                return count_unknown(variable, UnknownCause::Provider { provider, why });
-            }
-        };
-        let mut write = Write::value(&raw);
         write.origin = Origin::SourceRaw;
-        write.quality = quality;
-        write.source_timestamp = source_timestamp;
-        match self.put(put, variable, &write, wakes) {
+        let engine = Caller::engine();
+        let completion = waiting.completion.as_ref();
+        let named = completion.and_then(|completion| completion.named.as_deref());
+        let redirect = named.map(Redirect::from);
+        let call = Call {
+            may_stall: false,
+            completion,
+            observer: waiting.observer.as_deref(),
+            redirect: redirect.as_ref(),
+            ..Call::of(&engine, moment, variable, &write)
+        };
+        match self.put(&call, wakes) {
             Ok(Attempt::Done(outcome)) => outcome,
             Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
                 let why = "it could not be published".to_owned();
                 count_unknown(variable, UnknownCause::ReadBack { provider, why })
             }
             Err(Refusal::NoMemory(error)) => {
-                read_back_without_memory(put, variable, provider, error, wakes)
+                read_back_without_memory(variable, moment, provider, error, wakes)
             }
             Err(refusal) => {
                 let why = refusal.to_string();
                 count_unknown(variable, UnknownCause::ReadBack { provider, why })
             }
+        }
+    }
+
+    /// Reports the outcome of a write to all that wait for it. An applied write was reported with its
+    /// commit.
+    fn report(
+        &self,
+        waiting: &Waiting,
+        variable: &Variable,
+        wall: Timestamp,
+        outcome: WriteOutcome,
+        wakes: &mut Wakes,
+    ) {
+        if let Some(observer) = &waiting.observer {
+            let end = WriteEnd {
+                variable,
+                wall,
+                old: &variable.update(),
+                new: None,
+                outcome: &outcome,
+            };
+            observer.ended(self, &end, wakes);
+        }
+        if let Some(completion) = &waiting.completion
+            && !matches!(outcome, WriteOutcome::Applied(_))
+        {
+            completion.end(outcome, wakes);
         }
     }
 
@@ -459,19 +463,13 @@ impl Engine {
     }
 
     /// Ends writes whose provider has taken too long, at most `limit` per call.
-    pub(crate) fn expire_pending(
-        &self,
-        now: Tick,
-        wall: Timestamp,
-        limit: usize,
-        wakes: &mut Wakes,
-    ) -> usize {
-        let due = self.providers().take_due(now, limit);
+    pub(crate) fn expire_pending(&self, moment: Moment, limit: usize, wakes: &mut Wakes) -> usize {
+        let due = self.providers().take_due(moment.now, limit);
         let count = due.len();
         for (ticket, write) in due {
             let (provider, _) = self.providers().get(ticket.provider.0);
             let cause = UnknownCause::ProviderTimedOut { provider };
-            self.finish_unknown(write, cause, wall, wakes);
+            self.finish_unknown(write, cause, moment.wall, wakes);
         }
         count
     }
@@ -489,29 +487,19 @@ impl Engine {
     ) {
         let variable = &write.variable;
         let outcome = count_unknown(variable, cause);
-        let Waiting {
-            completion, asked, ..
-        } = write.waiting;
-        if let Some(asked) = asked {
-            self.note_end(&Audited::new(*asked), variable, wall, &outcome, wakes);
-        }
-        if let Some(completion) = completion {
-            let outcome = Engine::end_for(&completion, outcome);
-            completion.outbox.complete(completion.id, outcome);
-            wakes.add(&completion.outbox);
-        }
+        self.report(&write.waiting, variable, wall, outcome, wakes);
     }
 }
 
 /// The device holds a value that the variable cannot show, so the variable must not look good.
 fn read_back_without_memory(
-    put: Put<'_>,
     variable: &Variable,
+    moment: Moment,
     provider: Arc<str>,
     error: NoMemory,
     wakes: &mut Wakes,
 ) -> WriteOutcome {
     let quality = Quality::bad(Reason::MemoryFull);
-    requalify(variable, quality, put.now, put.wall, wakes);
+    requalify(variable, quality, moment, wakes);
     count_unknown(variable, UnknownCause::ReadBackMemory { provider, error })
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use trunkline_types::{Tick, Value};
 
 use super::{Ended, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
-use crate::audit::Asked;
 use crate::sync::{Arc, Mutex, RwLock};
 use crate::variable::Variable;
-use crate::write::Completion;
+use crate::write::{Completion, WriteObserver};
 
 /// The reason why an order could not be passed to a provider.
 pub(crate) enum SendFailure {
@@ -31,8 +30,7 @@ pub(crate) enum Ask {
 pub(crate) struct Waiting {
     /// The writer.
     pub(crate) completion: Option<Completion>,
-    /// The audit.
-    pub(crate) asked: Option<Box<Asked>>,
+    pub(crate) observer: Option<Box<dyn WriteObserver>>,
     /// Session of the writer; 0 for a request without a value.
     pub(crate) writer: u32,
 }

@@ -65,7 +65,6 @@ pub struct RtReading<T> {
 
 /// The reason why a real-time endpoint could not be created.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RtError {
     /// The variable cannot be opened.
     #[error("{0}")]

@@ -2,15 +2,11 @@
 
 use trunkline_types::Properties;
 
-use crate::alias::Bonds;
-use crate::field::OpenField;
-use crate::force::Forced;
+use super::extensions::Extensions;
 use crate::interest::Interests;
 use crate::latest::Plains;
-use crate::lease::Hold;
 use crate::outcome::Refusal;
 use crate::sync::Arc;
-use crate::variable::Variable;
 
 /// The state guarded by the variable's lock.
 #[derive(Debug, Default)]
@@ -32,44 +28,11 @@ pub(crate) struct Extra {
     pub(crate) shared: Option<Arc<[u8]>>,
     /// The current properties, if they differ from the deployed ones.
     pub(super) edited: Option<Arc<Properties>>,
-    forced: Option<Box<Forced>>,
-    /// Its open fields; see [`field`](crate::field).
-    #[expect(
-        clippy::box_collection,
-        reason = "one word where most variables have none"
-    )]
-    fields: Option<Box<Vec<OpenField>>>,
-    /// The lease or single writer that restricts writing.
-    hold: Option<Box<Hold>>,
+    pub(super) extensions: Extensions,
     /// The session that wrote the value the device accepted last; 0 for none.
     put_by: u32,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
-    /// Set for an alias, and for a variable that has aliases.
-    pub(crate) bonds: Option<Box<Bonds>>,
-}
-
-impl Extra {
-    /// Returns true if a write to a plain variable has nothing to consider here except at most one
-    /// `all` feed.
-    #[inline]
-    pub(crate) fn is_feed_at_most(&self) -> bool {
-        self.has_only_interests() && self.interests.is_feed_at_most()
-    }
-
-    /// Like `is_feed_at_most`, with any number of feeds.
-    pub(crate) fn has_only_feeds(&self) -> bool {
-        self.has_only_interests() && self.interests.has_only_feeds()
-    }
-
-    #[inline]
-    fn has_only_interests(&self) -> bool {
-        self.edited.is_none()
-            && self.forced.is_none()
-            && self.fields.is_none()
-            && self.hold.is_none()
-            && self.bonds.is_none()
-    }
 }
 
 /// Counters of the writes that were not applied.
@@ -89,59 +52,12 @@ pub(crate) struct Unapplied {
 }
 
 impl State {
-    pub(crate) fn forced(&self) -> Option<&Forced> {
-        self.extra.as_ref()?.forced.as_deref()
-    }
-
-    pub(crate) fn forced_mut(&mut self) -> Option<&mut Forced> {
-        self.extra.as_mut()?.forced.as_deref_mut()
-    }
-
-    /// Forces the variable to a value, or releases it with `None`. Returns the previous forced
-    /// state.
-    pub(crate) fn put_forced(&mut self, forced: Option<Box<Forced>>) -> Option<Box<Forced>> {
-        if forced.is_none() && self.extra.is_none() {
-            return None;
-        }
-        std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
-    }
-
     /// Number of writes that confirmed the value without changing it.
     pub(crate) fn confirmed(&self) -> u64 {
         let extra = self.extra.as_deref();
         extra
             .and_then(|extra| extra.unapplied.as_deref())
             .map_or(0, |unapplied| unapplied.unchanged)
-    }
-
-    pub(crate) fn fields(&self) -> &[OpenField] {
-        let extra = self.extra.as_ref();
-        extra
-            .and_then(|extra| extra.fields.as_deref())
-            .map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn add_field(&mut self, field: OpenField) {
-        let extra = self.extra.get_or_insert_default();
-        extra.fields.get_or_insert_default().push(field);
-    }
-
-    /// Removes a field and frees the list if it becomes empty. Returns false if the field is not
-    /// there.
-    pub(crate) fn remove_field(&mut self, variable: &Arc<Variable>) -> bool {
-        let Some(extra) = self.extra.as_mut() else {
-            return false;
-        };
-        let Some(fields) = &mut extra.fields else {
-            return false;
-        };
-        let before = fields.len();
-        fields.retain(|open| !Arc::ptr_eq(&open.variable, variable));
-        let is_removed = fields.len() < before;
-        if fields.is_empty() {
-            extra.fields = None;
-        }
-        is_removed
     }
 
     /// The session that wrote the value the variable's device accepted last.
@@ -154,35 +70,8 @@ impl State {
         self.extra.get_or_insert_default().put_by = session;
     }
 
-    pub(crate) fn hold(&self) -> Option<&Hold> {
-        self.extra.as_ref()?.hold.as_deref()
-    }
-
-    pub(crate) fn hold_mut(&mut self) -> Option<&mut Hold> {
-        self.extra.as_mut()?.hold.as_deref_mut()
-    }
-
-    /// Returns the write restriction, allocating it if there is none yet.
-    pub(crate) fn make_hold(&mut self) -> &mut Hold {
-        let extra = self.extra.get_or_insert_default();
-        extra.hold.get_or_insert_default()
-    }
-
-    pub(crate) fn drop_hold(&mut self) {
-        if let Some(extra) = &mut self.extra {
-            extra.hold = None;
-        }
-    }
-
     pub(super) fn edited(&self) -> Option<&Arc<Properties>> {
         self.extra.as_ref()?.edited.as_ref()
-    }
-
-    /// Returns true if a write has nothing to consider here except feeds.
-    pub(crate) fn has_only_feeds(&self) -> bool {
-        self.extra
-            .as_ref()
-            .is_none_or(|extra| extra.has_only_feeds())
     }
 
     pub(crate) fn interests(&self) -> Option<&Interests> {

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use trunkline_types::{ClockSync, Level, Properties, Reason, Timestamp};
 
-use super::{Completion, Origin, Put, Write};
+use super::finish::{Commit, commit_update};
+use super::{Call, Completion, Origin, WriteVerb};
 use crate::accept::{Accepted, within_deadband};
-use crate::alias::commit_followed;
+use crate::feed::Stall;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::update::Update;
-use crate::variable::{Extra, State, Variable};
+use crate::variable::{Admission, Extra, State, Variable};
 
 /// The decision on a write that no rule refuses.
 pub(crate) enum Decision {
@@ -21,33 +22,31 @@ pub(crate) enum Decision {
     Commit { changed: bool },
 }
 
-/// Step 3 except for the room in feeds. The caller holds the variable's lock. Always inlined,
-/// because the result is as large as a refusal.
+/// Step 3 except for the rules and the room in feeds. The caller holds the variable's lock. Always
+/// inlined, because the result is as large as a refusal.
 #[inline(always)]
 pub(crate) fn decide(
-    variable: &Variable,
+    call: &Call<'_>,
     state: &mut State,
     properties: &Properties,
-    write: &Write<'_>,
-    accepted: &mut Accepted,
-    wall: Timestamp,
+    accepted: &Accepted,
 ) -> Result<Decision, Refusal> {
-    if variable.is_blocked()
-        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
-    {
-        return Err(refusal);
-    }
+    let Call {
+        variable, write, ..
+    } = *call;
     let wants_changes = state
         .interests()
         .is_some_and(|interests| interests.wants_changes());
     let mut changed = true;
-    let compares = accepted.number.is_some() || wants_changes || !state.followers().is_empty();
+    let compares = accepted.number.is_some() || wants_changes;
     if accepted.is_stamped || compares {
         let current = match compares {
             true => variable.update_locked(state),
             false => variable.update_without_value(),
         };
-        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
+        if accepted.is_stamped
+            && is_late(&current, accepted.update.source_timestamp, call.moment.wall)
+        {
             return Err(Refusal::Late {
                 live: current.source_timestamp,
             });
@@ -69,28 +68,23 @@ pub(crate) fn decide(
 /// a call would slow down a write.
 #[inline(always)]
 pub(super) fn commit(
-    put: Put<'_>,
-    variable: &Variable,
+    call: &Call<'_>,
     state: &mut State,
     properties: &Properties,
-    write: &Write<'_>,
     accepted: &mut Accepted,
     wakes: &mut Wakes,
 ) -> Result<Attempt, Refusal> {
-    let Put {
-        caller,
-        now,
-        wall,
-        may_stall,
-        completion,
-        ..
-    } = put;
-    let stall = if may_stall {
-        properties.stall
-    } else {
-        Duration::ZERO
+    let Call {
+        variable, moment, ..
+    } = *call;
+    let stall = Stall {
+        now: moment.now,
+        limit: match call.may_stall {
+            true => properties.stall,
+            false => Duration::ZERO,
+        },
     };
-    let changed = match decide(variable, state, properties, write, accepted, wall)? {
+    let changed = match decide(call, state, properties, accepted)? {
         Decision::Commit { changed } => changed,
         Decision::Unchanged { sequence } => {
             state.count_unchanged(sequence);
@@ -98,55 +92,103 @@ pub(super) fn commit(
         }
     };
     let update = &mut accepted.update;
-    update.writer = caller.session;
+    update.writer = call.caller.session;
     if properties.timestamps {
-        update.engine_timestamp = wall;
+        update.engine_timestamp = moment.wall;
     }
-    let is_followed = !state.followers().is_empty();
-    if completion.is_none()
-        && !is_followed
-        && let Some(attempt) =
-            commit_to_one_feed(variable, state, update, changed, (put, stall), wakes)
+    if call.completion.is_none()
+        && let Some(attempt) = commit_to_one_feed(call, state, update, changed, stall, wakes)
     {
         return Ok(attempt);
     }
     if let Some(interests) = state.interests_mut() {
         let bytes = update.value.as_slice().len();
-        if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
+        if let Err(until) = interests.reserve_room(changed, bytes, stall, wakes) {
             return Ok(Attempt::WouldBlock { until });
         }
     }
-    state.offered += 1;
-    if is_followed {
-        let outcome = commit_followed(put, variable, state, update, changed, wakes);
-        return Ok(Attempt::Done(outcome));
-    }
-    let mut publish = || variable.publish(state, update);
-    let sequence = match completion {
-        Some(Completion { outbox, id, .. }) => {
-            wakes.add(outbox);
-            outbox.complete_applied(*id, publish)
-        }
-        None => publish(),
+    let commit = Commit {
+        moment,
+        changed,
+        group: None,
+        redirect: call.redirect,
     };
-    state.announce(update, changed, None, wakes);
-    if !state.fields().is_empty() {
-        variable.refresh_fields(state, now, wall, wakes);
-    }
+    let sequence = match call.completion {
+        None => commit_update(variable, state, update, commit, wakes),
+        Some(completion) => commit_completed(completion, variable, state, update, commit, wakes),
+    };
     Ok(Attempt::Done(WriteOutcome::Applied(sequence)))
+}
+
+/// Calls [`commit`] for a variable whose rules have to admit the write.
+#[cold]
+pub(super) fn commit_admitted(
+    call: &Call<'_>,
+    state: &mut State,
+    properties: &Properties,
+    accepted: &mut Accepted,
+    wakes: &mut Wakes,
+) -> Result<Attempt, Refusal> {
+    admit(call, state, properties, accepted)?;
+    let attempt = commit(call, state, properties, accepted, wakes)?;
+    if let (Attempt::Done(_), Origin::Client) = (&attempt, call.write.origin) {
+        call.variable.written(state, call.caller, properties);
+    }
+    Ok(attempt)
+}
+
+/// Checks whether the rules of the variable admit the write. The caller holds the variable's lock.
+pub(crate) fn admit(
+    call: &Call<'_>,
+    state: &mut State,
+    properties: &Properties,
+    accepted: &Accepted,
+) -> Result<(), Refusal> {
+    let asked = match call.write.origin {
+        Origin::Client => call.asked(properties),
+        Origin::Source | Origin::SourceRaw => Admission::Source(&accepted.update),
+    };
+    call.variable.admit(state, &asked, call.moment)
+}
+
+/// Commits the update of a write that a provider has answered, and reports its outcome.
+#[cold]
+fn commit_completed(
+    completion: &Completion,
+    variable: &Variable,
+    state: &mut State,
+    update: &mut Update,
+    commit: Commit<'_>,
+    wakes: &mut Wakes,
+) -> u64 {
+    wakes.add(&completion.outbox);
+    let redirect = commit.redirect;
+    let mut sequence = 0;
+    completion.outbox.complete_with(completion.id, || {
+        sequence = commit_update(variable, state, update, commit, wakes);
+        let applied = WriteOutcome::Applied(sequence);
+        match redirect {
+            Some(redirect) => redirect.outcome(WriteVerb::Put, applied),
+            None => applied,
+        }
+    });
+    sequence
 }
 
 /// Ends a [`commit`] that needs room in one `all` feed only, taking the feed's lock once. Returns
 /// `None` if other subscribers are involved.
 #[inline]
 fn commit_to_one_feed(
-    variable: &Variable,
+    call: &Call<'_>,
     state: &mut State,
     update: &mut Update,
     changed: bool,
-    (put, stall): (Put<'_>, Duration),
+    stall: Stall,
     wakes: &mut Wakes,
 ) -> Option<Attempt> {
+    let Call {
+        variable, moment, ..
+    } = *call;
     let State {
         offered,
         plains,
@@ -162,35 +204,13 @@ fn commit_to_one_feed(
         *offered += 1;
         variable.publish_to(shared, update);
     };
-    let time = (put.now, stall);
-    if let Err(until) = interests.commit_one(update, changed, time, wakes, publish) {
+    if let Err(until) = interests.commit_one(update, changed, stall, wakes, publish) {
         return Some(Attempt::WouldBlock { until });
     }
-    if !state.fields().is_empty() {
-        variable.refresh_fields(state, put.now, put.wall, wakes);
+    if variable.is_extended() {
+        variable.committed(state, update, moment, call.redirect, wakes);
     }
-    let sequence = update.sequence;
-    Some(Attempt::Done(WriteOutcome::Applied(sequence)))
-}
-
-/// Returns the refusal of a write to a blocked variable. A value from the source of a forced
-/// variable is kept until the variable is unforced.
-#[cold]
-fn blocked(
-    variable: &Variable,
-    state: &mut State,
-    write: &Write<'_>,
-    accepted: &mut Accepted,
-    wall: Timestamp,
-) -> Option<Refusal> {
-    let refusal = variable.blocked_by(state)?;
-    if let (Refusal::Forced { .. }, false) = (&refusal, write.origin == Origin::Client)
-        && let Some(forced) = state.forced_mut()
-    {
-        accepted.update.engine_timestamp = wall;
-        forced.behind = Some(accepted.update.clone());
-    }
-    Some(refusal)
+    Some(Attempt::Done(WriteOutcome::Applied(update.sequence)))
 }
 
 /// Returns true if the sample is late: measured before the live value, with both clocks set. A late

@@ -1,41 +1,40 @@
 //! Updates that no client wrote. Nothing can delay them.
 
-use std::time::Duration;
+use trunkline_types::{Clock, ClockSync, Moment, Quality, Timestamp};
 
-use trunkline_types::{Clock, ClockSync, Quality, Tick, Timestamp};
-
-use crate::alias::Following;
+use super::finish::{Commit, commit_undelayed};
 use crate::outbox::Wakes;
 use crate::update::{Encoded, Update};
-use crate::variable::{State, Variable};
+use crate::variable::{Admission, State, Variable};
 
 /// Publishes the current value again with another quality, after its source has reported a change.
 ///
 /// The source cannot wait here, so a full `all` subscription ends, whatever the owner's `stall`
 /// setting.
-pub(crate) fn requalify(
+pub(crate) fn requalify(variable: &Variable, quality: Quality, moment: Moment, wakes: &mut Wakes) {
+    requalify_admitted(variable, &mut variable.lock(), quality, moment, wakes);
+}
+
+/// Like [`requalify`], for a caller that holds the variable's lock.
+pub(crate) fn requalify_admitted(
     variable: &Variable,
+    state: &mut State,
     quality: Quality,
-    now: Tick,
-    wall: Timestamp,
+    moment: Moment,
     wakes: &mut Wakes,
 ) {
-    let mut guard = variable.lock();
-    if !variable.is_blocked() {
-        requalify_locked(variable, &mut guard, quality, now, wall, wakes);
-    } else if let Some(forced) = guard.forced_mut() {
-        forced.requalify(quality, wall);
+    let asked = Admission::Quality(quality);
+    if variable.admit(state, &asked, moment).is_ok() {
+        requalify_locked(variable, state, quality, moment, wakes);
     }
 }
 
-/// Like [`requalify`], for a caller that holds the variable's lock and has checked that the
-/// variable is not blocked.
+/// Like [`requalify_admitted`], for a quality that no rule refuses.
 pub(crate) fn requalify_locked(
     variable: &Variable,
     state: &mut State,
     quality: Quality,
-    now: Tick,
-    wall: Timestamp,
+    moment: Moment,
     wakes: &mut Wakes,
 ) {
     let current = variable.update_locked(state);
@@ -45,7 +44,7 @@ pub(crate) fn requalify_locked(
         false => quality.without_value(),
     };
     let (stamp, quality) = match variable.deployed().timestamps {
-        true => (wall, quality),
+        true => (moment.wall, quality),
         false => (
             Timestamp::UNIX_EPOCH,
             quality.with_clock(Clock::Unknown, ClockSync::Unknown),
@@ -63,7 +62,7 @@ pub(crate) fn requalify_locked(
     } else {
         current.value
     };
-    let update = Update {
+    let mut update = Update {
         sequence: 0,
         source_timestamp: stamp,
         engine_timestamp: stamp,
@@ -71,41 +70,5 @@ pub(crate) fn requalify_locked(
         writer: 0,
         value,
     };
-    publish_locked(variable, state, update, now, wall, wakes);
-}
-
-/// Publishes an update that nothing can delay. The caller holds the variable's lock.
-pub(crate) fn publish_locked(
-    variable: &Variable,
-    state: &mut State,
-    mut update: Update,
-    now: Tick,
-    wall: Timestamp,
-    wakes: &mut Wakes,
-) -> u64 {
-    if let Some(interests) = state.interests_mut() {
-        let bytes = update.value.as_slice().len();
-        let reserved = interests.reserve_room(true, bytes, now, Duration::ZERO, wakes);
-        debug_assert!(
-            reserved.is_ok(),
-            "without stall a full feed ends instead of blocking"
-        );
-    }
-    state.offered += 1;
-    let sequence = variable.publish(state, &mut update);
-    state.announce(&update, true, None, wakes);
-    if !state.fields().is_empty() {
-        variable.refresh_fields(state, now, wall, wakes);
-    }
-    if !state.followers().is_empty() {
-        let following = Following {
-            source: variable,
-            update: &update,
-            now,
-            wall,
-            watched: 0,
-        };
-        following.tell(state, wakes);
-    }
-    sequence
+    commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes);
 }

@@ -3,9 +3,10 @@
 use trunkline_types::{Position, Quality, Timestamp, Value, WriteVerb};
 
 use crate::accept::WriteValue;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Wakes};
+use crate::outcome::WriteOutcome;
 use crate::sync::Arc;
-use crate::variable::Variable;
+use crate::variable::{Variable, unreached};
 
 /// One write request.
 #[derive(Clone, Debug)]
@@ -44,8 +45,20 @@ pub enum Origin {
 pub struct Completion {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) id: u64,
-    /// The alias through which the write came.
-    pub(crate) alias: Option<Arc<Variable>>,
+    /// Set if the caller named another variable than the one that is written.
+    pub(crate) named: Option<Arc<Variable>>,
+}
+
+impl Completion {
+    /// Reports the outcome of a write whose update was not committed.
+    pub(crate) fn end(&self, outcome: WriteOutcome, wakes: &mut Wakes) {
+        let outcome = match &self.named {
+            Some(named) => unreached(named, WriteVerb::Put, outcome),
+            None => outcome,
+        };
+        self.outbox.complete(self.id, outcome);
+        wakes.add(&self.outbox);
+    }
 }
 
 impl<'a> Write<'a> {

@@ -24,7 +24,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["accept age alias audit budget cell clock consumer engine feed field flags force group \
            health interest latest lease library mirror order outbox outcome plain provider realtime \
            registry retained search variable watch write writers"],
-        &["explain", "register", "store"],
+        &["explain", "store"],
     ]),
     ("trunkline-client", &[
         &["account", "error", "event", "lane", "options", "outcome", "state", "table"],
@@ -65,7 +65,7 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("trunkline-engine", "Consumer", 11),
     ("trunkline-engine", "Engine", 29),
     ("trunkline-engine", "Log", 6),
-    ("trunkline-engine", "Variable", 6),
+    ("trunkline-engine", "Variable", 5),
     ("trunkline-client", "ClientCore", 21),
     ("trunkline-serve", "Session", 15),
     ("trunkline-stream", "End", 6),

@@ -6,7 +6,7 @@ use super::*;
 /// Items with one variable, `sequence` delivered and nothing confirmed.
 fn items(sequence: u64) -> (Items, InFlight, u32) {
     let mut sut = Items::default();
-    let index = sut.insert(1, 0, (None, 0), 1);
+    let index = sut.insert(1, 0, Had::Nothing, 1);
     if let Some(item) = sut.get_mut(index) {
         item.set_last(sequence);
     }
@@ -56,11 +56,7 @@ fn what_the_item_cannot_count_is_counted_apart_until_it_is_confirmed() {
 fn an_item_that_has_told_its_loss_takes_the_short_way_again() {
     let mut sut = Items::default();
     let mut in_flight = InFlight::confirmed_by_peer();
-    let had = Position {
-        epoch: 1,
-        sequence: 5,
-    };
-    let index = sut.insert(1, 10, (Some(had), had.epoch), 10);
+    let index = sut.insert(1, 10, Had::Sequence(5), 10);
     assert!(!sut.note_next(index, 10, &mut in_flight));
     assert!(sut.rest(index).is_some_and(Rest::is_pending));
     // As a delivery does.

@@ -1,0 +1,327 @@
+//! The data that features keep at a variable, and the calls they get when it changes. Features know
+//! the variable; the variable knows no feature by name.
+
+use std::any::Any;
+use std::fmt::Debug;
+
+use trunkline_types::{Moment, Properties, Quality, WriteVerb};
+
+use super::{Redirect, State, Variable};
+use crate::caller::Caller;
+use crate::outbox::Wakes;
+use crate::outcome::Refusal;
+use crate::update::Update;
+
+/// The part of a feature that belongs to one variable and is guarded by its lock. A variable has at
+/// most one extension of each type. The caller of each method holds the lock.
+pub(crate) trait Extension: Any + Debug + Send {
+    /// The extensions of a variable are called in ascending order of this number.
+    fn order(&self) -> u8;
+
+    /// Checks whether the variable may be changed. May keep what it refuses.
+    fn admit(
+        &mut self,
+        _variable: &Variable,
+        _asked: &Admission<'_>,
+        _moment: Moment,
+    ) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// A client's write was applied, or changed nothing.
+    fn written(&mut self, _variable: &Variable, _caller: &Caller, _properties: &Properties) {}
+
+    /// The variable has a new update, and its subscribers know of it.
+    fn committed(&self, _commit: &Committed<'_>, _wakes: &mut Wakes) {}
+
+    /// The variable was edited, stopped or started.
+    fn reconfigured(&self, _at: &Committed<'_>, _wakes: &mut Wakes) {}
+}
+
+/// A change that asks for admission.
+pub(crate) enum Admission<'a> {
+    /// A client's write.
+    Client {
+        caller: &'a Caller,
+        verb: WriteVerb,
+        properties: &'a Properties,
+    },
+    /// A value from the source.
+    Source(&'a Update),
+    /// A quality that the source reports for the last value.
+    Quality(Quality),
+}
+
+/// The newest update of a variable, after its commit.
+#[derive(Clone, Copy)]
+pub(crate) struct Committed<'a> {
+    pub(crate) variable: &'a Variable,
+    pub(crate) state: &'a State,
+    pub(crate) update: &'a Update,
+    pub(crate) moment: Moment,
+    /// Set if the caller named another variable than the one that was written.
+    pub(crate) redirect: Option<&'a Redirect<'a>>,
+}
+
+/// The extensions of one variable.
+#[derive(Debug, Default)]
+pub(super) struct Extensions(Vec<Box<dyn Extension>>);
+
+fn as_any<'a>(extension: &'a (dyn Extension + 'static)) -> &'a (dyn Any + 'static) {
+    extension
+}
+
+impl Extensions {
+    fn get<E: Extension>(&self) -> Option<&E> {
+        self.0.iter().find_map(|one| as_any(&**one).downcast_ref())
+    }
+
+    fn get_mut<E: Extension>(&mut self) -> Option<&mut E> {
+        let mut all = self.0.iter_mut();
+        all.find_map(|one| (&mut **one as &mut dyn Any).downcast_mut())
+    }
+
+    fn remove<E: Extension>(&mut self) {
+        self.0.retain(|one| !as_any(&**one).is::<E>());
+    }
+
+    fn insert(&mut self, extension: Box<dyn Extension>) {
+        let order = extension.order();
+        let place = self.0.partition_point(|one| one.order() < order);
+        self.0.reserve_exact(1);
+        self.0.insert(place, extension);
+    }
+}
+
+impl State {
+    pub(crate) fn extension<E: Extension>(&self) -> Option<&E> {
+        self.extra.as_ref()?.extensions.get()
+    }
+
+    pub(crate) fn extension_mut<E: Extension>(&mut self) -> Option<&mut E> {
+        self.extra.as_mut()?.extensions.get_mut()
+    }
+
+    fn extensions(&self) -> &[Box<dyn Extension>] {
+        match &self.extra {
+            Some(extra) => &extra.extensions.0,
+            None => &[],
+        }
+    }
+
+    fn extensions_mut(&mut self) -> &mut [Box<dyn Extension>] {
+        match &mut self.extra {
+            Some(extra) => &mut extra.extensions.0,
+            None => &mut [],
+        }
+    }
+}
+
+/// The caller of each method holds the variable's lock.
+impl Variable {
+    /// Adds an extension, in place of one of the same type.
+    pub(crate) fn attach<E: Extension>(&self, state: &mut State, extension: E) {
+        let extensions = &mut state.extra.get_or_insert_default().extensions;
+        extensions.remove::<E>();
+        extensions.insert(Box::new(extension));
+        self.set_extended(state, true);
+    }
+
+    /// Removes the extension of type `E`, if there is one.
+    pub(crate) fn detach<E: Extension>(&self, state: &mut State) {
+        if let Some(extra) = &mut state.extra {
+            extra.extensions.remove::<E>();
+        }
+        self.set_extended(state, !state.extensions().is_empty());
+    }
+
+    /// Changes the extension of type `E`, which is added if there is none.
+    pub(crate) fn change_extension<E: Extension + Default>(
+        &self,
+        state: &mut State,
+        change: impl FnOnce(&mut E),
+    ) {
+        if state.extension::<E>().is_none() {
+            self.attach(state, E::default());
+        }
+        if let Some(extension) = state.extension_mut() {
+            change(extension);
+        }
+    }
+
+    /// Checks whether the variable may be changed. It may if it [has no rules](Self::has_rules).
+    #[cold]
+    pub(crate) fn admit(
+        &self,
+        state: &mut State,
+        asked: &Admission<'_>,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        if self.is_gone() {
+            return Err(Refusal::Gone);
+        }
+        if self.is_stopped() {
+            return Err(Refusal::LibraryStopped);
+        }
+        let mut extensions = state.extensions_mut().iter_mut();
+        extensions.try_for_each(|one| one.admit(self, asked, moment))
+    }
+
+    /// A client's write was applied, or changed nothing.
+    #[cold]
+    pub(crate) fn written(&self, state: &mut State, caller: &Caller, properties: &Properties) {
+        for extension in state.extensions_mut() {
+            extension.written(self, caller, properties);
+        }
+    }
+
+    /// Informs the extensions of a commit.
+    #[cold]
+    pub(crate) fn committed(
+        &self,
+        state: &State,
+        update: &Update,
+        moment: Moment,
+        redirect: Option<&Redirect<'_>>,
+        wakes: &mut Wakes,
+    ) {
+        let commit = Committed {
+            variable: self,
+            state,
+            update,
+            moment,
+            redirect,
+        };
+        for extension in state.extensions() {
+            extension.committed(&commit, wakes);
+        }
+    }
+
+    /// Informs the extensions that the variable was edited, stopped or started.
+    pub(crate) fn reconfigured(&self, state: &State, moment: Moment, wakes: &mut Wakes) {
+        if self.is_extended() {
+            let at = Committed {
+                variable: self,
+                state,
+                update: &self.update_locked(state),
+                moment,
+                redirect: None,
+            };
+            for extension in state.extensions() {
+                extension.reconfigured(&at, wakes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use trunkline_types::{
+        DataType, LibraryDefinition, Properties, Tick, Timestamp, Value, VariableDefinition,
+    };
+
+    use super::*;
+    use crate::engine::{Engine, EngineOptions};
+    use crate::outcome::{Attempt, WriteOutcome};
+    use crate::sync::{Arc, AtomicUsize, Ordering};
+    use crate::write::Write;
+
+    /// A feature that the write path does not know.
+    #[derive(Debug)]
+    struct Foreign {
+        order: u8,
+        /// The calls of all features, in their order.
+        calls: Arc<AtomicUsize>,
+        refuses: bool,
+    }
+
+    impl Foreign {
+        fn note(&self, call: usize) {
+            let calls = self.calls.load(Ordering::Relaxed);
+            self.calls.store(calls * 10 + call, Ordering::Relaxed);
+        }
+    }
+
+    impl Extension for Foreign {
+        fn order(&self) -> u8 {
+            self.order
+        }
+
+        fn admit(&mut self, _: &Variable, _: &Admission<'_>, _: Moment) -> Result<(), Refusal> {
+            self.note(1);
+            match self.refuses {
+                true => Err(Refusal::ReadOnly),
+                false => Ok(()),
+            }
+        }
+
+        fn written(&mut self, _: &Variable, _: &Caller, _: &Properties) {
+            self.note(3);
+        }
+
+        fn committed(&self, commit: &Committed<'_>, _: &mut Wakes) {
+            assert_eq!(commit.update.sequence, commit.variable.sequence());
+            self.note(2);
+        }
+    }
+
+    /// Another one, which is called first.
+    #[derive(Debug)]
+    struct First(Foreign);
+
+    impl Extension for First {
+        fn order(&self) -> u8 {
+            0
+        }
+
+        fn committed(&self, _: &Committed<'_>, _: &mut Wakes) {
+            self.0.note(5);
+        }
+    }
+
+    #[test]
+    fn write_path_calls_features_that_it_does_not_know() {
+        let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+        let engine = Engine::new(EngineOptions::new("test", 1));
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition::new("x", DataType::F64)],
+        };
+        let handle = engine.deploy(&library, now, wall).unwrap()[0];
+        let x = engine.variable(handle).unwrap();
+        let caller = Caller::local(1, 0);
+        let write = |value: f64| {
+            let (value, mut wakes) = (Value::F64(value), Wakes::new());
+            let plain = x.write_plain(&caller, wall, &value, &mut wakes);
+            let ordinary =
+                || engine.try_write(&caller, now, wall, &x, &Write::value(&value), &mut wakes);
+            plain.map_or_else(ordinary, |at| Attempt::Done(WriteOutcome::Applied(at)))
+        };
+        let applied = |sequence| Attempt::Done(WriteOutcome::Applied(sequence));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let foreign = |refuses| Foreign {
+            order: 7,
+            calls: Arc::clone(&calls),
+            refuses,
+        };
+        assert!(x.is_plain());
+        x.attach(&mut x.lock(), foreign(false));
+        x.attach(&mut x.lock(), First(foreign(false)));
+        assert!(!x.is_plain() && x.is_extended());
+        assert_eq!(write(1.0), applied(1));
+        assert_eq!(calls.swap(0, Ordering::Relaxed), 1523);
+
+        x.attach(&mut x.lock(), foreign(true));
+        let refused = Attempt::Done(WriteOutcome::Refused(Refusal::ReadOnly));
+        assert_eq!(write(2.0), refused);
+        assert_eq!(calls.swap(0, Ordering::Relaxed), 1);
+
+        x.detach::<Foreign>(&mut x.lock());
+        x.detach::<First>(&mut x.lock());
+        assert_eq!(write(3.0), applied(2));
+        assert!(x.is_plain() && calls.load(Ordering::Relaxed) == 0);
+    }
+}

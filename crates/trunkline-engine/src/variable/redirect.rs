@@ -1,0 +1,58 @@
+//! A write that another variable carries out than the one its caller named.
+
+use std::cell::OnceCell;
+
+use trunkline_types::WriteVerb;
+
+use super::Variable;
+use crate::outcome::WriteOutcome;
+
+/// The variable that the caller of a redirected write named.
+#[derive(Debug)]
+pub(crate) struct Redirect<'a> {
+    named: &'a Variable,
+    /// Its outcome, set once the update has reached it.
+    reached: OnceCell<WriteOutcome>,
+}
+
+impl<'a> Redirect<'a> {
+    pub(crate) fn from(named: &'a Variable) -> Self {
+        Self {
+            named,
+            reached: OnceCell::new(),
+        }
+    }
+
+    /// Records the outcome at `variable`, if the caller named that one.
+    pub(crate) fn note(&self, variable: &Variable, outcome: &WriteOutcome) {
+        if variable.handle() == self.named.handle() {
+            let _first = self.reached.set(outcome.clone());
+        }
+    }
+
+    /// Converts the outcome where the write was carried out into the outcome at the named variable.
+    pub(crate) fn outcome(&self, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
+        match self.reached.get() {
+            Some(reached) => reached.clone(),
+            None => unreached(self.named, verb, outcome),
+        }
+    }
+}
+
+/// Returns and counts the outcome at a variable that the caller named and the update did not reach.
+pub(crate) fn unreached(named: &Variable, verb: WriteVerb, outcome: WriteOutcome) -> WriteOutcome {
+    let mut state = named.lock();
+    match &outcome {
+        WriteOutcome::Applied(_) | WriteOutcome::Unchanged(_) => {
+            if matches!(verb, WriteVerb::Put | WriteVerb::Set) {
+                state.count(1, |unapplied| &mut unapplied.unchanged);
+            }
+            return WriteOutcome::Unchanged(named.sequence());
+        }
+        WriteOutcome::Refused(refusal) => state.count_refused(named.sequence(), refusal),
+        WriteOutcome::Unknown(_) => state.count(1, |unapplied| &mut unapplied.unknown),
+        WriteOutcome::Superseded => {}
+        WriteOutcome::NotTried(never) => match *never {},
+    }
+    outcome
+}
